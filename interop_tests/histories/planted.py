@@ -21,7 +21,7 @@ PLANTED = (
     ),
     PlantedBug(
         "a produce that waits is answered well when its leader is deposed",
-        "partition/produce_waits.py",
+        "partition/produce_purgatory.py",
         "errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER",
         "errors[partition] = ErrorCode.NONE",
         (),

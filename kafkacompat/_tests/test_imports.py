@@ -197,7 +197,7 @@ CORES = [
     "partition/partition_fetch_state",
     "partition/read_replicas",
     "partition/sessions",
-    "partition/throttles",
+    "partition/replication_quota_manager",
     "raft/effects",
     "raft/elections",
     "raft/epoch_election",

@@ -73,7 +73,7 @@ class OffsetLookup:
 
 
 class PartitionService(Protocol):
-    """Every partition this node leads or follows (partition/manager.py)."""
+    """Every partition this node leads or follows (partition/replica_manager.py)."""
 
     def append(
         self,

@@ -5,7 +5,7 @@ neither requests nor other partitions; times are milliseconds of one monotonic c
 (KIP-101, KIP-320, KIP-497; since 4.0 the high watermark stands still while the ISR is smaller than min.insync.replicas).
 
 Order the manager keeps: `become` before anything else in an epoch; after each append or follower's report
-`maybe_advance_high_watermark`, and only then wake-ups.
+`maybe_increment_leader_high_watermark`, and only then wake-ups.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from kafkacompat.partition.isr import (
     REJECTIONS,
     UNKNOWN_BROKER_EPOCH,
     Altered,
-    FollowerState,
-    PendingIsr,
+    PendingPartitionChange,
+    Replica,
     Standing,
 )
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import PartitionRegistration
-    from kafkacompat.partition.sessions import SessionPartition
+    from kafkacompat.partition.sessions import CachedPartition
     from kafkacompat.ports import Log
 
 
@@ -73,7 +73,7 @@ class PartitionCore:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         """As committed by the controller."""
-        self.pending: PendingIsr | None = None
+        self.pending: PendingPartitionChange | None = None
         self.is_leader = False
         self.alone = False
         """This node leads and nobody is to follow: what it has appended is replicated."""
@@ -81,7 +81,7 @@ class PartitionCore:
         """Its log was cut back and the checkpoints say more of it than is true: what it has does not count as replicated."""
         self.epoch_start_offset = -1
         """Log end when this node became leader of leader_epoch; -1 while it is not."""
-        self.followers: dict[int, FollowerState] = {}
+        self.followers: dict[int, Replica] = {}
         """Of a leader: every other replica."""
         self.unflushed = 0
         """Records appended since the last flush, counted only under flush.messages."""
@@ -122,7 +122,7 @@ class PartitionCore:
             if replica != self.node_id and replica not in self.followers:
                 in_sync = new_epoch and replica in self.isr
                 self.standing.expect(replica, now_ms)
-                self.followers[replica] = FollowerState(now_ms if in_sync else NEVER_MS)
+                self.followers[replica] = Replica(now_ms if in_sync else NEVER_MS)
         for replica in [replica for replica in self.followers if replica not in self.replicas]:
             del self.followers[replica]
 
@@ -134,7 +134,7 @@ class PartitionCore:
 
     # Checks
 
-    def fence(self, current_leader_epoch: int) -> ErrorCode:
+    def check_current_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """The peer's idea of the leader epoch against ours; -1 asks for no check."""
         if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
             return NONE
@@ -144,7 +144,7 @@ class PartitionCore:
 
     def check_leader(self, current_leader_epoch: int) -> ErrorCode:
         """Epoch first, then leadership, as Kafka checks them."""
-        refused = self.fence(current_leader_epoch)
+        refused = self.check_current_leader_epoch(current_leader_epoch)
         if refused is NONE and not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return refused
@@ -174,19 +174,19 @@ class PartitionCore:
         have = len(self.isr if self.pending is None else self.pending.maximal)
         return have >= self.log.config.min_insync_replicas or have >= len(self.replicas)
 
-    def observe_fetch(
+    def update_follower_fetch_state(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> ErrorCode:
         """A follower fetches at offset, so it has everything below. Refused when it is of an earlier life of its broker."""
         if self.standing.is_outlived(replica_id, broker_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self.followers[replica_id].fetched(
+        self.followers[replica_id].update_fetch_state(
             offset, log_start_offset, self.log.log_end_offset, broker_epoch, now_ms
         )
         return NONE
 
-    def observe_idle_fetch(
-        self, replica_id: int, asked: SessionPartition, broker_epoch: int, now_ms: int
+    def update_idle_follower_fetch_state(
+        self, replica_id: int, asked: CachedPartition, broker_epoch: int, now_ms: int
     ) -> bool:
         """A follower in sync asks once more for what comes after the end, knows our watermarks, and its history is ours.
 
@@ -218,7 +218,7 @@ class PartitionCore:
         follower = self.followers.get(replica_id)
         return follower is not None and not follower.has_fetched
 
-    def propose_expansion(self, replica_id: int) -> PendingIsr | None:
+    def maybe_expand_isr(self, replica_id: int) -> PendingPartitionChange | None:
         """Ask for a follower that has reached the high watermark and this epoch's start."""
         if self.pending is not None or replica_id in self.isr:
             return None
@@ -226,12 +226,12 @@ class PartitionCore:
         reached = follower.log_end_offset
         if reached < self.log.high_watermark or reached < self.epoch_start_offset:
             return None
-        if not self.standing.may_join(replica_id, follower):
+        if not self.standing.is_replica_isr_eligible(replica_id, follower):
             return None
         isr = (*self.isr, replica_id)
         return self._propose(isr, isr)
 
-    def propose_shrinking(self, now_ms: int) -> PendingIsr | None:
+    def maybe_shrink_isr(self, now_ms: int) -> PendingPartitionChange | None:
         """Ask for the set without those that have not caught up for replica.lag.time.max.ms."""
         if self.alone or not self.is_leader or self.pending is not None:
             return None
@@ -247,7 +247,7 @@ class PartitionCore:
         )
         return None if kept == self.isr else self._propose(kept, self.isr)
 
-    def _propose(self, isr: tuple[int, ...], maximal: tuple[int, ...]) -> PendingIsr:
+    def _propose(self, isr: tuple[int, ...], maximal: tuple[int, ...]) -> PendingPartitionChange:
         members = tuple(
             (
                 replica,
@@ -255,12 +255,12 @@ class PartitionCore:
             )
             for replica in isr
         )
-        self.pending = PendingIsr(isr, maximal, members, self.leader_epoch, self.partition_epoch)
+        self.pending = PendingPartitionChange(isr, maximal, members, self.leader_epoch, self.partition_epoch)
         return self.pending
 
-    def isr_altered(
+    def handle_alter_partition(
         self,
-        proposal: PendingIsr,
+        proposal: PendingPartitionChange,
         error: ErrorCode,
         leader_epoch: int = NO_EPOCH,
         isr: tuple[int, ...] = (),
@@ -284,7 +284,7 @@ class PartitionCore:
     # Watermarks
 
     def advance_alone(self) -> bool:
-        """`maybe_advance_high_watermark` of a leader that nobody follows."""
+        """`maybe_increment_leader_high_watermark` of a leader that nobody follows."""
         log = self.log
         end = log.log_end_offset
         if end <= log.high_watermark or self.is_held_back:
@@ -292,7 +292,7 @@ class PartitionCore:
         log.set_high_watermark(end)
         return True
 
-    def maybe_advance_high_watermark(self, now_ms: int) -> bool:
+    def maybe_increment_leader_high_watermark(self, now_ms: int) -> bool:
         """Move it to the smallest end in the maximal ISR, and of those about to join it. True when it moved."""
         if self.alone:
             return self.advance_alone()
@@ -306,7 +306,7 @@ class PartitionCore:
                 replica in waited_for
                 or (
                     follower.is_caught_up(leader_end, now_ms, standing.lag_time_max_ms)
-                    and standing.may_join(replica, follower)
+                    and standing.is_replica_isr_eligible(replica, follower)
                 )
             ):
                 end = follower.log_end_offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.partition.waiters import Waiter, WaitList
+from kafkacompat.partition.delayed_operations import DelayedOperation, DelayedOperationPurgatory
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 
-class DelayedFetch(Waiter):
+class DelayedFetch(DelayedOperation):
     """A fetch that waits for min_bytes. `sizes` is what each partition could give, `total` their sum, in bytes.
 
     A follower's has only those of which there is something to tell; it is found by the replica's id, for it may follow thousands.
@@ -31,7 +31,7 @@ class DelayedFetch(Waiter):
         reads: FetchReads,
         context: FetchContext,
         parameters: FetchParameters,
-        parked_in: WaitList[DelayedFetch],
+        parked_in: DelayedOperationPurgatory[DelayedFetch],
     ) -> None:
         super().__init__()
         self._reads = reads
@@ -71,7 +71,7 @@ class LongFetch(DelayedFetch):
         reads: FetchReads,
         context: FetchContext,
         parameters: FetchParameters,
-        parked_in: WaitList[DelayedFetch],
+        parked_in: DelayedOperationPurgatory[DelayedFetch],
     ) -> None:
         super().__init__(reads, context, parameters, parked_in)
         self.noted: dict[tuple[str, int], PartitionCore] = {}

@@ -22,8 +22,8 @@ from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionDat
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.partition.manager import PartitionManager
-    from kafkacompat.partition.throttles import ReplicationThrottle
+    from kafkacompat.partition.replica_manager import ReplicaManager
+    from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.ports import Clock, Timers
     from kafkacompat.stepping.jobs import Steps
 
@@ -33,14 +33,14 @@ class FetchEngine:
 
     def __init__(
         self,
-        manager: PartitionManager,
+        manager: ReplicaManager,
         clock: Clock,
         timers: Timers,
         sessions: FetchSessionCache,
         fetch_max_bytes: Callable[[], int],
         *,
         selects_by_rack: bool = False,
-        throttle: ReplicationThrottle | None = None,
+        throttle: ReplicationQuotaManager | None = None,
     ) -> None:
         """`selects_by_rack`: see read_replicas. `throttle` holds back followers that are out of sync."""
         self.sessions = sessions

@@ -23,7 +23,7 @@ from kafkacompat.wire.messages.fetch_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
     from kafkacompat.controller.image import PartitionRegistration
-    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.ports import Clock
     from kafkacompat.stepping.jobs import Steps
 
@@ -36,7 +36,7 @@ STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 class FetchAnswers:
     __slots__ = ("_clock", "_manager")
 
-    def __init__(self, manager: PartitionManager, clock: Clock) -> None:
+    def __init__(self, manager: ReplicaManager, clock: Clock) -> None:
         self._manager = manager
         self._clock = clock
 

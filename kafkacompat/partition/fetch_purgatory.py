@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.partition.delayed_fetch import DelayedFetch, LongFetch, asked_of, replica_key
+from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
 from kafkacompat.partition.fetch_reads import ANSWER_NOW, readable_end
-from kafkacompat.partition.waiters import WaitList
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetch_reads import FetchReads
-    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.sessions import FetchContext
     from kafkacompat.ports import Clock, Timers
     from kafkacompat.wire.messages.fetch_response import PartitionData
@@ -29,12 +29,12 @@ EVERYTHING = ("", -1)
 
 
 class FetchPurgatory:
-    def __init__(self, manager: PartitionManager, reads: FetchReads, clock: Clock, timers: Timers) -> None:
+    def __init__(self, manager: ReplicaManager, reads: FetchReads, clock: Clock, timers: Timers) -> None:
         self._manager = manager
         self._reads = reads
         self._clock = clock
-        self.consumers: WaitList[DelayedFetch] = WaitList(clock, timers)
-        self.followers: WaitList[DelayedFetch] = WaitList(clock, timers)
+        self.consumers: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(clock, timers)
+        self.followers: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(clock, timers)
         self.reading: list[dict[tuple[str, int], PartitionCore]] = []
         """Of each fetch that is being read just now: the partitions whose end, start or role moved meanwhile."""
         self.long_fetches: dict[LongFetch, None] = {}
@@ -45,7 +45,7 @@ class FetchPurgatory:
     def __len__(self) -> int:
         return len(self.consumers) + len(self.followers)
 
-    def list_of(self, parameters: FetchParameters) -> WaitList[DelayedFetch]:
+    def list_of(self, parameters: FetchParameters) -> DelayedOperationPurgatory[DelayedFetch]:
         return self.followers if parameters.replica_id >= 0 else self.consumers
 
     # Before a fetch waits.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.partition.fetch_answers import UNKNOWN, FetchAnswers
 from kafkacompat.partition.read_replicas import nearest_replica
-from kafkacompat.partition.sessions import FetchContext, SessionPartition
+from kafkacompat.partition.sessions import CachedPartition, FetchContext
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import NONE, ErrorCode
@@ -27,8 +27,8 @@ from kafkacompat.wire.messages.fetch_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.partition.manager import PartitionManager
-    from kafkacompat.partition.throttles import ReplicationThrottle
+    from kafkacompat.partition.replica_manager import ReplicaManager
+    from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.ports import Clock
 
 logger = logging.getLogger(__name__)
@@ -74,11 +74,11 @@ class Reading:
 class FetchReads:
     def __init__(
         self,
-        manager: PartitionManager,
+        manager: ReplicaManager,
         clock: Clock,
         *,
         selects_by_rack: bool,
-        throttle: ReplicationThrottle | None,
+        throttle: ReplicationQuotaManager | None,
     ) -> None:
         """`selects_by_rack`: see read_replicas. `throttle` holds back followers that are out of sync."""
         self._manager = manager
@@ -130,7 +130,7 @@ class FetchReads:
             if (
                 may_be_quiet
                 and core is not None
-                and core.observe_idle_fetch(replica_id, asked, parameters.replica_epoch, now_ms)
+                and core.update_idle_follower_fetch_state(replica_id, asked, parameters.replica_epoch, now_ms)
             ):
                 known = True
                 continue
@@ -193,7 +193,7 @@ class FetchReads:
                 answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)
                 answer.aborted_transactions = None
                 return answer
-        if replica_id >= 0 and isinstance(asked, SessionPartition):
+        if replica_id >= 0 and isinstance(asked, CachedPartition):
             asked.settled_epoch = core.leader_epoch
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return self.answers.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
@@ -232,7 +232,7 @@ class FetchReads:
         if not read.first_batch_truncated or minimum_one_batch:
             answer.records = read.records
             if replica_id >= 0 and self._throttle is not None:
-                self._throttle.passed(core, len(read.records))
+                self._throttle.record(core, len(read.records))
         if parameters.read_committed:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
@@ -245,7 +245,7 @@ class FetchReads:
         if parameters.replica_id >= 0:
             return core.check_replica(parameters.replica_id, asked.current_leader_epoch)
         if not core.is_leader and parameters.version >= FIRST_VERSION_WITH_RACK:
-            return core.fence(asked.current_leader_epoch)
+            return core.check_current_leader_epoch(asked.current_leader_epoch)
         error = core.check_leader(asked.current_leader_epoch)
         if error is NONE and core.cannot_be_read_yet():
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -282,7 +282,7 @@ class FetchReads:
         return manager.core((asked.topic, asked.partition))
 
     def _is_held_back(self, core: PartitionCore, replica_id: int) -> bool:
-        return self._throttle is not None and self._throttle.holds_back(core, replica_id)
+        return self._throttle is not None and self._throttle.should_throttle(core, replica_id)
 
 
 def readable_end(core: PartitionCore, parameters: FetchParameters) -> int:

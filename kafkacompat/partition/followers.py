@@ -36,7 +36,7 @@ from kafkacompat.wire.messages.fetch_request import (
 
 if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.partition.throttles import ReplicationThrottle
+    from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 Key = tuple[bytes, int]
@@ -76,7 +76,7 @@ class FollowerFetches:
         node_id: int,
         broker_epoch: Callable[[], int],
         settings: FetchSettings,
-        throttle: ReplicationThrottle | None = None,
+        throttle: ReplicationQuotaManager | None = None,
     ) -> None:
         self.partitions: dict[Key, PartitionFetchState] = {}
         self._node_id = node_id
@@ -134,7 +134,7 @@ class FollowerFetches:
                 self._changed[key] = followed
         if self._throttle is not None and self._throttle.is_limited():
             for key, followed in self.partitions.items():
-                if key not in self._idle and self._throttle.holds_back(followed.core, self._node_id):
+                if key not in self._idle and self._throttle.should_throttle(followed.core, self._node_id):
                     self._delay_partition(key, followed, now_ms + self._settings.max_wait_ms)
         if len(self._idle) >= len(self.partitions):
             return None
@@ -319,7 +319,7 @@ class FollowerFetches:
         size = len(answer.records) if answer.records is not None else 0
         if size:
             if self._throttle is not None:
-                self._throttle.passed(core, size)
+                self._throttle.record(core, size)
             outcome.batches = yield from append_in_steps(
                 core,
                 answer.records,

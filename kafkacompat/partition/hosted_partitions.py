@@ -133,7 +133,7 @@ class HostedPartitions:
             self._follow(old, new)
         for core in reconfigured:
             # By the role of now: a leader may have been deposed before the setting was lowered.
-            if self.core(core.topic_partition) is core and core.maybe_advance_high_watermark(
+            if self.core(core.topic_partition) is core and core.maybe_increment_leader_high_watermark(
                 self._clock.monotonic_ms()
             ):
                 self.advanced(core)
@@ -231,7 +231,7 @@ class HostedPartitions:
         self.anchoring.add(core)
         if self.placing is not None:
             self.placing.role_taken(core, image)
-        advanced = core.maybe_advance_high_watermark(now_ms)
+        advanced = core.maybe_increment_leader_high_watermark(now_ms)
         if changed:
             self.wakeups.role_changed(core)
         elif advanced:
@@ -262,7 +262,7 @@ class HostedPartitions:
         """Its log is durable, and its checkpoints are true: it may follow, and what it has may be committed. Told of either."""
         if self._replication is not None and not core.is_leader and self._may_follow(core):
             self._replication.role_taken(core)
-        if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
+        if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
             self.advanced(core)
 
     def log_replaced(self, core: PartitionCore) -> None:

@@ -23,7 +23,7 @@ UNKNOWN_BROKER_EPOCH = -1
 """Sent by followers that state none, and to the controller for one that has not fetched yet: it checks nothing then."""
 
 
-class FollowerState:
+class Replica:
     """One follower of a led partition, in one leader epoch. `log_end_offset` is -1 until it has fetched."""
 
     __slots__ = (
@@ -45,7 +45,7 @@ class FollowerState:
         self.has_fetched = False
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
 
-    def fetched(
+    def update_fetch_state(
         self, offset: int, log_start_offset: int, leader_end: int, broker_epoch: int, now_ms: int
     ) -> None:
         """It asks for what begins at offset. It was caught up now, or at its last fetch when it has by now what was there then."""
@@ -94,7 +94,7 @@ class Standing:
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced and broker.epoch > broker_epoch
 
-    def may_join(self, broker_id: int, follower: FollowerState) -> bool:
+    def is_replica_isr_eligible(self, broker_id: int, follower: Replica) -> bool:
         """Whether it may enter the ISR: alive, staying, and fetching in its newest life."""
         broker = self.brokers.get(broker_id)
         if broker is None or broker.fenced or broker.in_controlled_shutdown or not follower.has_fetched:
@@ -102,7 +102,7 @@ class Standing:
         return follower.broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
 
 
-class PendingIsr:
+class PendingPartitionChange:
     """A change of the in-sync set that the controller has been asked for. Compared by identity: each is itself only."""
 
     __slots__ = ("isr", "leader_epoch", "maximal", "members", "partition_epoch")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage, PartitionRegistration
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.partition.isr import PendingIsr
+    from kafkacompat.partition.isr import PendingPartitionChange
 
 
 class Replicating(Protocol):
@@ -23,7 +23,7 @@ class Replicating(Protocol):
 
     def gone(self, core: PartitionCore) -> None: ...
 
-    def propose(self, core: PartitionCore, proposal: PendingIsr) -> None: ...
+    def propose(self, core: PartitionCore, proposal: PendingPartitionChange) -> None: ...
 
 
 class Placing(Protocol):

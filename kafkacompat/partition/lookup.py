@@ -83,7 +83,7 @@ def _is_available(core: PartitionCore, question: Question) -> bool:
     return question.replica_id >= 0 or core.offsets_are_available()
 
 
-def delete_to(core: PartitionCore, offset: int) -> tuple[ErrorCode, int]:
+def delete_records_on_leader(core: PartitionCore, offset: int) -> tuple[ErrorCode, int]:
     """Move the log's start up to an offset (-1: the high watermark). (error, that offset), -1 with an error."""
     error = core.check_leader(-1)
     if error is not ErrorCode.NONE:

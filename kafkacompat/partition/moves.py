@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.partition.copying import copy_records, settle, take_over_watermarks
 from kafkacompat.partition.following import BATCHES_AT_ONCE
-from kafkacompat.partition.throttles import ByteRate
+from kafkacompat.partition.replication_quota_manager import ByteRate
 from kafkacompat.ports import FileSlice, LogRefused
 from kafkacompat.records.batch import BatchCorrupt, end_of_some
 

@@ -1,7 +1,7 @@
 """Replication of this node's partitions: who is followed from where, and what the leaders here ask the controller for.
 
 Duty: put each partition with a new role into the fetcher of its leader or take it out; look for laggards in the ISR by the
-clock; send proposed in-sync sets. The shell that joins fetchers, alter_partitions and the manager; it decides nothing about
+clock; send proposed in-sync sets. The shell that joins fetchers, alter_partition_manager and the manager; it decides nothing about
 offsets. What only nodes of several need is imported when it is needed: a lone node starts as quickly without it.
 Settings: num.replica.fetchers, replica.fetch.*, replica.lag.time.max.ms, replica.socket.timeout.ms, and the throttles'.
 """
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.ids import NO_LEADER, java_string_hash
 from kafkacompat.partition.isr import Altered
-from kafkacompat.partition.throttles import ReplicationThrottle
+from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
-    from kafkacompat.partition.alter_partitions import AlterPartitions
+    from kafkacompat.partition.alter_partition_manager import AlterPartitionManager
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetchers import Channel, Fetcher
     from kafkacompat.partition.hosted_partitions import HostedPartitions
-    from kafkacompat.partition.isr import PendingIsr
+    from kafkacompat.partition.isr import PendingPartitionChange
     from kafkacompat.partition.partition_fetch_state import Fetched
     from kafkacompat.ports import Clock, Timers
 
@@ -49,7 +49,7 @@ class Settings(Protocol):
 
 
 class Replication:
-    """Made before the PartitionManager, which attaches itself. `close` ends all fetching."""
+    """Made before the ReplicaManager, which attaches itself. `close` ends all fetching."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Replication:
         self._lag_time_max_ms = settings.get_int("replica.lag.time.max.ms")
         windows = settings.get_int("replication.quota.window.num")
         window_ms = 1000 * settings.get_int("replication.quota.window.size.seconds")
-        self.leader_throttle = ReplicationThrottle(
+        self.leader_throttle = ReplicationQuotaManager(
             node_id,
             clock,
             lambda: settings.get_int("leader.replication.throttled.rate"),
@@ -86,7 +86,7 @@ class Replication:
             window_ms,
         )
         """For the FetchEngine."""
-        self._follower_throttle = ReplicationThrottle(
+        self._follower_throttle = ReplicationQuotaManager(
             node_id,
             clock,
             lambda: settings.get_int("follower.replication.throttled.rate"),
@@ -103,7 +103,7 @@ class Replication:
         self._to_rehome: dict[PartitionCore, None] = {}
         """Their leaders have other addresses now, or one at last; each has its turn."""
         self._is_rehoming = False
-        self._alters: AlterPartitions | None = None
+        self._alters: AlterPartitionManager | None = None
         self._checking = False
         self._closed = False
 
@@ -253,13 +253,13 @@ class Replication:
 
     # The in-sync set
 
-    def propose(self, core: PartitionCore, proposal: PendingIsr) -> None:
+    def propose(self, core: PartitionCore, proposal: PendingPartitionChange) -> None:
         if self._closed:
             return
         if self._alters is None:
-            from kafkacompat.partition.alter_partitions import AlterPartitions
+            from kafkacompat.partition.alter_partition_manager import AlterPartitionManager
 
-            self._alters = AlterPartitions(
+            self._alters = AlterPartitionManager(
                 self._node_id, self._broker_epoch, self._alter, self._timers, self._altered
             )
         logger.info("%s: asking for ISR %s instead of %s", core.topic_partition, proposal.isr, core.isr)
@@ -267,7 +267,9 @@ class Replication:
 
     def _altered(self, core: PartitionCore, outcome: Altered) -> None:
         assert self._hosted is not None
-        if outcome is Altered.COMMITTED and core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
+        if outcome is Altered.COMMITTED and core.maybe_increment_leader_high_watermark(
+            self._clock.monotonic_ms()
+        ):
             self._hosted.advanced(core)
 
     def _check_later(self) -> None:
@@ -284,7 +286,7 @@ class Replication:
         now_ms = self._clock.monotonic_ms()
         led = [core for core in self._hosted.by_id.values() if core.is_leader and not core.alone]
         for core in led:
-            proposal = core.propose_shrinking(now_ms)
+            proposal = core.maybe_shrink_isr(now_ms)
             if proposal is not None:
                 self.propose(core, proposal)
         if led:

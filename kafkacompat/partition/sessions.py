@@ -34,7 +34,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == MAX_EPOCH else epoch + 1
 
 
-class SessionPartition:
+class CachedPartition:
     """One partition of a session: the client's latest wishes and what it was last told."""
 
     __slots__ = (
@@ -102,7 +102,7 @@ class FetchSession:
         session_id: int,
         privileged: bool,
         uses_topic_ids: bool,
-        partitions: dict[PartitionKey, SessionPartition],
+        partitions: dict[PartitionKey, CachedPartition],
         now_ms: int,
     ) -> None:
         self.id = session_id
@@ -130,7 +130,7 @@ class FetchSession:
             key = (asked.topic_id if uses_topic_ids else asked.topic or "", asked.partition)
             present = known.get(key)
             if present is None:
-                known[key] = SessionPartition(asked)
+                known[key] = CachedPartition(asked)
             else:
                 present.update(asked)
         for topic_id, topic, partition in forgotten:
@@ -153,7 +153,7 @@ class FetchContext:
         uses_topic_ids: bool = False,
     ) -> None:
         self.partitions = partitions
-        """FetchRequestPartition or SessionPartition, in the order to serve."""
+        """FetchRequestPartition or CachedPartition, in the order to serve."""
         self.session = session
         self.error = error
         """A refusal of the whole request (70, 71, 106); then there are no partitions."""
@@ -181,7 +181,7 @@ class FetchContext:
     def _maybe_create(self, pairs: list[tuple[Any, Any]], now_ms: int) -> int:
         if self._cache is None:
             return INVALID_SESSION_ID
-        partitions: dict[PartitionKey, SessionPartition] = {}
+        partitions: dict[PartitionKey, CachedPartition] = {}
         self.remember(pairs, partitions)
         return self.create_of(partitions, now_ms)
 
@@ -190,15 +190,15 @@ class FetchContext:
         return self._cache is not None
 
     def remember(
-        self, pairs: Iterable[tuple[Any, Any]], partitions: dict[PartitionKey, SessionPartition]
+        self, pairs: Iterable[tuple[Any, Any]], partitions: dict[PartitionKey, CachedPartition]
     ) -> None:
         """Add to what will be a session what its client is told."""
         for asked, answer in pairs:
-            remembered = SessionPartition(asked)
+            remembered = CachedPartition(asked)
             remembered.must_tell(answer)
             partitions[partition_key(asked, self._uses_topic_ids)] = remembered
 
-    def create_of(self, partitions: dict[PartitionKey, SessionPartition], now_ms: int) -> int:
+    def create_of(self, partitions: dict[PartitionKey, CachedPartition], now_ms: int) -> int:
         """The id of a session of these, if there is room."""
         if self._cache is None:
             return INVALID_SESSION_ID
@@ -273,7 +273,7 @@ class FetchSessionCache:
         self,
         privileged: bool,
         uses_topic_ids: bool,
-        partitions: dict[PartitionKey, SessionPartition],
+        partitions: dict[PartitionKey, CachedPartition],
         now_ms: int,
     ) -> FetchSession | None:
         """A new session if there is room, or another may be evicted for it."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
-from kafkacompat.partition.deletions import Deletions
-from kafkacompat.partition.produce_waits import ProduceWaits
+from kafkacompat.partition.delete_records_purgatory import DeleteRecordsPurgatory
+from kafkacompat.partition.produce_purgatory import ProducePurgatory
 
 if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
@@ -25,8 +25,8 @@ class Wakeups:
     """`cores` is the manager's table."""
 
     def __init__(self, cores: Mapping[Key, PartitionCore], clock: Clock, timers: Timers) -> None:
-        self.produces = ProduceWaits(cores, clock, timers)
-        self.deletions = Deletions(cores, clock, timers)
+        self.produces = ProducePurgatory(cores, clock, timers)
+        self.deletions = DeleteRecordsPurgatory(cores, clock, timers)
         self._watchers: list[Watcher] = []
         self._append_watchers: list[Watcher] = []
         self._held: dict[Key, PartitionCore] | None = None

@@ -18,8 +18,8 @@ from kafkacompat.log.manager import LogManager
 from kafkacompat.node.assignments import DirectoryAssignments
 from kafkacompat.node.heartbeats import BrokerHeartbeats
 from kafkacompat.node.settings import NodeSettings
-from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.placement import Placement
+from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.server.data_directories import NodeDirectories
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.shared_server import SharedServer
@@ -71,7 +71,7 @@ class BrokerDirectories:
         self._assignments: DirectoryAssignments | None = None
         self._placement: Placement | None = None
 
-    def place(self, partitions: PartitionManager, broker_epoch: Callable[[], int]) -> Placement:
+    def place(self, partitions: ReplicaManager, broker_epoch: Callable[[], int]) -> Placement:
         """Follow the partitions' roles from now on."""
         doors, machine = self._doors, self._shared.machine
         self._assignments = DirectoryAssignments(

@@ -29,8 +29,8 @@ from kafkacompat.node.opening import Opening
 from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.fetch import FetchEngine
-from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.read_replicas import selects_by_rack
+from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.records.limits import BatchLimits
@@ -96,7 +96,7 @@ class BrokerServer:
             broker_epoch=self._broker_epoch,
             alter=lambda request: self._alters.request(request, NEVER_MS),
         )
-        self.partitions = partitions = PartitionManager(
+        self.partitions = partitions = ReplicaManager(
             config.node_id,
             self.logs,
             clock,

@@ -24,7 +24,7 @@ from kafkacompat.sim.image_oracles import Key, partitions_of
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerRegistration, PartitionRegistration
-    from kafkacompat.partition.isr import PendingIsr
+    from kafkacompat.partition.isr import PendingPartitionChange
     from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
     from kafkacompat.sim.machine import SimulatedMachine
@@ -349,7 +349,7 @@ def _isr(simulation: ClusterSimulation, key: Key) -> tuple[int, ...]:
     return () if partition is None else partition.isr
 
 
-def _proposals_of(life: Life | None) -> Iterator[tuple[Key, PendingIsr]]:
+def _proposals_of(life: Life | None) -> Iterator[tuple[Key, PendingPartitionChange]]:
     """The changes of in-sync sets that a node waits for."""
     if life is not None and life.partitions is not None:
         for key, core in life.partitions.by_id.items():

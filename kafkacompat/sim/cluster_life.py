@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.manager import LogManager
     from kafkacompat.node.heartbeats import BrokerHeartbeats
     from kafkacompat.partition.fetch import FetchEngine
-    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.raft.contracts import LoadedBatch
     from kafkacompat.raft.quorum_driver import QuorumDriver
     from kafkacompat.sim.machine import SimulatedMachine
@@ -52,7 +52,7 @@ class Life(Host):
         self.metadata: MetadataMachine
         self.driver: QuorumDriver
         self.liveness: Liveness | None = None
-        self.partitions: PartitionManager | None = None
+        self.partitions: ReplicaManager | None = None
         self.fetches: FetchEngine | None = None
         self._looks_at_time = 0
         self._starting: Errand[None] | None = None

@@ -18,7 +18,7 @@ from kafkacompat.sim.topics import RETAINED, min_isr
 
 if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.ports import Log
     from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -54,7 +54,7 @@ class PartitionOracles:
         with life.machine.watched():
             self._look_through(life, partitions)
 
-    def _look_through(self, life: Life, partitions: PartitionManager) -> None:
+    def _look_through(self, life: Life, partitions: ReplicaManager) -> None:
         for core in list(partitions.by_id.values()):
             log = core.log
             seen = self._seen.get(core)

@@ -13,17 +13,17 @@ from kafkacompat.sim.quorum_oracles import Breach
 if TYPE_CHECKING:
     from kafkacompat.partition.delayed_fetch import DelayedFetch
     from kafkacompat.partition.fetch import FetchEngine
-    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.replica_manager import ReplicaManager
 
 
-def check_parked(node_id: int, partitions: PartitionManager, fetches: FetchEngine) -> None:
+def check_parked(node_id: int, partitions: ReplicaManager, fetches: FetchEngine) -> None:
     """Breach when a fetch of min_bytes 1 waits although a partition that it may read here has records for it."""
     for waiter in (*fetches.purgatory.followers.all(), *fetches.purgatory.consumers.all()):
         if waiter.parameters.min_bytes <= 1:
             _check(node_id, partitions, waiter)
 
 
-def _check(node_id: int, partitions: PartitionManager, waiter: DelayedFetch) -> None:
+def _check(node_id: int, partitions: ReplicaManager, waiter: DelayedFetch) -> None:
     parameters = waiter.parameters
     for asked in waiter.context.partitions:
         core = partitions.by_id.get((asked.topic_id, asked.partition))

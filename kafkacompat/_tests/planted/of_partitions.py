@@ -24,7 +24,7 @@ BUGS = (
         "partition/hosted_partitions.py",
         "                if log.config is not config:\n",
         "                if False:\n",
-        ("partition/_tests/test_manager.py",),
+        ("partition/_tests/test_replica_manager.py",),
     ),
     PlantedBug(
         "whoever is left alone in the ISR commits before a raised min.insync.replicas is known",
@@ -39,21 +39,21 @@ BUGS = (
         "            self.changes.begin()\n"
         "            self._follow(old, new)\n"
         "        reconfigured = [] if old.configs is new.configs else self._reconfigure(old, new)\n",
-        ("partition/_tests/test_manager.py",),
+        ("partition/_tests/test_replica_manager.py",),
     ),
     PlantedBug(
         "a deposed leader commits by a min.insync.replicas lowered under its successor",
         "partition/hosted_partitions.py",
         "                    reconfigured.append(core)\n",
-        "                    core.maybe_advance_high_watermark(0)\n",
-        ("partition/_tests/test_manager.py",),
+        "                    core.maybe_increment_leader_high_watermark(0)\n",
+        ("partition/_tests/test_replica_manager.py",),
     ),
     PlantedBug(
         "a produce that is not replicated is not told that its time is up",
-        "partition/produce_waits.py",
+        "partition/produce_purgatory.py",
         "    def expire(self) -> None:\n        self.answer.resolve(",
         "    def expire(self) -> None:\n        if len(self.errors) == len(self.ends):\n          self.answer.resolve(",
-        ("partition/_tests/test_manager.py",),
+        ("partition/_tests/test_replica_manager.py",),
     ),
     PlantedBug(
         "a log that a kill left reads as empty until it is durable",
@@ -64,7 +64,7 @@ BUGS = (
     ),
     PlantedBug(
         "a log that a kill left tells of its offsets before it is durable",
-        "partition/manager.py",
+        "partition/replica_manager.py",
         "and replica_id < 0 and core.cannot_be_read_yet():",
         "and False:",
         ("partition/_tests/test_anchoring.py",),
@@ -150,17 +150,21 @@ BUGS = (
     ),
     PlantedBug(
         "a parked request that raises keeps the others from their answers",
-        "partition/waiters.py",
+        "partition/delayed_operations.py",
         "                try:\n                    act(waiter, moved)\n                except Exception as error:",
         "                try:\n                    act(waiter, moved)\n                except ArithmeticError as error:",
-        ("partition/_tests/test_waiters.py::test_one_that_cannot_be_answered_when_its_partition_moves",),
+        (
+            "partition/_tests/test_delayed_operations.py::test_one_that_cannot_be_answered_when_its_partition_moves",
+        ),
     ),
     PlantedBug(
         "a parked request that raises at its timeout keeps the others",
-        "partition/waiters.py",
+        "partition/delayed_operations.py",
         "                try:\n                    waiter.expire()\n                except Exception as error:",
         "                try:\n                    waiter.expire()\n                except ArithmeticError as error:",
-        ("partition/_tests/test_waiters.py::test_one_that_cannot_be_answered_when_its_time_is_up",),
+        (
+            "partition/_tests/test_delayed_operations.py::test_one_that_cannot_be_answered_when_its_time_is_up",
+        ),
     ),
     PlantedBug(
         "a fetcher that has met a bug stays busy for ever",
@@ -187,28 +191,30 @@ BUGS = (
     ),
     PlantedBug(
         "thousands who wait for one partition are answered in one step",
-        "partition/waiters.py",
+        "partition/delayed_operations.py",
         "        if len(waiting) <= ACTED_AT_ONCE:",
         "        if True:",
         (
-            "partition/_tests/test_waiters.py::test_very_many_are_answered_a_few_a_turn_in_the_order_in_which_they_came",
+            "partition/_tests/test_delayed_operations.py::test_very_many_are_answered_a_few_a_turn_in_the_order_in_which_they_came",
         ),
     ),
     PlantedBug(
         "what moves again while thousands are looked at is forgotten",
-        "partition/waiters.py",
+        "partition/delayed_operations.py",
         "            self._walks[key, moved] = True\n",
         "            pass\n",
         (
-            "partition/_tests/test_waiters.py::test_what_moves_again_while_very_many_are_looked_at_is_looked_at_once_more_for_all",
+            "partition/_tests/test_delayed_operations.py::test_what_moves_again_while_very_many_are_looked_at_is_looked_at_once_more_for_all",
         ),
     ),
     PlantedBug(
         "thousands whose time is up are answered in one step",
-        "partition/waiters.py",
+        "partition/delayed_operations.py",
         "                left -= 1\n",
         "",
-        ("partition/_tests/test_waiters.py::test_very_many_whose_time_is_up_are_answered_a_few_a_turn",),
+        (
+            "partition/_tests/test_delayed_operations.py::test_very_many_whose_time_is_up_are_answered_a_few_a_turn",
+        ),
     ),
     PlantedBug(
         "an answer that is still being taken brings back a partition that is followed no more",

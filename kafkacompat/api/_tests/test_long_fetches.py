@@ -14,7 +14,7 @@ from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.fetch_reads import LOOKED_AT_A_STEP, READ_A_STEP
 from kafkacompat.partition.long_fetches import LONG_FROM, NAMED_A_STEP
-from kafkacompat.partition.sessions import SessionPartition
+from kafkacompat.partition.sessions import CachedPartition
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
@@ -87,8 +87,8 @@ def most_at_once(api: Api, *counted: tuple[type, str]) -> Iterator[Callable[[], 
 
 
 READING = ((PartitionCore, "check_leader"), (PartitionCore, "check_replica"))
-REMEMBERING = ((SessionPartition, "update"), (SessionPartition, "must_tell"))
-LOOKING = ((PartitionCore, "observe_idle_fetch"),)
+REMEMBERING = ((CachedPartition, "update"), (CachedPartition, "must_tell"))
+LOOKING = ((PartitionCore, "update_idle_follower_fetch_state"),)
 
 
 def session_of(api: Api, **options: Any) -> int:

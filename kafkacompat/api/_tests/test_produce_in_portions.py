@@ -185,16 +185,17 @@ def test_an_ordinary_large_batch_is_appended_at_once() -> None:
 
 def test_a_large_batch_is_looked_at_on_the_way_once_before_it_is_opened_aside(monkeypatch: Any) -> None:
     """A producer under load may send nothing but such batches."""
-    from kafkacompat.partition import manager
+
+    from kafkacompat.partition import replica_manager
 
     tried = []
-    validate = manager.validate_produce
+    validate = replica_manager.validate_produce
 
     def counting(*arguments: Any, **options: Any) -> Any:
         tried.append(arguments)
         return validate(*arguments, **options)
 
-    monkeypatch.setattr(manager, "validate_produce", counting)
+    monkeypatch.setattr(replica_manager, "validate_produce", counting)
     api = Api(topic_image("t"))
     api.world.log().config = LogConfig(max_message_bytes=10_000_000)
     assert answered(api, pending(api, request(("t", 0, large()), api=api))) == [(0, 0, 0)]

@@ -17,7 +17,7 @@ from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.manager import LogManager
 from kafkacompat.partition._tests.fakes import partition_image
-from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import FileSlice, Log, WorkerPools
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.wire.errors import ErrorCode
@@ -51,7 +51,7 @@ class RealWorld(World):
     def _make(self) -> Any:
         logs = LogManager(self.disk, [("/data", bytes(15) + b"\1")], LogConfig(), self.time)
         logs.load_all()
-        self.manager = PartitionManager(
+        self.manager = ReplicaManager(
             NODE_ID,
             logs,
             self.time,

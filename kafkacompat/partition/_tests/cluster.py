@@ -24,7 +24,7 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.manager import LogManager
 from kafkacompat.partition._tests.fakes import LISTENER, batch_of, broker_image, partition_image, topic_image
 from kafkacompat.partition.fetch import FetchEngine
-from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.ports import Log, WorkerPools
@@ -150,7 +150,7 @@ class ClusterNode:
             broker_epoch=lambda: self.epoch,
             alter=lambda request: cluster.alter(self, request),
         )
-        self.manager = PartitionManager(
+        self.manager = ReplicaManager(
             node_id,
             self.logs,
             clock,

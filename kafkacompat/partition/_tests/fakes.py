@@ -23,7 +23,7 @@ from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.preparation import Preparation
 from kafkacompat.partition.fetch import FetchEngine
-from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.ports import FileSlice, WorkerPools
 from kafkacompat.records.batch import build_batch, iterate_batches
@@ -170,7 +170,7 @@ class World:
         self.disk = MemoryDisk()
         self.log_manager = WatchedLogs(self.disk, self.time, directories)
         self.log_configs: dict[str, LogConfig] = {}
-        self.manager = PartitionManager(
+        self.manager = ReplicaManager(
             NODE_ID,
             self.log_manager,
             self.time,

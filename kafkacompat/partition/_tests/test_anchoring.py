@@ -23,7 +23,7 @@ from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.lookup import LATEST
-from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.ports import WorkerPools
 from kafkacompat.wire.errors import ErrorCode
@@ -58,7 +58,7 @@ class Node:
         self.workers = HandWorkers()
         self.followers = Followers()
         self.logs = LogManager(self.disk, DIRECTORIES, LogConfig(), self.time)
-        self.manager = PartitionManager(
+        self.manager = ReplicaManager(
             NODE_ID,
             self.logs,
             self.time,

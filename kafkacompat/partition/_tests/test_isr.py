@@ -16,8 +16,8 @@ from kafkacompat.log._tests.logs import batch_of, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.partition._tests.fakes import broker_image, partition_image
 from kafkacompat.partition.core import PartitionCore
-from kafkacompat.partition.isr import Altered, FollowerState, PendingIsr, Standing
-from kafkacompat.partition.sessions import SessionPartition
+from kafkacompat.partition.isr import Altered, PendingPartitionChange, Replica, Standing
+from kafkacompat.partition.sessions import CachedPartition
 from kafkacompat.wire.errors import ErrorCode
 
 LAG_MS = 100
@@ -39,21 +39,21 @@ def leader(*, isr: tuple[int, ...] = (1, 2, 3), end: int = 10, min_isr: int = 1)
 def fetch(
     core: PartitionCore, replica: int, offset: int, now_ms: int = 0, epoch: int | None = None
 ) -> ErrorCode:
-    return core.observe_fetch(replica, offset, 0, replica if epoch is None else epoch, now_ms)
+    return core.update_follower_fetch_state(replica, offset, 0, replica if epoch is None else epoch, now_ms)
 
 
 def test_a_follower_is_caught_up_when_it_has_what_was_there_at_its_fetch_before() -> None:
-    state = FollowerState()
-    state.fetched(5, 0, 10, -1, 1000)
+    state = Replica()
+    state.update_fetch_state(5, 0, 10, -1, 1000)
     assert not state.is_caught_up(10, 1000, LAG_MS)
-    state.fetched(10, 0, 20, -1, 1200)  # all that was there at 1000, not yet what is there at 1200
+    state.update_fetch_state(10, 0, 20, -1, 1200)  # all that was there at 1000, not yet what is there at 1200
     assert state.last_caught_up_ms == 1000
     assert state.is_caught_up(20, 1000 + LAG_MS, LAG_MS)
     assert not state.is_caught_up(20, 1001 + LAG_MS, LAG_MS)
     assert state.is_caught_up(10, 10**9, LAG_MS), (
         "at the leader's end it is caught up however long ago it fetched"
     )
-    state.fetched(20, 0, 20, -1, 1300)
+    state.update_fetch_state(20, 0, 20, -1, 1300)
     assert state.last_caught_up_ms == 1300
 
 
@@ -70,7 +70,7 @@ def test_only_live_staying_brokers_in_their_newest_life_join(change: dict[str, i
     core = leader(isr=(1, 2))
     fetch(core, 3, 10)
     core.standing.brokers = {**core.standing.brokers, 3: replace(broker_image(3), **change)}  # type: ignore[arg-type]
-    assert (core.propose_expansion(3) is not None) is joins
+    assert (core.maybe_expand_isr(3) is not None) is joins
 
 
 def test_a_follower_joins_at_the_high_watermark_and_this_epochs_start() -> None:
@@ -78,13 +78,13 @@ def test_a_follower_joins_at_the_high_watermark_and_this_epochs_start() -> None:
     core.log.set_high_watermark(4)
     assert core.epoch_start_offset == 10
     fetch(core, 3, 9)
-    assert core.propose_expansion(3) is None
+    assert core.maybe_expand_isr(3) is None
     fetch(core, 3, 10)
-    proposal = core.propose_expansion(3)
+    proposal = core.maybe_expand_isr(3)
     assert proposal is not None
     assert (proposal.isr, proposal.maximal) == ((1, 2, 3), (1, 2, 3))
     assert proposal.members == ((1, -1), (2, -1), (3, 3)), "epochs as the followers' fetches told them"
-    assert core.propose_expansion(3) is None, "one change at a time"
+    assert core.maybe_expand_isr(3) is None, "one change at a time"
 
 
 def test_a_fetch_of_an_earlier_life_is_refused() -> None:
@@ -98,13 +98,13 @@ def test_a_fetch_of_an_earlier_life_is_refused() -> None:
 def test_laggards_are_proposed_out_and_still_waited_for_until_the_controller_agrees() -> None:
     core = leader()
     fetch(core, 2, 10, 50)
-    assert core.propose_shrinking(LAG_MS) is None
-    proposal = core.propose_shrinking(LAG_MS + 1)
+    assert core.maybe_shrink_isr(LAG_MS) is None
+    proposal = core.maybe_shrink_isr(LAG_MS + 1)
     assert proposal is not None
     assert (proposal.isr, proposal.maximal) == ((1, 2), (1, 2, 3))
-    assert not core.maybe_advance_high_watermark(LAG_MS + 1)
-    assert core.isr_altered(proposal, ErrorCode.NONE, 0, (1, 2), 1) is Altered.COMMITTED
-    assert core.maybe_advance_high_watermark(LAG_MS + 1)
+    assert not core.maybe_increment_leader_high_watermark(LAG_MS + 1)
+    assert core.handle_alter_partition(proposal, ErrorCode.NONE, 0, (1, 2), 1) is Altered.COMMITTED
+    assert core.maybe_increment_leader_high_watermark(LAG_MS + 1)
     assert core.log.high_watermark == 10
 
 
@@ -112,10 +112,10 @@ def test_a_joining_follower_is_waited_for_while_the_change_is_on_its_way() -> No
     core = leader(isr=(1, 2))
     fetch(core, 2, 10)
     fetch(core, 3, 10)
-    proposal = core.propose_expansion(3)
+    proposal = core.maybe_expand_isr(3)
     core.log.log_end_offset = 20  # type: ignore[misc]
     fetch(core, 2, 20, 10 * LAG_MS)
-    core.maybe_advance_high_watermark(10 * LAG_MS)
+    core.maybe_increment_leader_high_watermark(10 * LAG_MS)
     assert core.log.high_watermark == 10, "3 has not caught up for long, and is waited for all the same"
     same = partition_image(replicas=(1, 2, 3), isr=(1, 2))
     core.become(same, 10 * LAG_MS)
@@ -133,9 +133,9 @@ def test_an_answer_of_another_epoch_changes_nothing_until_the_image_tells(
     core.become(replace(partition_image(replicas=(1, 2, 3), isr=(1, 2)), partition_epoch=3), 0)
     fetch(core, 2, 10)
     fetch(core, 3, 10)
-    proposal = core.propose_expansion(3)
+    proposal = core.maybe_expand_isr(3)
     assert proposal is not None
-    answer = core.isr_altered(proposal, ErrorCode.NONE, leader_epoch, (1, 2, 3), partition_epoch)
+    answer = core.handle_alter_partition(proposal, ErrorCode.NONE, leader_epoch, (1, 2, 3), partition_epoch)
     assert answer is Altered.AWAITING
     assert (core.pending, core.isr, core.partition_epoch) == (proposal, (1, 2), 3)
     image = replace(partition_image(replicas=(1, 2, 3), isr=(1, 3), epoch=1), partition_epoch=4)
@@ -146,13 +146,13 @@ def test_an_answer_of_another_epoch_changes_nothing_until_the_image_tells(
 def test_below_min_isr_the_high_watermark_stands_though_a_change_would_make_it_enough() -> None:
     core = leader(isr=(1,), min_isr=2)
     fetch(core, 2, 10)
-    proposal = core.propose_expansion(2)
+    proposal = core.maybe_expand_isr(2)
     assert proposal is not None
-    assert not core.maybe_advance_high_watermark(0)
+    assert not core.maybe_increment_leader_high_watermark(0)
     assert core.may_have_min_isr()
     assert not core.has_min_isr()
-    core.isr_altered(proposal, ErrorCode.NONE, 0, (1, 2), 1)
-    assert core.maybe_advance_high_watermark(0)
+    core.handle_alter_partition(proposal, ErrorCode.NONE, 0, (1, 2), 1)
+    assert core.maybe_increment_leader_high_watermark(0)
 
 
 ANSWERS = {
@@ -173,9 +173,9 @@ ANSWERS = {
 def test_what_each_refusal_means(error: ErrorCode, outcome: Altered) -> None:
     core = leader(isr=(1, 2))
     fetch(core, 3, 10)
-    proposal = core.propose_expansion(3)
+    proposal = core.maybe_expand_isr(3)
     assert proposal is not None
-    assert core.isr_altered(proposal, error) is outcome
+    assert core.handle_alter_partition(proposal, error) is outcome
     assert core.isr == (1, 2)
     assert core.maximal_isr() == ((1, 2) if outcome is Altered.REJECTED else (1, 2, 3))
 
@@ -183,10 +183,10 @@ def test_what_each_refusal_means(error: ErrorCode, outcome: Altered) -> None:
 def test_answers_to_what_was_given_up_change_nothing() -> None:
     core = leader(isr=(1, 2))
     fetch(core, 3, 10)
-    proposal = core.propose_expansion(3)
+    proposal = core.maybe_expand_isr(3)
     assert proposal is not None
     core.become(replace(partition_image(replicas=(1, 2, 3), isr=(1,)), partition_epoch=5), 0)
-    assert core.isr_altered(proposal, ErrorCode.NONE, 0, (1, 2, 3), 1) is Altered.OUTDATED
+    assert core.handle_alter_partition(proposal, ErrorCode.NONE, 0, (1, 2, 3), 1) is Altered.OUTDATED
     assert (core.isr, core.partition_epoch) == ((1,), 5)
 
 
@@ -197,7 +197,7 @@ def test_what_followers_had_in_a_former_lead_counts_for_nothing_in_the_next() ->
     core.become(partition_image(leader=2, epoch=1, replicas=(1, 2, 3), isr=(1, 2)), 0)
     core.become(partition_image(leader=1, epoch=2, replicas=(1, 2, 3), isr=(1, 2)), 0)
     assert core.followers[2].log_end_offset == -1
-    assert not core.maybe_advance_high_watermark(0)
+    assert not core.maybe_increment_leader_high_watermark(0)
     core.become(partition_image(leader=1, epoch=3, replicas=(1, 2, 3), isr=(1, 2)), 0)
     fetch(core, 2, 10)
     core.become(partition_image(leader=1, epoch=4, replicas=(1, 2, 3), isr=(1, 2)), 0)
@@ -208,11 +208,11 @@ def test_a_replica_that_has_gone_is_neither_waited_for_nor_served() -> None:
     core = leader(isr=(1, 2, 3))
     for replica, end in ((2, 10), (3, 4)):
         fetch(core, replica, end)
-    core.maybe_advance_high_watermark(0)
+    core.maybe_increment_leader_high_watermark(0)
     assert core.log.high_watermark == 4
     image = partition_image(replicas=(1, 2), isr=(1, 2))
     core.become(replace(image, partition_epoch=1), 0)
-    assert core.maybe_advance_high_watermark(0)
+    assert core.maybe_increment_leader_high_watermark(0)
     assert core.log.high_watermark == 10
     assert core.check_replica(3, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
     core.become(replace(partition_image(replicas=(1,), isr=(1,)), partition_epoch=2), 0)
@@ -223,15 +223,15 @@ def test_an_older_image_takes_nothing_back_and_a_change_builds_on_the_newest() -
     core = leader(isr=(1, 2))
     older = partition_image(replicas=(1, 2, 3), isr=(1, 2))
     fetch(core, 3, 10)
-    proposal = core.propose_expansion(3)
+    proposal = core.maybe_expand_isr(3)
     assert proposal is not None
-    assert core.isr_altered(proposal, ErrorCode.NONE, 0, (1, 2, 3), 5) is Altered.COMMITTED
+    assert core.handle_alter_partition(proposal, ErrorCode.NONE, 0, (1, 2, 3), 5) is Altered.COMMITTED
     core.become(replace(older, partition_epoch=4), 0)
     assert (core.isr, core.partition_epoch) == ((1, 2, 3), 5)
-    proposal = core.propose_shrinking(10 * LAG_MS)
+    proposal = core.maybe_shrink_isr(10 * LAG_MS)
     assert proposal is not None
     assert proposal.partition_epoch == 5
-    assert core.propose_shrinking(20 * LAG_MS) is None, "one change at a time"
+    assert core.maybe_shrink_isr(20 * LAG_MS) is None, "one change at a time"
     assert core.pending is proposal
     core.resign()
     assert core.pending is None, "what is asked for a partition that is not served is not sent"
@@ -240,12 +240,12 @@ def test_an_older_image_takes_nothing_back_and_a_change_builds_on_the_newest() -
 def idle(core: PartitionCore, replica: int, now_ms: int, epoch: int | None = None) -> bool:
     """A follower that knows everything asks once more."""
     log = core.log
-    asked = SessionPartition(
+    asked = CachedPartition(
         FetchRequestPartition(bytes(16), "t", 0, log.log_end_offset, 1, core.leader_epoch, 0, 0)
     )
     asked.told_high_watermark, asked.told_log_start_offset = log.high_watermark, log.log_start_offset
     asked.settled_epoch = core.leader_epoch
-    return core.observe_idle_fetch(replica, asked, replica if epoch is None else epoch, now_ms)
+    return core.update_idle_follower_fetch_state(replica, asked, replica if epoch is None else epoch, now_ms)
 
 
 def test_a_fetch_that_has_nothing_new_says_that_the_follower_is_caught_up() -> None:
@@ -253,7 +253,7 @@ def test_a_fetch_that_has_nothing_new_says_that_the_follower_is_caught_up() -> N
     fetch(core, 2, 10, 0)
     assert idle(core, 2, 10 * LAG_MS)
     core.log.append_as_leader(batch_of([b"value"]), 0, 0)
-    assert core.propose_shrinking(11 * LAG_MS) is None
+    assert core.maybe_shrink_isr(11 * LAG_MS) is None
     # All that was there at the idle fetch, and only that.
     fetch(core, 2, 10, 11 * LAG_MS)
     assert core.followers[2].last_caught_up_ms == 10 * LAG_MS
@@ -275,8 +275,8 @@ def test_the_low_watermark_is_of_live_replicas() -> None:
     core = leader()
     core.log.log_start_offset = 7
     assert core.low_watermark() == -1
-    core.observe_fetch(2, 10, 5, 2, 0)
-    core.observe_fetch(3, 10, 2, 3, 0)
+    core.update_follower_fetch_state(2, 10, 5, 2, 0)
+    core.update_follower_fetch_state(3, 10, 2, 3, 0)
     assert core.low_watermark() == 2
     core.standing.brokers = {**core.standing.brokers, 3: broker_image(3, fenced=True)}
     assert core.low_watermark() == 5
@@ -296,14 +296,14 @@ def test_every_state_of_three_replicas_against_the_rule_in_words() -> None:
         for replica, end, recent in ((2, end2, recent2), (3, end3, recent3)):
             state = core.followers[replica]
             if end >= 0:
-                state.fetched(end, 0, 10, replica, now_ms)
+                state.update_fetch_state(end, 0, 10, replica, now_ms)
             state.last_caught_up_ms = now_ms if recent else -1000
             about_to_join = end >= 0 and (recent or end == 10)
             if replica in waited_for or about_to_join:
                 expected = min(expected, end)
         if pending:
-            core.pending = PendingIsr(isr, tuple(sorted(waited_for)), (), 0, 0)
-        core.maybe_advance_high_watermark(now_ms)
+            core.pending = PendingPartitionChange(isr, tuple(sorted(waited_for)), (), 0, 0)
+        core.maybe_increment_leader_high_watermark(now_ms)
         assert core.log.high_watermark == max(0, expected)
         checked += 1
     assert checked == 324
@@ -327,7 +327,7 @@ def test_whoever_the_controller_may_count_in_has_everything_below_the_high_water
 ) -> None:
     core = leader(end=0)
     now_ms = 0
-    proposal: PendingIsr | None = None
+    proposal: PendingPartitionChange | None = None
     told = core.isr
     for kind, number in events:
         before = core.log.high_watermark
@@ -338,18 +338,18 @@ def test_whoever_the_controller_may_count_in_has_everything_below_the_high_water
             at = min(core.log.log_end_offset, max(number, core.followers[replica].log_end_offset))
             fetch(core, replica, at, now_ms)
             if replica not in core.isr:
-                proposal = core.propose_expansion(replica) or proposal
+                proposal = core.maybe_expand_isr(replica) or proposal
         elif kind == "time":
             now_ms += number
         elif kind == "shrink":
-            proposal = core.propose_shrinking(now_ms) or proposal
+            proposal = core.maybe_shrink_isr(now_ms) or proposal
         elif proposal is not None and core.pending is proposal:
             if kind == "agree":
                 told = proposal.isr
-                core.isr_altered(proposal, ErrorCode.NONE, 0, told, core.partition_epoch + 1)
+                core.handle_alter_partition(proposal, ErrorCode.NONE, 0, told, core.partition_epoch + 1)
             else:
-                core.isr_altered(proposal, ErrorCode.INELIGIBLE_REPLICA)
-        core.maybe_advance_high_watermark(now_ms)
+                core.handle_alter_partition(proposal, ErrorCode.INELIGIBLE_REPLICA)
+        core.maybe_increment_leader_high_watermark(now_ms)
         assert core.log.high_watermark >= before
         may_count = set(told) | (set(core.pending.isr) if core.pending is not None else set())
         for replica in may_count - {1}:

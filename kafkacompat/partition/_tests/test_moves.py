@@ -26,9 +26,9 @@ from kafkacompat.log.segment_list import DROPPED_AT_ONCE
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.following import BATCHES_AT_ONCE
-from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.moves import ASSIGNED_POLL_MS, AT_ONCE_BYTES, COPY_BYTES, Moves
 from kafkacompat.partition.placement import Placement
+from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import SyncFailed, WorkerPools
 from kafkacompat.wire.errors import ErrorCode
 
@@ -69,7 +69,7 @@ class Disks:
             self.time,
         )
         self.logs.load_all()
-        self.manager = PartitionManager(
+        self.manager = ReplicaManager(
             NODE_ID,
             self.logs,
             self.time,

@@ -18,8 +18,8 @@ from kafkacompat.log._tests.test_refusals import OPERATIONS, Refusing
 from kafkacompat.log.manager import LogManager
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.arrivals import SHORTAGE_INTERVAL_MS
-from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.placement import Placement
+from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import WorkerPools
 from kafkacompat.wire.errors import ErrorCode
 
@@ -37,7 +37,7 @@ class Node:
             disk.make_directory(path)
         self.logs = LogManager(disk, [("/a", A), ("/b", B)], LogConfig(segment_bytes=2000), self.time)
         self.logs.load_all()
-        self.manager = PartitionManager(
+        self.manager = ReplicaManager(
             NODE_ID,
             self.logs,
             self.time,

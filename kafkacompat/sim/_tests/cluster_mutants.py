@@ -18,9 +18,9 @@ from kafkacompat.log.flush import Syncs
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
 from kafkacompat.node.lifecycle import BrokerIdentity
-from kafkacompat.partition import followers, produce_waits
+from kafkacompat.partition import followers, produce_purgatory
 from kafkacompat.partition.core import PartitionCore
-from kafkacompat.partition.isr import PendingIsr, Standing
+from kafkacompat.partition.isr import PendingPartitionChange, Standing
 from kafkacompat.ports import SyncFailed
 from kafkacompat.wire.errors import ErrorCode
 
@@ -31,7 +31,7 @@ def high_watermark_of_a_minority(patch: pytest.MonkeyPatch) -> None:
     """The leader's own end counts as replicated."""
     patch.setattr(
         PartitionCore,
-        "maybe_advance_high_watermark",
+        "maybe_increment_leader_high_watermark",
         lambda self, now_ms: self.is_leader and self.advance_alone(),
     )
 
@@ -53,7 +53,7 @@ def high_watermark_without_those_who_lag(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledged_at_the_append(patch: pytest.MonkeyPatch) -> None:
     """acks=all does not wait for replication."""
-    patch.setattr(produce_waits.ProduceWaits, "when_replicated", lambda self, ends, timeout_ms: None)
+    patch.setattr(produce_purgatory.ProducePurgatory, "when_replicated", lambda self, ends, timeout_ms: None)
 
 
 def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
@@ -62,14 +62,14 @@ def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
     def check_leader(self: PartitionCore, current_leader_epoch: int) -> ErrorCode:
         return ErrorCode.NONE
 
-    original = produce_waits.ProduceWaits._settle
+    original = produce_purgatory.ProducePurgatory._settle
 
     def settle(self: Any, waiter: Any) -> bool:
         with patch.context() as inner:
             inner.setattr(PartitionCore, "check_leader", check_leader)
             return original(self, waiter)
 
-    patch.setattr(produce_waits.ProduceWaits, "_settle", settle)
+    patch.setattr(produce_purgatory.ProducePurgatory, "_settle", settle)
 
 
 def no_truncation(patch: pytest.MonkeyPatch) -> None:
@@ -93,32 +93,32 @@ def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
 def expansion_without_catching_up(patch: pytest.MonkeyPatch) -> None:
     """Whoever fetches is proposed for the ISR."""
 
-    def propose_expansion(self: PartitionCore, replica_id: int) -> PendingIsr | None:
+    def maybe_expand_isr(self: PartitionCore, replica_id: int) -> PendingPartitionChange | None:
         if self.pending is not None or replica_id in self.isr:
             return None
         members = (*self.isr, replica_id)
         return self._propose(members, self.isr)
 
-    patch.setattr(PartitionCore, "propose_expansion", propose_expansion)
+    patch.setattr(PartitionCore, "maybe_expand_isr", maybe_expand_isr)
 
 
 def shrinking_counts_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
     """The high watermark passes a laggard as soon as its removal is asked for."""
-    original = PartitionCore.propose_shrinking
+    original = PartitionCore.maybe_shrink_isr
 
-    def propose_shrinking(self: PartitionCore, now_ms: int) -> PendingIsr | None:
+    def maybe_shrink_isr(self: PartitionCore, now_ms: int) -> PendingPartitionChange | None:
         proposal = original(self, now_ms)
         if proposal is not None:
             proposal.maximal = proposal.isr
         return proposal
 
-    patch.setattr(PartitionCore, "propose_shrinking", propose_shrinking)
+    patch.setattr(PartitionCore, "maybe_shrink_isr", maybe_shrink_isr)
 
 
 def every_life_of_a_follower_counts(patch: pytest.MonkeyPatch) -> None:
     """KIP-903 left out at the leader: one that was restarted joins as the one it was."""
     patch.setattr(Standing, "is_outlived", lambda self, broker_id, broker_epoch: False)
-    patch.setattr(Standing, "may_join", lambda self, replica_id, follower: True)
+    patch.setattr(Standing, "is_replica_isr_eligible", lambda self, replica_id, follower: True)
     patch.setattr(isr, "_is_eligible", lambda image, broker_id, broker_epoch: True)
 
 

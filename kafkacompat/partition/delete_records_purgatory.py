@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition.waiters import Waiter, WaitList
+from kafkacompat.partition.delayed_operations import DelayedOperation, DelayedOperationPurgatory
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Outcome = tuple[ErrorCode, int]
 """Error, and the low watermark or -1."""
 
 
-class ParkedDeletion(Waiter):
+class DelayedDeleteRecords(DelayedOperation):
     """`required` is the offset each awaited partition must begin at on every live replica."""
 
     __slots__ = ("epochs", "outcomes", "required")
@@ -41,12 +41,14 @@ class ParkedDeletion(Waiter):
         self.answer.resolve(self.outcomes)
 
 
-class Deletions:
+class DeleteRecordsPurgatory:
     """`cores` is the manager's table, by (topic, partition)."""
 
     def __init__(self, cores: Mapping[tuple[str, int], PartitionCore], clock: Clock, timers: Timers) -> None:
         self._cores = cores
-        self._parked: WaitList[ParkedDeletion] = WaitList(clock, timers)
+        self._parked: DelayedOperationPurgatory[DelayedDeleteRecords] = DelayedOperationPurgatory(
+            clock, timers
+        )
 
     def __bool__(self) -> bool:
         return len(self._parked) > 0
@@ -55,7 +57,7 @@ class Deletions:
         self, outcomes: dict[TopicPartition, Outcome], required: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Deferred[Mapping[TopicPartition, Outcome]]:
         """`outcomes` has the partitions that were refused, `required` the start that each of the others was given."""
-        waiter = ParkedDeletion(outcomes)
+        waiter = DelayedDeleteRecords(outcomes)
         for partition, offset in required.items():
             waiter.required[partition] = offset
             waiter.epochs[partition] = self._cores[partition].leader_epoch
@@ -69,12 +71,12 @@ class Deletions:
         """A follower told its log's start, or the partition's role changed."""
         self._parked.for_each_on(core.topic_partition, self._look_again, core)
 
-    def _look_again(self, waiter: ParkedDeletion, moved: PartitionCore) -> None:
+    def _look_again(self, waiter: DelayedDeleteRecords, moved: PartitionCore) -> None:
         if self._settle(waiter):
             self._parked.remove(waiter)
             waiter.expire()
 
-    def _settle(self, waiter: ParkedDeletion) -> bool:
+    def _settle(self, waiter: DelayedDeleteRecords) -> bool:
         for partition, offset in list(waiter.required.items()):
             core = self._cores.get(partition)
             if core is None or core.check_leader(waiter.epochs[partition]) is not ErrorCode.NONE:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import Uuid
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.partition.isr import PendingIsr
+    from kafkacompat.partition.isr import PendingPartitionChange
     from kafkacompat.ports import Timers
     from kafkacompat.wire.messages.alter_partition_response import AlterPartitionResponse
 
@@ -37,15 +37,15 @@ Key = tuple[bytes, int]
 """Topic id and partition."""
 
 
-class Item(NamedTuple):
+class AlterPartitionItem(NamedTuple):
     core: PartitionCore
-    proposal: PendingIsr
+    proposal: PendingPartitionChange
 
     def is_wanted(self) -> bool:
         return self.core.pending is self.proposal
 
 
-class AlterPartitions:
+class AlterPartitionManager:
     def __init__(
         self,
         node_id: int,
@@ -60,13 +60,13 @@ class AlterPartitions:
         self._alter = alter
         self._timers = timers
         self._altered = altered
-        self._unsent: dict[Key, Item] = {}
+        self._unsent: dict[Key, AlterPartitionItem] = {}
         self._busy = False
         """A request is in flight, or a pause before the next one runs."""
         self._closed = False
 
-    def submit(self, core: PartitionCore, proposal: PendingIsr) -> None:
-        self._unsent[core.topic_id, core.topic_partition.partition] = Item(core, proposal)
+    def submit(self, core: PartitionCore, proposal: PendingPartitionChange) -> None:
+        self._unsent[core.topic_id, core.topic_partition.partition] = AlterPartitionItem(core, proposal)
         self._send()
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class AlterPartitions:
         self._busy = True
         self._alter(self._request(sent)).on_done(lambda done: self._answered(sent, done))
 
-    def _request(self, items: dict[Key, Item]) -> AlterPartitionRequest:
+    def _request(self, items: dict[Key, AlterPartitionItem]) -> AlterPartitionRequest:
         broker_epoch = self._broker_epoch()
         topics: dict[Uuid, TopicData] = {}
         for (topic_id, partition), (_, proposal) in items.items():
@@ -107,7 +107,7 @@ class AlterPartitions:
             broker_id=self._node_id, broker_epoch=broker_epoch, topics=list(topics.values())
         )
 
-    def _answered(self, sent: dict[Key, Item], done: Deferred[AlterPartitionResponse]) -> None:
+    def _answered(self, sent: dict[Key, AlterPartitionItem], done: Deferred[AlterPartitionResponse]) -> None:
         try:
             response = done.result()
         except Exception as error:
@@ -129,7 +129,7 @@ class AlterPartitions:
                 item = unanswered.get(key)
                 if item is None:
                     continue
-                outcome = item.core.isr_altered(
+                outcome = item.core.handle_alter_partition(
                     item.proposal,
                     _code(partition.error_code),
                     partition.leader_epoch,
@@ -146,7 +146,7 @@ class AlterPartitions:
             self._altered(core, outcome)
         self._send()
 
-    def _note(self, item: Item, error_code: int, outcome: Altered) -> None:
+    def _note(self, item: AlterPartitionItem, error_code: int, outcome: Altered) -> None:
         name, core = item.core.topic_partition, item.core
         if outcome is Altered.COMMITTED:
             logger.info("%s: ISR is %s, partition epoch %d", name, core.isr, core.partition_epoch)
@@ -159,7 +159,7 @@ class AlterPartitions:
                 outcome.value,
             )
 
-    def _again(self, items: dict[Key, Item]) -> None:
+    def _again(self, items: dict[Key, AlterPartitionItem]) -> None:
         """After a pause, unless a newer proposal has taken an item's place."""
         for key, item in items.items():
             self._unsent.setdefault(key, item)

@@ -10,7 +10,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.partition._tests.fakes import broker_image, partition_image
-from kafkacompat.partition.alter_partitions import RETRY_MS, AlterPartitions
+from kafkacompat.partition.alter_partition_manager import RETRY_MS, AlterPartitionManager
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Altered, Standing
 from kafkacompat.wire.errors import ErrorCode
@@ -30,7 +30,7 @@ class Desk:
         self.time = HandTime()
         self.sent: list[tuple[Any, Deferred[Any]]] = []
         self.outcomes: list[tuple[int, Altered]] = []
-        self.alters = AlterPartitions(1, lambda: 50, self._send, self.time, self._altered)
+        self.alters = AlterPartitionManager(1, lambda: 50, self._send, self.time, self._altered)
 
     def _send(self, request: Any) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()
@@ -67,13 +67,13 @@ def partition(index: int) -> PartitionCore:
     standing.brokers = {2: broker_image(2)}
     core = PartitionCore(1, name, TOPIC_ID, open_log(MemoryDisk()), standing)
     core.become(partition_image(replicas=(1, 2), isr=(1,)), 0)
-    core.observe_fetch(2, 0, 0, 2, 0)
+    core.update_follower_fetch_state(2, 0, 0, 2, 0)
     return core
 
 
 def submit(desk: Desk, *cores: PartitionCore) -> None:
     for core in cores:
-        proposal = core.propose_expansion(2)
+        proposal = core.maybe_expand_isr(2)
         assert proposal is not None
         desk.alters.submit(core, proposal)
 
@@ -133,7 +133,7 @@ def test_a_newer_proposal_takes_the_place_of_one_in_flight() -> None:
     core = partition(0)
     submit(desk, core)
     core.become(partition_image(replicas=(1, 2), isr=(1,), epoch=1), 0)
-    core.observe_fetch(2, 0, 0, 2, 0)
+    core.update_follower_fetch_state(2, 0, 0, 2, 0)
     submit(desk, core)
     assert len(desk.sent) == 1
     desk.sent[-1][1].fail(ConnectionError("gone"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition.waiters import Waiter, WaitList
+from kafkacompat.partition.delayed_operations import DelayedOperation, DelayedOperationPurgatory
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
-class ParkedProduce(Waiter):
+class DelayedProduce(DelayedOperation):
     """Appends of one request that wait until the high watermark has passed them, or for their timeout."""
 
     __slots__ = ("ends", "epochs", "errors")
@@ -40,16 +40,16 @@ class ParkedProduce(Waiter):
         )
 
 
-class ProduceWaits:
+class ProducePurgatory:
     """`cores` is the manager's table, by (topic, partition)."""
 
     def __init__(self, cores: Mapping[tuple[str, int], PartitionCore], clock: Clock, timers: Timers) -> None:
         self._cores = cores
-        self._parked: WaitList[ParkedProduce] = WaitList(clock, timers)
+        self._parked: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(clock, timers)
 
     def when_replicated(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> Deferred[Errors] | None:
         """None when each high watermark has already reached its end; else, later, an error a partition."""
-        waiter: ParkedProduce | None = None
+        waiter: DelayedProduce | None = None
         for partition, end in ends.items():
             core = self._cores.get(partition)
             if (
@@ -60,7 +60,7 @@ class ProduceWaits:
             ):
                 continue
             if waiter is None:
-                waiter = ParkedProduce(ends)
+                waiter = DelayedProduce(ends)
             if core is not None:
                 waiter.epochs[partition] = core.leader_epoch
         if waiter is None:
@@ -75,12 +75,12 @@ class ProduceWaits:
         """A high watermark moved, or a role changed or ended."""
         self._parked.for_each_on(core.topic_partition, self._look_again, core)
 
-    def _look_again(self, waiter: ParkedProduce, moved: PartitionCore) -> None:
+    def _look_again(self, waiter: DelayedProduce, moved: PartitionCore) -> None:
         if self._settle(waiter):
             self._parked.remove(waiter)
             waiter.expire()
 
-    def _settle(self, waiter: ParkedProduce) -> bool:
+    def _settle(self, waiter: DelayedProduce) -> bool:
         """Note which of its partitions are decided; True when all are."""
         errors = waiter.errors
         for partition, end in waiter.ends.items():

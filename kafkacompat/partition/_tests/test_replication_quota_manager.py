@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.config import LogConfig
 from kafkacompat.partition._tests.cluster import Cluster
-from kafkacompat.partition.throttles import ByteRate
+from kafkacompat.partition.replication_quota_manager import ByteRate
 from kafkacompat.wire.errors import ErrorCode
 
 

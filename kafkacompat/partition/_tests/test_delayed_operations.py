@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.partition import waiters
-from kafkacompat.partition.waiters import Waiter, WaitList
+from kafkacompat.partition import delayed_operations
+from kafkacompat.partition.delayed_operations import DelayedOperation, DelayedOperationPurgatory
 from kafkacompat.partition.wakeups import Wakeups
 
 KEY = ("t", 0)
 
 
-class Asked(Waiter):
+class Asked(DelayedOperation):
     __slots__ = ("problem",)
 
     def __init__(self, problem: Exception | None = None) -> None:
@@ -28,9 +28,9 @@ class Asked(Waiter):
         self.answer.resolve("here")
 
 
-def parked(time: HandTime, *delays_ms: int) -> tuple[WaitList[Asked], list[Asked]]:
+def parked(time: HandTime, *delays_ms: int) -> tuple[DelayedOperationPurgatory[Asked], list[Asked]]:
     """The second of them cannot be answered."""
-    waits: WaitList[Asked] = WaitList(time, time)
+    waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time)
     asked = [Asked(KeyError("of the second") if index == 1 else None) for index in range(len(delays_ms))]
     for each, delay_ms in zip(asked, delays_ms, strict=True):
         waits.park(each, [KEY], delay_ms)
@@ -88,13 +88,13 @@ def test_whoever_appends_does_not_hear_of_those_who_are_woken(faults: Any) -> No
 
 @pytest.fixture
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiters, "ACTED_AT_ONCE", 3)
+    monkeypatch.setattr(delayed_operations, "ACTED_AT_ONCE", 3)
 
 
 @pytest.mark.usefixtures("few_at_once")
 def test_very_many_are_answered_a_few_a_turn_in_the_order_in_which_they_came() -> None:
     time = HandTime()
-    waits: WaitList[Asked] = WaitList(time, time)
+    waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time)
     asked = [Asked() for _ in range(10)]
     for each in asked:
         waits.park(each, [KEY], 10_000)
@@ -114,7 +114,7 @@ def test_very_many_are_answered_a_few_a_turn_in_the_order_in_which_they_came() -
 @pytest.mark.usefixtures("few_at_once")
 def test_what_moves_again_while_very_many_are_looked_at_is_looked_at_once_more_for_all() -> None:
     time = HandTime()
-    waits: WaitList[Asked] = WaitList(time, time)
+    waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time)
     asked = [Asked() for _ in range(8)]
     for each in asked:
         waits.park(each, [KEY], 10_000)
@@ -138,7 +138,7 @@ def test_what_moves_again_while_very_many_are_looked_at_is_looked_at_once_more_f
 @pytest.mark.usefixtures("few_at_once")
 def test_very_many_whose_time_is_up_are_answered_a_few_a_turn() -> None:
     time = HandTime()
-    waits: WaitList[Asked] = WaitList(time, time)
+    waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time)
     asked = [Asked() for _ in range(7)]
     for each in asked:
         waits.park(each, [KEY], 10)

@@ -18,7 +18,7 @@ from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.flushes import Flushes
 from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.large_batches import LargeBatches
-from kafkacompat.partition.lookup import Question, delete_to, look_up
+from kafkacompat.partition.lookup import Question, delete_records_on_leader, look_up
 from kafkacompat.partition.searches import Searches
 from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.limits import BatchLimits
@@ -52,7 +52,7 @@ def hides_log_start(refused: LogRefused) -> bool:
     return isinstance(refused, RefusedAtSight) or refused.code in WITHOUT_LOG_START
 
 
-class PartitionManager:
+class ReplicaManager:
     """PartitionService of api/context. All in the loop's thread."""
 
     def __init__(
@@ -161,7 +161,7 @@ class PartitionManager:
                 if core.advance_alone():
                     self.advanced(core)
             else:
-                if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
+                if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
                     self.advanced(core)
                 self.wakeups.appended(core)
         return ProduceResult(
@@ -194,14 +194,14 @@ class PartitionManager:
     ) -> ErrorCode:
         """A follower asks for what begins at offset: it has the rest. Its own log begins at log_start_offset."""
         now_ms = self._clock.monotonic_ms()
-        refused = core.observe_fetch(replica_id, offset, log_start_offset, broker_epoch, now_ms)
+        refused = core.update_follower_fetch_state(replica_id, offset, log_start_offset, broker_epoch, now_ms)
         if refused is not NONE:
             return refused
         if self._replication is not None and replica_id not in core.isr:
-            proposal = core.propose_expansion(replica_id)
+            proposal = core.maybe_expand_isr(replica_id)
             if proposal is not None:
                 self._replication.propose(core, proposal)
-        if core.maybe_advance_high_watermark(now_ms):
+        if core.maybe_increment_leader_high_watermark(now_ms):
             self.advanced(core)
         self.wakeups.follower_moved(core)
         return refused
@@ -269,7 +269,7 @@ class PartitionManager:
                 refused[partition] = (self.hosted.absent(partition), -1)
             else:
                 try:
-                    error, start = delete_to(core, offset)
+                    error, start = delete_records_on_leader(core, offset)
                 except OSError as failure:
                     self.hosted.storage_failed(core, failure)
                     error, start = ErrorCode.KAFKA_STORAGE_ERROR, -1

@@ -51,7 +51,7 @@ class ByteRate:
             self._total -= self._samples.popleft()[1]
 
 
-class ReplicationThrottle:
+class ReplicationQuotaManager:
     """One direction on one node: what it sends as a leader, or fetches as a follower."""
 
     def __init__(
@@ -73,21 +73,21 @@ class ReplicationThrottle:
     def is_limited(self) -> bool:
         return self._limit() < UNLIMITED
 
-    def concerns(self, core: PartitionCore) -> bool:
+    def is_throttled(self, core: PartitionCore) -> bool:
         replicas = self._replicas_of(core.log.config)
         return bool(replicas) and (
             ALL_REPLICAS in replicas or f"{core.topic_partition.partition}:{self._node_id}" in replicas
         )
 
-    def holds_back(self, core: PartitionCore, replica_id: int) -> bool:
+    def should_throttle(self, core: PartitionCore, replica_id: int) -> bool:
         """Whether this replica of the partition gets nothing for now."""
         return (
             replica_id not in core.isr
-            and self.concerns(core)
+            and self.is_throttled(core)
             and self._rate.bytes_per_second(self._clock.monotonic_ms()) > self._limit()
         )
 
-    def passed(self, core: PartitionCore, size_bytes: int) -> None:
+    def record(self, core: PartitionCore, size_bytes: int) -> None:
         """So much was sent or fetched."""
-        if self.concerns(core):
+        if self.is_throttled(core):
             self._rate.record(size_bytes, self._clock.monotonic_ms())

@@ -27,7 +27,7 @@ COMPACT_ABOVE = 64
 Key = tuple[str, int]
 
 
-class Waiter:
+class DelayedOperation:
     """Base: `expire` gives the `answer` when its time is up. Set by the list: parked, keys."""
 
     __slots__ = ("answer", "deadline_ms", "keys", "parked")
@@ -42,11 +42,11 @@ class Waiter:
         raise AssertionError("a waiter says how it expires")
 
 
-W = TypeVar("W", bound=Waiter)
+W = TypeVar("W", bound=DelayedOperation)
 M = TypeVar("M")
 
 
-class WaitList(Generic[W]):
+class DelayedOperationPurgatory(Generic[W]):
     def __init__(self, clock: Clock, timers: Timers, limit: int = MAX_WAITERS) -> None:
         self._clock = clock
         self._timers = timers
