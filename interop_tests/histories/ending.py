@@ -144,11 +144,11 @@ def _digest(node: ClusterNode, name: str) -> str:
 
 
 def unexpected(log_text: str) -> Iterator[str]:
-    """The lines of a node's log that announce a stack, but for a node that halts since its one log directory is full."""
+    """The lines of a node's log that announce a stack."""
     before = ""
     for line in log_text.splitlines():
         is_stack = line.startswith("Traceback (most recent call last)")
         is_cause = before.startswith(("The above exception", "During handling"))
-        if is_stack and not is_cause and "DirectoryFailed" not in before:
+        if is_stack and not is_cause:
             yield before
         before = line or before

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from kafkacompat.ids import METADATA_TOPIC, NO_EPOCH, TopicPartition
 from kafkacompat.log.checkpoint import (
@@ -91,9 +91,9 @@ class LoadTask:
             self.result = error
 
 
-def is_of_the_partition(error: Exception) -> bool:
-    """Whether it says nothing of the directory in which the partition lies: damage, or a name that stands for the wrong thing."""
-    return not isinstance(error, OSError) or error.errno in WRONG_KINDS
+def is_of_the_directory(error: Exception) -> TypeGuard[OSError]:
+    """False of what lies in the partition alone: damage, or a name that stands for the wrong thing."""
+    return isinstance(error, OSError) and error.errno not in WRONG_KINDS
 
 
 class Found(NamedTuple):

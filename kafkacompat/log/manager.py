@@ -29,7 +29,7 @@ from kafkacompat.log.directory import (
 )
 from kafkacompat.log.future import FutureLogs
 from kafkacompat.log.index_cache import IndexCache
-from kafkacompat.log.loading import LoadTask, agreed_epoch, is_of_the_partition, look_into
+from kafkacompat.log.loading import LoadTask, agreed_epoch, is_of_the_directory, look_into
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.opening import LogOpener, TopicUnknown
@@ -145,7 +145,8 @@ class LogManager:
         return tasks
 
     def finish_load(self, tasks: Iterable[LoadTask]) -> None:
-        """Take over what the tasks opened; a directory in which one failed goes offline."""
+        """Take over what the tasks opened; a directory that refused one goes offline. What lacks room is offline alone: others can
+        be read."""
         for task in tasks:
             if isinstance(task.result, PartitionLog) and task.directory.online:
                 if task.is_future:
@@ -159,7 +160,7 @@ class LogManager:
             elif isinstance(task.result, TopicUnknown):
                 self._set_unknown_aside(task, task.result)
             elif isinstance(task.result, Exception):
-                if isinstance(task.result, OSError) and not is_of_the_partition(task.result):
+                if is_of_the_directory(task.result) and not self.is_short(task.result):
                     self.fail_directory(task.directory, task.result)
                 elif task.directory.online:
                     self._refuse(task, task.result)

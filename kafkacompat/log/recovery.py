@@ -26,11 +26,11 @@ from kafkacompat.log.epoch_cache import LeaderEpochCache
 from kafkacompat.log.index_cache import IndexCache
 from kafkacompat.log.producer_state import ProducerState
 from kafkacompat.log.reading import LogParts
-from kafkacompat.log.replay import apply_batch
 from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, Segment
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, REBUILT_SUFFIX, TIME_INDEX_SUFFIX
+from kafkacompat.log.segment_recovery import recover_segment, spared_on_a_full_disk
 from kafkacompat.log.snapshots import SnapshotStore
-from kafkacompat.log.soundness import DAMAGE, check_order, end_of, replay_what_can_be_read
+from kafkacompat.log.soundness import DAMAGE, end_of, replay_what_can_be_read
 from kafkacompat.records.batch import iterate_batches
 
 if TYPE_CHECKING:
@@ -236,9 +236,11 @@ def _load_segments(
 
 
 def _make_missing_indexes(disk: Disk, segments: list[Segment], names: list[str], note: Note) -> None:
-    """Of segments that were not checked: those that were have theirs anew."""
+    """Of segments that were not checked: those that were have theirs anew, if only in memory."""
     present = set(names)
     for segment in segments:
+        if segment.indexes.wait_for_their_files():
+            continue
         stem = f"{segment.base_offset:020d}"
         missing = {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} - present
         if segment.size and any(not disk.exists(f"{segment.stem}{name[20:]}") for name in missing):
@@ -319,8 +321,11 @@ def _recover(
         if segment.base_offset > state.end_offset:
             state.end_offset = segment.base_offset
         if at > first:
-            snapshots.take(state)
-        cut = recover_segment(segment, state, epochs, set_following_aside)
+            with spared_on_a_full_disk():
+                # It only spares a later start some of the way.
+                snapshots.take(state)
+        is_active = at == len(segments) - 1
+        cut = recover_segment(segment, state, epochs, set_following_aside, is_active=is_active)
         if cut:
             note(
                 f"{segment.stem}{LOG_SUFFIX}: {cut} bytes after offset {state.end_offset - 1} are no whole batches"
@@ -331,39 +336,6 @@ def _recover(
                 snapshots.remove(later.base_offset)
             del segments[at + 1 :]
             break
-
-
-def recover_segment(
-    segment: Segment,
-    state: ProducerState,
-    epochs: LeaderEpochCache,
-    before_cut: Callable[[], None],
-) -> int:
-    """Check every batch, index it, bring state and epochs up to it; cut the file at the first bad one. Bytes cut.
-
-    `before_cut` takes away what follows: a segment behind one that was cut shows no damage at the next start.
-    """
-    segment.begin_reindex()
-    segment.aborted.begin()
-    valid, after = 0, segment.base_offset
-    try:
-        for header, batch in segment.checked_batches():
-            check_order(segment, header, after)
-            after = header.last_offset + 1
-            if header.magic == 2:
-                if header.leader_epoch >= 0:
-                    epochs.confirm(header.leader_epoch, header.base_offset)
-                apply_batch(state, header, batch, segment)
-            segment.index_batch(header)
-            valid = header.position + header.size
-    except DAMAGE:
-        pass
-    cut = segment.size - valid
-    if cut:
-        before_cut()
-    segment.cut(valid)
-    segment.finish_reindex()
-    return cut
 
 
 def _complete_epochs(

@@ -410,12 +410,14 @@ class Segment:
         self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
         self.bytes_since_index_entry = 0
 
-    def index_batch(self, header: BatchHeader) -> None:
-        """Index a batch already in the file, as the append did when it was written."""
+    def index_batch(self, header: BatchHeader, *, in_memory: bool = False) -> None:
+        """Index a batch already in the file, as the append did when it was written. On OSError nothing has changed, and with
+        `in_memory` there is none."""
         if header.max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp_ms, header.last_offset
         if self.bytes_since_index_entry > self.index_interval_bytes:
-            self._make_ready_for_entry()
+            if not in_memory:
+                self._make_ready_for_entry()
             self.indexes.add(
                 self.size,
                 header.last_offset,

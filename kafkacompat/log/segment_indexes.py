@@ -95,6 +95,10 @@ class SegmentIndexes:
             if index.size:
                 yield index.path
 
+    def wait_for_their_files(self) -> bool:
+        """Whether some entries are in memory alone."""
+        return any(index.written < index.size for index in self._pair or ())
+
     def sync(self) -> None:
         """What has been written. Blocks."""
         for index in self._pair or ():

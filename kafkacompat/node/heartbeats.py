@@ -171,7 +171,8 @@ class BrokerHeartbeats:
                 "%s got no answer: %s",
                 name,
                 error,
-                exc_info=None if isinstance(error, (ChannelError, NotController)) else error,
+                # OSError: this node's own controller has no room for what it would have to write.
+                exc_info=None if isinstance(error, (ChannelError, NotController, OSError)) else error,
             )
             life.failed(now_ms)
         else:

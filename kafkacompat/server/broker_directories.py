@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
@@ -132,14 +132,14 @@ class BrokerDirectories:
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         if directory.path == self._metadata_directory:
-            self._halt(f"the metadata log's directory {directory.path} has failed", directory)
+            self._halt("the metadata log's directory has failed", [directory])
         elif not any(each.online for each in self.logs.directories):
-            paths = ", ".join(each.path for each in self.logs.directories)
-            self._halt(f"all log directories have failed: {paths}", directory)
+            self._halt("all log directories have failed", self.logs.directories)
         elif self._life is not None:
             self._life.directory_failed(directory.directory_id)
 
-    def _halt(self, text: str, directory: LogDirectory) -> None:
-        error = DirectoryFailed(text)
-        error.__cause__ = directory.failure
+    def _halt(self, text: str, failed: Sequence[LogDirectory]) -> None:
+        causes = ", ".join(f"{each.path} ({each.failure})" for each in failed)
+        error = DirectoryFailed(f"{text}: {causes}")
+        error.__cause__ = failed[-1].failure
         self._doors.halt(error)

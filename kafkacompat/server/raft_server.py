@@ -19,6 +19,7 @@ from kafkacompat.node.heartbeats import RegistrationFailed
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.storage import StorageProblem
+from kafkacompat.server.broker_directories import DirectoryFailed
 from kafkacompat.server.broker_server import BrokerServer
 from kafkacompat.server.data_directories import NodeDirectories, open_directories
 from kafkacompat.server.shared_server import SharedServer
@@ -37,6 +38,7 @@ START_PROBLEMS = (
     BrokerRefused,
     RegistrationFailed,
     CheckpointCorrupt,
+    DirectoryFailed,
 )
 
 

@@ -163,7 +163,7 @@ BUGS = (
     ),
     PlantedBug(
         "a start cuts a damaged segment before it takes away what follows",
-        "log/recovery.py",
+        "log/segment_recovery.py",
         "    if cut:\n        before_cut()\n    segment.cut(valid)\n",
         "    segment.cut(valid)\n    if cut:\n        before_cut()\n",
         ("log/_tests/test_recovery.py::test_a_start_that_ends_while_it_sets_segments_aside_leaves_no_hole",),
@@ -305,7 +305,7 @@ BUGS = (
     PlantedBug(
         "a partition that cannot be opened takes its directory along",
         "log/manager.py",
-        "if isinstance(task.result, OSError) and not is_of_the_partition(task.result):",
+        "if is_of_the_directory(task.result) and not self.is_short(task.result):",
         "if True:",
         ("log/_tests/test_damage.py::test_a_directory_where_a_file_belongs_or_a_file_where_a_directory",),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from typing import Any
 
@@ -133,6 +134,17 @@ def test_a_broker_without_a_controller_goes_on_asking(caplog: pytest.LogCaptureF
     assert isinstance(w.last.message, BrokerHeartbeatRequest)
     assert not w.last.answer.done
     assert w.heartbeats.state is BrokerState.RUNNING
+
+
+def test_a_controller_without_room_is_told_of_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """It is this node's own, and asked again for as long as its disk is full."""
+    w = World()
+    w.run()
+    w.time.advance(2_000)
+    w.last.answer.fail(OSError(errno.ENOSPC, "no room"))
+    w.time.advance(2_000)
+    assert [each.exc_info for each in caplog.records if "no room" in each.getMessage()] == [None]
+    assert not w.last.answer.done
 
 
 def test_a_failed_directory_is_told_at_once_or_the_broker_stops() -> None:

@@ -142,8 +142,9 @@ def test_topics_made_while_there_was_no_room_are_opened_once_there_is(number: in
     assert [node.append(topic, 0) for topic in topics] == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
     assert [node.append(topic, 1) for topic in topics] == [ErrorCode.NONE] * 3
     assert all(each.online for each in node.logs.directories)
-    node.disk.refuse = None
     node.publish(t=1, other=1, new=1, newest=1)
+    node.disk.refuse = None
+    # No image tells of them from now on.
     node.run_for(SHORTAGE_INTERVAL_MS)
     assert [node.append(topic, 0) for topic in ("new", "newest")] == [ErrorCode.NONE] * 2
     node.logs.doomed.remove(node.logs.doomed.take_due(None))

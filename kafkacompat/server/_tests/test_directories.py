@@ -18,6 +18,7 @@ from kafkacompat.partition._tests.fakes import broker_image
 from kafkacompat.raft.storage import StorageProblem
 from kafkacompat.server.broker_directories import BrokerDirectories, DirectoryFailed
 from kafkacompat.server.data_directories import NodeDirectories, format_node, open_directories
+from kafkacompat.server.process import _halt
 
 
 def config_of(tmp_path: Path, **settings: str) -> ServerConfig:
@@ -105,8 +106,25 @@ def test_the_last_directory_halts_the_node(tmp_path: Path) -> None:
     world = World(formatted(config_of(tmp_path, **{"metadata.log.dir": str(tmp_path / "m")})))
     for at in range(3):
         world.fail(at)
-    assert [type(each) for each in world.halted] == [DirectoryFailed]
+    (halted,) = world.halted
+    assert isinstance(halted, DirectoryFailed)
+    assert [f"{tmp_path / each} ([Errno 5] broken)" in str(halted) for each in "abc"] == [True] * 3
     assert world.life.failed == world.ids[:2]
+
+
+def test_a_node_without_directories_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the disk refused it is of no use to whoever has to see to the disk."""
+    statuses: list[int] = []
+    monkeypatch.setattr("os._exit", statuses.append)
+    _halt(DirectoryFailed("all log directories have failed"))
+    (record,) = caplog.records
+    assert (statuses, record.getMessage(), record.exc_info) == (
+        [1],
+        "the node halts: all log directories have failed",
+        None,
+    )
 
 
 @pytest.mark.parametrize(("brokers", "online"), [(1, True), (2, False)])

@@ -1,0 +1,100 @@
+"""A start on a disk without room: what is on it is read, and the active segment's indexes wait in memory. Kafka gives the directory
+up.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from kafkacompat.log._tests.disks import Broker, append, refusing
+from kafkacompat.log._tests.logs import NOW_MS, all_values, batch_of, config, index_files, marker, open_log
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.index import PAGE_BYTES
+from kafkacompat.log.log import PartitionLog
+
+DENSE = config(segment_bytes=1 << 20, index_interval_bytes=1)
+WRITES = "write write_atomic"
+
+
+def killed(count: int) -> MemoryDisk:
+    """A log of so many batches in one segment, with an aborted transaction among them; its indexes were in memory."""
+    disk = MemoryDisk()
+    log = open_log(disk, DENSE)
+    transactional = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
+    log.append_as_leader(batch_of([b"x"], base_sequence=0, **transactional), 4, NOW_MS)
+    log.append_as_leader(marker(7, committed=False), 4, NOW_MS)
+    fill(log, count)
+    return disk.copy()
+
+
+def fill(log: PartitionLog, count: int) -> None:
+    for at in range(count):
+        log.append_as_leader(batch_of([b"%d" % at], NOW_MS + at), 4, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+
+
+@pytest.mark.parametrize("count", [3, PAGE_BYTES // 8 + 10])
+def test_an_active_segment_is_recovered_without_room(count: int) -> None:
+    """Also where its indexes have pages that would be written on the way."""
+    disk = killed(count)
+    expected = all_values(open_log(disk.copy(), DENSE))
+    disk.refuse = refusing(WRITES, "/", errno.ENOSPC)
+    log = open_log(disk, DENSE)
+    log.set_high_watermark(log.log_end_offset)
+    assert all_values(log) == expected
+    assert log.read(count, 1, log.log_end_offset, True).records
+    assert [each.producer_id for each in log.aborted_transactions(0, 5)] == [7]
+    with pytest.raises(OSError, match="refused"):
+        fill(log, 1)
+    assert log.recovery_point == 0
+    # What it has in memory is not lost by another kill, and is written once there is room.
+    assert all_values(open_log(disk.copy(), DENSE)) == expected
+    disk.refuse = None
+    fill(log, count)
+    log.close()
+    again = open_log(disk, DENSE, clean=True, recovery_point=log.recovery_point)
+    assert all_values(again) == all_values(log)
+    assert [each.producer_id for each in again.aborted_transactions(0, 5)] == [7]
+    kept = index_files(disk)
+    open_log(disk, DENSE)
+    assert index_files(disk) == kept
+
+
+def test_closed_segments_are_recovered_without_their_snapshots() -> None:
+    """They only spare a later start some of the way."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, 40)
+    assert len(log.segments) > 2
+    disk = disk.copy()
+    disk.refuse = refusing("write_atomic", "/", errno.ENOSPC)
+    assert all_values(open_log(disk)) == all_values(log)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+def test_a_disk_that_is_broken_is_no_full_one(number: int) -> None:
+    disk = killed(3)
+    disk.refuse = refusing(WRITES, "/", number)
+    with pytest.raises(OSError, match="refused"):
+        open_log(disk, DENSE)
+
+
+@pytest.mark.parametrize(("number", "operations"), [(errno.ENOSPC, WRITES), (errno.EMFILE, "open")])
+def test_a_partition_that_cannot_be_opened_for_want_of_room_is_offline_alone(
+    number: int, operations: str
+) -> None:
+    broker = Broker(MemoryDisk())
+    for each in range(4):
+        append(broker.log(each), 40)
+    disk = broker.disk.copy()
+    # A closed segment has to have its indexes in their files.
+    disk.refuse = refusing(operations, "/a/t-2", number)
+    started = Broker(disk)
+    assert started.online == [True, True]
+    assert sorted(name.partition for name in started.manager.logs) == [0, 1, 3]
+    assert "/a/t-2 cannot be opened and is offline" in " ".join(started.notes)
+    assert started.manager.previous_broker_epoch == -1
+    again = started.restarted()
+    assert all_values(again.log(2)) == all_values(broker.log(2))
