@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.api import access
+from kafkacompat.api.access import Need
 from kafkacompat.wire.apis import APIS, ApiKey
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ class Entry(NamedTuple):
     """What ApiVersions says; differs from min_version for Produce only: librdkafka looks for 0; using it closes the connection."""
     passed: str | None
     """The function of the module pass_through that makes the handler; None for a module that has its HANDLER."""
+    needs: tuple[Need, ...]
+    """Rights without which a request is refused as a whole, where there is an authorizer."""
 
 
 TO_CONTROLLER = ("pass_through", "to_controller")
@@ -34,11 +38,15 @@ TO_QUORUM = ("pass_through", "to_quorum")
 
 
 def _entry(
-    key: ApiKey, module: str, passed: str | None = None, advertised_min_version: int | None = None
+    key: ApiKey,
+    module: str,
+    passed: str | None = None,
+    advertised_min_version: int | None = None,
+    needs: tuple[Need, ...] = (),
 ) -> Entry:
     api = APIS[key]
     advertised = api.oldest if advertised_min_version is None else advertised_min_version
-    return Entry(int(key), api.name, module, api.oldest, api.latest, advertised, passed)
+    return Entry(int(key), api.name, module, api.oldest, api.latest, advertised, passed, needs)
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -46,13 +54,13 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.FETCH, "fetch"),
     _entry(ApiKey.LIST_OFFSETS, "list_offsets"),
     _entry(ApiKey.METADATA, "metadata"),
-    _entry(ApiKey.OFFSET_COMMIT, "offset_commit"),
+    _entry(ApiKey.OFFSET_COMMIT, "offset_commit", needs=(access.READ_GROUP,)),
     _entry(ApiKey.OFFSET_FETCH, "offset_fetch"),
     _entry(ApiKey.FIND_COORDINATOR, "find_coordinator"),
-    _entry(ApiKey.JOIN_GROUP, "join_group"),
-    _entry(ApiKey.HEARTBEAT, "heartbeat"),
-    _entry(ApiKey.LEAVE_GROUP, "leave_group"),
-    _entry(ApiKey.SYNC_GROUP, "sync_group"),
+    _entry(ApiKey.JOIN_GROUP, "join_group", needs=(access.READ_GROUP,)),
+    _entry(ApiKey.HEARTBEAT, "heartbeat", needs=(access.READ_GROUP,)),
+    _entry(ApiKey.LEAVE_GROUP, "leave_group", needs=(access.READ_GROUP,)),
+    _entry(ApiKey.SYNC_GROUP, "sync_group", needs=(access.READ_GROUP,)),
     _entry(ApiKey.DESCRIBE_GROUPS, "describe_groups"),
     _entry(ApiKey.LIST_GROUPS, "list_groups"),
     _entry(ApiKey.SASL_HANDSHAKE, "sasl_handshake"),
@@ -60,20 +68,34 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.CREATE_TOPICS, "create_topics"),
     _entry(ApiKey.DELETE_TOPICS, "delete_topics"),
     _entry(ApiKey.DELETE_RECORDS, "delete_records"),
-    _entry(ApiKey.INIT_PRODUCER_ID, "init_producer_id"),
+    _entry(ApiKey.INIT_PRODUCER_ID, "init_producer_id", needs=(access.PRODUCER_ID,)),
     _entry(ApiKey.OFFSET_FOR_LEADER_EPOCH, "offset_for_leader_epoch"),
     _entry(ApiKey.ADD_PARTITIONS_TO_TXN, "add_partitions_to_txn"),
-    _entry(ApiKey.ADD_OFFSETS_TO_TXN, "add_offsets_to_txn"),
-    _entry(ApiKey.END_TXN, "end_txn"),
-    _entry(ApiKey.WRITE_TXN_MARKERS, "write_txn_markers"),
-    _entry(ApiKey.TXN_OFFSET_COMMIT, "txn_offset_commit"),
-    _entry(ApiKey.DESCRIBE_ACLS, "describe_acls"),
+    _entry(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        "add_offsets_to_txn",
+        needs=(
+            access.WRITE_TRANSACTION,
+            access.READ_GROUP,
+        ),
+    ),
+    _entry(ApiKey.END_TXN, "end_txn", needs=(access.WRITE_TRANSACTION,)),
+    _entry(ApiKey.WRITE_TXN_MARKERS, "write_txn_markers", needs=(access.END_TRANSACTIONS,)),
+    _entry(
+        ApiKey.TXN_OFFSET_COMMIT,
+        "txn_offset_commit",
+        needs=(
+            access.WRITE_TRANSACTION,
+            access.READ_GROUP,
+        ),
+    ),
+    _entry(ApiKey.DESCRIBE_ACLS, "describe_acls", needs=(access.DESCRIBE_CLUSTER,)),
     _entry(ApiKey.CREATE_ACLS, "create_acls"),
     _entry(ApiKey.DELETE_ACLS, "delete_acls"),
     _entry(ApiKey.DESCRIBE_CONFIGS, "describe_configs"),
     _entry(ApiKey.ALTER_CONFIGS, "alter_configs"),
-    _entry(ApiKey.ALTER_REPLICA_LOG_DIRS, "alter_replica_log_dirs"),
-    _entry(ApiKey.DESCRIBE_LOG_DIRS, "describe_log_dirs"),
+    _entry(ApiKey.ALTER_REPLICA_LOG_DIRS, "alter_replica_log_dirs", needs=(access.ALTER_CLUSTER,)),
+    _entry(ApiKey.DESCRIBE_LOG_DIRS, "describe_log_dirs", needs=(access.DESCRIBE_CLUSTER,)),
     _entry(ApiKey.SASL_AUTHENTICATE, "sasl_authenticate"),
     _entry(ApiKey.CREATE_PARTITIONS, "create_partitions"),
     _entry(ApiKey.DELETE_GROUPS, "delete_groups"),
@@ -81,7 +103,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.INCREMENTAL_ALTER_CONFIGS, "incremental_alter_configs"),
     _entry(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "alter_partition_reassignments"),
     _entry(ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments"),
-    _entry(ApiKey.OFFSET_DELETE, "offset_delete"),
+    _entry(ApiKey.OFFSET_DELETE, "offset_delete", needs=(access.DELETE_GROUP,)),
     _entry(ApiKey.DESCRIBE_QUORUM, *TO_CONTROLLER),
     _entry(ApiKey.UPDATE_FEATURES, *TO_CONTROLLER),
     _entry(ApiKey.DESCRIBE_CLUSTER, "describe_cluster"),
@@ -89,47 +111,51 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.UNREGISTER_BROKER, *TO_CONTROLLER),
     _entry(ApiKey.DESCRIBE_TRANSACTIONS, "describe_transactions"),
     _entry(ApiKey.LIST_TRANSACTIONS, "list_transactions"),
-    _entry(ApiKey.LIST_CONFIG_RESOURCES, "list_config_resources"),
+    _entry(ApiKey.LIST_CONFIG_RESOURCES, "list_config_resources", needs=(access.DESCRIBE_CLUSTER_CONFIGS,)),
     _entry(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "describe_topic_partitions"),
     _entry(ApiKey.ADD_RAFT_VOTER, *TO_CONTROLLER),
     _entry(ApiKey.REMOVE_RAFT_VOTER, *TO_CONTROLLER),
 )
 
 CONTROLLER_ENTRIES: tuple[Entry, ...] = (
-    _entry(ApiKey.FETCH, "quorum_fetch"),
+    _entry(ApiKey.FETCH, "quorum_fetch", needs=(access.CLUSTER_ACTION,)),
     _entry(ApiKey.SASL_HANDSHAKE, "sasl_handshake"),
     _entry(ApiKey.API_VERSIONS, "controller_api_versions"),
     _entry(ApiKey.CREATE_TOPICS, "create_topics"),
     _entry(ApiKey.DELETE_TOPICS, "delete_topics"),
-    _entry(ApiKey.DESCRIBE_ACLS, "describe_acls"),
-    _entry(ApiKey.CREATE_ACLS, "create_acls"),
-    _entry(ApiKey.DELETE_ACLS, "delete_acls"),
+    _entry(ApiKey.DESCRIBE_ACLS, "describe_acls", needs=(access.DESCRIBE_CLUSTER,)),
+    _entry(ApiKey.CREATE_ACLS, "create_acls", needs=(access.ALTER_CLUSTER,)),
+    _entry(ApiKey.DELETE_ACLS, "delete_acls", needs=(access.ALTER_CLUSTER,)),
     _entry(ApiKey.DESCRIBE_CONFIGS, "describe_configs"),
     _entry(ApiKey.ALTER_CONFIGS, "alter_configs"),
     _entry(ApiKey.SASL_AUTHENTICATE, "sasl_authenticate"),
     _entry(ApiKey.CREATE_PARTITIONS, "create_partitions"),
-    _entry(ApiKey.ELECT_LEADERS, "elect_leaders"),
+    _entry(ApiKey.ELECT_LEADERS, "elect_leaders", needs=(access.ALTER_CLUSTER,)),
     _entry(ApiKey.INCREMENTAL_ALTER_CONFIGS, "incremental_alter_configs"),
-    _entry(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "alter_partition_reassignments"),
-    _entry(ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments"),
-    _entry(ApiKey.VOTE, *TO_QUORUM),
-    _entry(ApiKey.BEGIN_QUORUM_EPOCH, *TO_QUORUM),
-    _entry(ApiKey.END_QUORUM_EPOCH, *TO_QUORUM),
-    _entry(ApiKey.DESCRIBE_QUORUM, *TO_CONTROLLER),
-    _entry(ApiKey.ALTER_PARTITION, *TO_CONTROLLER),
-    _entry(ApiKey.UPDATE_FEATURES, *TO_CONTROLLER),
-    _entry(ApiKey.ENVELOPE, "envelope"),
-    _entry(ApiKey.FETCH_SNAPSHOT, *TO_QUORUM),
-    _entry(ApiKey.DESCRIBE_CLUSTER, "describe_controllers"),
-    _entry(ApiKey.BROKER_REGISTRATION, *TO_CONTROLLER),
-    _entry(ApiKey.BROKER_HEARTBEAT, *TO_CONTROLLER),
-    _entry(ApiKey.UNREGISTER_BROKER, *TO_CONTROLLER),
-    _entry(ApiKey.ALLOCATE_PRODUCER_IDS, *TO_CONTROLLER),
-    _entry(ApiKey.CONTROLLER_REGISTRATION, *TO_CONTROLLER),
-    _entry(ApiKey.ASSIGN_REPLICAS_TO_DIRS, *TO_CONTROLLER),
-    _entry(ApiKey.ADD_RAFT_VOTER, *TO_CONTROLLER),
-    _entry(ApiKey.REMOVE_RAFT_VOTER, *TO_CONTROLLER),
-    _entry(ApiKey.UPDATE_RAFT_VOTER, *TO_QUORUM),
+    _entry(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS, "alter_partition_reassignments", needs=(access.ALTER_CLUSTER,)
+    ),
+    _entry(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments", needs=(access.DESCRIBE_CLUSTER,)
+    ),
+    _entry(ApiKey.VOTE, *TO_QUORUM, needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.BEGIN_QUORUM_EPOCH, *TO_QUORUM, needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.END_QUORUM_EPOCH, *TO_QUORUM, needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.DESCRIBE_QUORUM, *TO_CONTROLLER, needs=(access.DESCRIBE_CLUSTER,)),
+    _entry(ApiKey.ALTER_PARTITION, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.UPDATE_FEATURES, *TO_CONTROLLER, needs=(access.ALTER_CLUSTER,)),
+    _entry(ApiKey.ENVELOPE, "envelope", needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.FETCH_SNAPSHOT, *TO_QUORUM, needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.DESCRIBE_CLUSTER, "describe_controllers", needs=(access.ALTER_CLUSTER,)),
+    _entry(ApiKey.BROKER_REGISTRATION, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.BROKER_HEARTBEAT, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.UNREGISTER_BROKER, *TO_CONTROLLER, needs=(access.ALTER_CLUSTER,)),
+    _entry(ApiKey.ALLOCATE_PRODUCER_IDS, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.CONTROLLER_REGISTRATION, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.ASSIGN_REPLICAS_TO_DIRS, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.ADD_RAFT_VOTER, *TO_CONTROLLER, needs=(access.ALTER_CLUSTER,)),
+    _entry(ApiKey.REMOVE_RAFT_VOTER, *TO_CONTROLLER, needs=(access.ALTER_CLUSTER,)),
+    _entry(ApiKey.UPDATE_RAFT_VOTER, *TO_QUORUM, needs=(access.CLUSTER_ACTION,)),
 )
 
 

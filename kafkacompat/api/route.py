@@ -47,6 +47,7 @@ class Route:
         "key",
         "long",
         "may_be_long",
+        "needs",
         "prefix",
         "slices",
         "version",
@@ -59,6 +60,7 @@ class Route:
         self.key = key
         self.version = version
         self.function = handler.function
+        self.needs = table.by_key[key].needs
         self.error_response = handler.error_response
         self.blocks = handler.blocks
         self.waits_for_opening = handler.waits_for_opening

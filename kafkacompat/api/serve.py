@@ -12,6 +12,7 @@ from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import access_of, refusal_of
 from kafkacompat.api.handler import Message, NoResponse
 from kafkacompat.api.long_requests import answer_in_steps, as_deferred, go_on, is_long
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
@@ -85,6 +86,10 @@ def _handled(
     stepping: RequestSteps | None,
     is_large: bool,
 ) -> Answer:
+    if route.needs and (access := access_of(node, context)) is not None:
+        code = refusal_of(route.needs, access, request)
+        if code != ErrorCode.NONE:
+            return route.error_response(request, code, route.version)
     is_large = is_large or (route.may_be_long and is_long(route, node, request))
     if is_large and stepping is not None:
         return answer_in_steps(stepping.handling, route, node, context, request)

@@ -1,0 +1,200 @@
+"""Rights that a request needs as a whole: who is let through to the handler, and what the others are answered."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkacompat.api.access import Access, access_of
+from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable, Entry
+from kafkacompat.api.request_context import NO_CONNECTION, Principal, RequestContext
+from kafkacompat.api.serve import Route, serve
+from kafkacompat.security.acl import (
+    CLUSTER_NAME,
+    Acl,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
+from kafkacompat.security.authorizer import StandardAuthorizer
+from kafkacompat.wire.apis import APIS, ApiKey, request_class
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import ErrorCode
+
+TABLES = {"broker": BROKER_APIS, "controller": CONTROLLER_APIS}
+NEEDED = [
+    pytest.param(table, entry, id=f"{name}-{entry.name}")
+    for name, table in TABLES.items()
+    for entry in table.entries
+    if entry.needs
+]
+NEEDS_NOTHING = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS}
+"""Whoever asks must be told how to become known. DescribeCluster of brokers tells what Metadata tells."""
+REFUSED = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+CLUSTER, GROUP = ResourceType.CLUSTER, ResourceType.GROUP
+TRANSACTIONAL_ID, TOPIC = ResourceType.TRANSACTIONAL_ID, ResourceType.TOPIC
+
+
+def allow(kind: ResourceType, operation: AclOperation, name: str = "*") -> Acl:
+    return Acl(kind, name, PatternType.LITERAL, "User:alice", "*", operation, AclPermissionType.ALLOW)
+
+
+def authorizer(*acls: Acl, super_users: frozenset[str] = frozenset()) -> StandardAuthorizer:
+    made = StandardAuthorizer(super_users)
+    made.update({number.to_bytes(16, "big"): each for number, each in enumerate(acls)})
+    made.is_loaded = True
+    return made
+
+
+def context(key: int, version: int, connection_id: int = 1) -> RequestContext:
+    return RequestContext(
+        key, version, 7, "test", connection_id, "SECURE", "10.0.0.1", principal=Principal("User", "alice")
+    )
+
+
+def served(
+    of: StandardAuthorizer | None, table: ApiTable, key: int, version: int, request: Any, **who: int
+) -> Any:
+    """The handler's word, or the refusal."""
+    route = Route(key, version, table)
+    route.function = lambda *_: "reached"
+    route.may_be_long = False
+    node: Any = SimpleNamespace(authorizer=of, opening=None)
+    return serve(route, node, context(key, version, **who), request)
+
+
+def codes_in(message: Any) -> set[int]:
+    """All error codes, however deep."""
+    found: set[int] = set()
+    for name in message.__slots__:
+        value = getattr(message, name)
+        if name == "error_code":
+            found.add(value)
+        for each in value if isinstance(value, list) else [value]:
+            if hasattr(each, "__slots__") and not isinstance(each, (str, bytes, int)):
+                found |= codes_in(each)
+    return found
+
+
+@pytest.mark.parametrize(("table", "entry"), NEEDED)
+def test_without_a_right_the_handler_is_not_reached_in_any_version(table: ApiTable, entry: Entry) -> None:
+    for version in range(entry.min_version, entry.max_version + 1):
+        request = request_class(entry.key)()
+        if hasattr(request, "transactional_id"):
+            request.transactional_id = "tx"
+        answer = served(authorizer(), table, entry.key, version, request)
+        assert answer != "reached"
+        codes = codes_in(decode(type(answer), version, encode(answer, version)))
+        # Some answers have no place for an error but with the elements that were asked about, or at all.
+        assert codes & REFUSED or codes <= {0}
+
+
+@pytest.mark.parametrize(("table", "entry"), NEEDED)
+def test_a_super_user_this_node_and_a_cluster_without_authorizer_are_let_through(
+    table: ApiTable, entry: Entry
+) -> None:
+    key, version, request = entry.key, entry.max_version, request_class(entry.key)()
+    assert served(None, table, key, version, request) == "reached"
+    assert (
+        served(authorizer(super_users=frozenset({"User:alice"})), table, key, version, request) == "reached"
+    )
+    assert served(authorizer(), table, key, version, request, connection_id=NO_CONNECTION) == "reached"
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "fields", "enough", "refusal"),
+    [
+        (BROKER_APIS, ApiKey.HEARTBEAT, {"group_id": "g"}, [(GROUP, AclOperation.READ, "g")], 30),
+        (BROKER_APIS, ApiKey.OFFSET_DELETE, {"group_id": "g"}, [(GROUP, AclOperation.DELETE, "g")], 30),
+        (
+            BROKER_APIS,
+            ApiKey.END_TXN,
+            {"transactional_id": "x"},
+            [(TRANSACTIONAL_ID, AclOperation.WRITE, "x")],
+            53,
+        ),
+        (
+            BROKER_APIS,
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            {"transactional_id": "x", "group_id": "g"},
+            [(TRANSACTIONAL_ID, AclOperation.WRITE, "x"), (GROUP, AclOperation.READ, "g")],
+            53,
+        ),
+        (
+            BROKER_APIS,
+            ApiKey.INIT_PRODUCER_ID,
+            {"transactional_id": "x"},
+            [(TRANSACTIONAL_ID, AclOperation.WRITE, "x")],
+            53,
+        ),
+        (
+            BROKER_APIS,
+            ApiKey.INIT_PRODUCER_ID,
+            {"transactional_id": None},
+            [(CLUSTER, AclOperation.IDEMPOTENT_WRITE, CLUSTER_NAME)],
+            31,
+        ),
+        (
+            BROKER_APIS,
+            ApiKey.INIT_PRODUCER_ID,
+            {"transactional_id": None},
+            [(TOPIC, AclOperation.WRITE, "t")],
+            31,
+        ),
+        (CONTROLLER_APIS, ApiKey.VOTE, {}, [(CLUSTER, AclOperation.CLUSTER_ACTION, CLUSTER_NAME)], 31),
+        (CONTROLLER_APIS, ApiKey.DESCRIBE_QUORUM, {}, [(CLUSTER, AclOperation.ALTER, CLUSTER_NAME)], 31),
+    ],
+)
+def test_the_right_is_enough_and_no_less(
+    table: ApiTable, key: ApiKey, fields: dict[str, Any], enough: list[tuple[Any, Any, str]], refusal: int
+) -> None:
+    version = APIS[key].latest
+    request = request_class(int(key))(**fields)
+    acls = [allow(kind, operation, name) for kind, operation, name in enough]
+    assert served(authorizer(*acls), table, int(key), version, request) == "reached"
+    for number in range(len(acls)):
+        fewer = acls[:number] + acls[number + 1 :]
+        answer = served(authorizer(*fewer), table, int(key), version, request)
+        assert answer != "reached"
+        if number == 0:
+            assert refusal in codes_in(answer)
+
+
+@pytest.mark.parametrize("operation", [AclOperation.ALTER, AclOperation.CLUSTER_ACTION])
+def test_markers_are_written_by_nodes_and_by_those_who_may_alter_the_cluster(operation: AclOperation) -> None:
+    key = int(ApiKey.WRITE_TXN_MARKERS)
+    request = request_class(key)()
+    assert (
+        served(authorizer(allow(CLUSTER, operation, CLUSTER_NAME)), BROKER_APIS, key, 1, request) == "reached"
+    )
+    assert served(authorizer(allow(CLUSTER, AclOperation.CREATE)), BROKER_APIS, key, 1, request) != "reached"
+
+
+def test_what_may_be_forwarded_is_judged_by_the_controller_alone() -> None:
+    """A broker would refuse in its own name, and the audit would tell of it twice."""
+    both = {entry.key for entry in BROKER_APIS.entries} & {entry.key for entry in CONTROLLER_APIS.entries}
+    forwarded = {key for key in both if APIS[ApiKey(key)].forwardable}
+    assert not [BROKER_APIS.by_key[key].name for key in forwarded if BROKER_APIS.by_key[key].needs]
+
+
+def test_those_who_become_known_need_no_right() -> None:
+    for table in TABLES.values():
+        assert not [entry.name for entry in table.entries if entry.needs and entry.key in NEEDS_NOTHING]
+
+
+def test_names_are_asked_about_once_and_operations_are_bits() -> None:
+    node: Any = SimpleNamespace(
+        authorizer=authorizer(allow(TOPIC, AclOperation.READ, "a"), allow(TOPIC, AclOperation.WRITE, "b"))
+    )
+    access = access_of(node, context(3, 9))
+    assert isinstance(access, Access)
+    assert access.allowed(AclOperation.READ, TOPIC, ["a", "b", "a", "c"]) == {"a"}
+    assert access.operations(TOPIC, "a") == 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE
+    assert access.operations(TOPIC, "c") == 0

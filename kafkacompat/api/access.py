@@ -1,0 +1,166 @@
+"""What a request needs to be let through as a whole, and questions to the authorizer in the name of whoever asks.
+
+Rights that hold of single topics, groups or ids within a request are asked for by its handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
+from kafkacompat.security.acl import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
+from kafkacompat.security.authorizer import Asker, StandardAuthorizer
+from kafkacompat.wire.apis import APIS
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import AnyNode
+
+REFUSALS = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+
+
+class Access:
+    """The rights of one request's sender."""
+
+    __slots__ = ("_asker", "_authorizer")
+
+    def __init__(self, authorizer: StandardAuthorizer, context: RequestContext) -> None:
+        self._authorizer = authorizer
+        principal = context.principal
+        self._asker = Asker(
+            f"{principal.type}:{principal.name}", context.client_host, APIS[context.api_key].name
+        )
+
+    def allows(
+        self,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        count: int = 1,
+        logs_allowed: bool = True,
+        logs_denied: bool = True,
+    ) -> bool:
+        """`count`: how often the request names it. What is asked only to leave something out is not logged when denied."""
+        return self._authorizer.allows(
+            self._asker,
+            operation,
+            resource_type,
+            name,
+            count=count,
+            logs_allowed=logs_allowed,
+            logs_denied=logs_denied,
+        )
+
+    def allowed(
+        self,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Iterable[str],
+        *,
+        logs_denied: bool = True,
+    ) -> set[str]:
+        """Those of the names of which the operation is allowed; each is asked about once."""
+        counts: dict[str, int] = {}
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+        return {
+            name
+            for name, count in counts.items()
+            if self.allows(operation, resource_type, name, count=count, logs_denied=logs_denied)
+        }
+
+    def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Of whatever resource of the type."""
+        return self._authorizer.allows_any_of_type(self._asker, operation, resource_type)
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """The bit field of all that is allowed of a resource (KIP-430)."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED_OPERATIONS[resource_type]
+            if self.allows(operation, resource_type, name, logs_allowed=False, logs_denied=False)
+        )
+
+
+def access_of(node: AnyNode, context: RequestContext) -> Access | None:
+    """None where nothing is refused: without an authorizer, and to this node itself."""
+    if node.authorizer is None or context.connection_id == NO_CONNECTION:
+        return None
+    return Access(node.authorizer, context)
+
+
+class Need(Protocol):
+    """A right without which a request is refused as a whole, before its handler sees it."""
+
+    def refusal(self, access: Access, request: Any) -> ErrorCode:
+        """NONE where the sender has it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """To one operation on the resource that the request names, or on the cluster."""
+
+    operation: AclOperation
+    resource_type: ResourceType = ResourceType.CLUSTER
+    field: str | None = None
+    """Of the request, that names the resource; None for the cluster. A resource that is not named needs nothing."""
+    instead: AclOperation | None = None
+    """An operation that is enough as well; it is asked about first, and not logged when denied."""
+
+    def refusal(self, access: Access, request: Any) -> ErrorCode:
+        name = CLUSTER_NAME if self.field is None else getattr(request, self.field)
+        if name is None:
+            return ErrorCode.NONE
+        if self.instead is not None and access.allows(
+            self.instead, self.resource_type, name, logs_denied=False
+        ):
+            return ErrorCode.NONE
+        if access.allows(self.operation, self.resource_type, name):
+            return ErrorCode.NONE
+        return REFUSALS[self.resource_type]
+
+
+class ProducerId:
+    """Of InitProducerId: the transactional id, or leave to write idempotently, or to write to some topic (KIP-360, KIP-679)."""
+
+    __slots__ = ()
+
+    def refusal(self, access: Access, request: Any) -> ErrorCode:
+        if request.transactional_id is not None:
+            return WRITE_TRANSACTION.refusal(access, request)
+        cluster = ResourceType.CLUSTER
+        if access.allows(
+            AclOperation.IDEMPOTENT_WRITE, cluster, CLUSTER_NAME, logs_denied=False
+        ) or access.allows_any(AclOperation.WRITE, ResourceType.TOPIC):
+            return ErrorCode.NONE
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def refusal_of(needs: Iterable[Need], access: Access, request: Any) -> ErrorCode:
+    """Of the first need that is not met."""
+    for need in needs:
+        code = need.refusal(access, request)
+        if code != ErrorCode.NONE:
+            return code
+    return ErrorCode.NONE
+
+
+ALTER_CLUSTER = Right(AclOperation.ALTER)
+DESCRIBE_CLUSTER = Right(AclOperation.DESCRIBE)
+CLUSTER_ACTION = Right(AclOperation.CLUSTER_ACTION)
+DESCRIBE_CLUSTER_CONFIGS = Right(AclOperation.DESCRIBE_CONFIGS)
+END_TRANSACTIONS = Right(AclOperation.CLUSTER_ACTION, instead=AclOperation.ALTER)
+READ_GROUP = Right(AclOperation.READ, ResourceType.GROUP, "group_id")
+DELETE_GROUP = Right(AclOperation.DELETE, ResourceType.GROUP, "group_id")
+WRITE_TRANSACTION = Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
+PRODUCER_ID = ProducerId()
