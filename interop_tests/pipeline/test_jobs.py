@@ -86,6 +86,8 @@ def good_lines(given: KnownInput) -> dict[str, dict[str, Any]]:
             "bytes": int(size),
             "referrer": None,
             "user_agent": agent,
+            "virtual_host": None,
+            "extra": None,
         }
     return found
 
