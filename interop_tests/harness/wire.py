@@ -49,12 +49,21 @@ def frame(payload: bytes) -> bytes:
 class Connection:
     """One TCP connection. Requests may be pipelined with send and receive; call does one after the other."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = 20.0, client_id: str | None = "interop") -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        timeout_s: float = 20.0,
+        client_id: str | None = "interop",
+        sender: str | None = None,
+    ) -> None:
+        """`sender`: the address to connect from."""
         host, _, port = bootstrap.rpartition(":")
         self.bootstrap = bootstrap
         self.timeout_s = timeout_s
         self.client_id = client_id
-        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self.socket = socket.create_connection(
+            (host, int(port)), timeout=timeout_s, source_address=None if sender is None else (sender, 0)
+        )
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_ids = itertools.count(1)
 

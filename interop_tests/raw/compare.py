@@ -42,7 +42,7 @@ class Outcome:
     """APIs and versions of them."""
 
 
-def compare(sides: Sequence[Side], seed: int, requests: int, outcome: Outcome) -> None:
+def compare(sides: Sequence[Side], seed: int | str, requests: int, outcome: Outcome) -> None:
     """Ends where the sides are asked different things, by reason of what was told before."""
     chance = random.Random(seed)
     for count in range(requests):

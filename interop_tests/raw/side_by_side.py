@@ -46,12 +46,16 @@ ENDS_TRANSACTIONS = {"EndTxn", "InitProducerId", "WriteTxnMarkers"}
 class Side:
     """One broker: connections, an author with what this broker taught it, and the names of its ids."""
 
-    def __init__(self, broker: BrokerProcess, seed: int, entries: Sequence[Entry]) -> None:
+    def __init__(
+        self, broker: BrokerProcess, seed: int, entries: Sequence[Entry], sender: str | None = None
+    ) -> None:
+        """`sender`: the address that the author's requests come from."""
+        self._sender = sender
         self.kind = kind = broker.kind
         self._bootstrap = bootstrap = broker.bootstrap
         self.author = PatientAuthor(SeededChoices(f"{seed}/side by side"), entries)
         self._connections: dict[int, Connection] = {}
-        self._own = Connection(bootstrap)
+        self.own = Connection(bootstrap)
         self.data_dir = str(broker.data_dir)
         self.names = Names(self.data_dir, frozenset(NOT_COMPARED))
         self._barriers = 0
@@ -59,31 +63,31 @@ class Side:
             policy = {"cleanup.policy": "compact"} if topic == "compacted" else {}
             create_topic(bootstrap, topic, 2, policy)
         for group in filter(None, GROUPS):
-            coordinator(self._own, group)
+            coordinator(self.own, group)
         for name in TRANSACTIONAL_IDS:
             wait_until(lambda name=name: self._has_coordinator(name), f"{kind} takes transactions", 30)  # type: ignore[misc]
         wait_until(self._gives_producer_ids, f"{kind} gives producer ids", 30)
 
     def _has_coordinator(self, transactional_id: str) -> bool:
-        found = self._own.call("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [transactional_id]})
+        found = self.own.call("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [transactional_id]})
         if found["Coordinators"][0]["ErrorCode"]:
             return False
-        reply = self._own.call("DescribeTransactions", 0, {"TransactionalIds": [transactional_id]})
+        reply = self.own.call("DescribeTransactions", 0, {"TransactionalIds": [transactional_id]})
         return reply["TransactionStates"][0]["ErrorCode"] not in LOADING
 
     def _gives_producer_ids(self) -> bool:
         """The first block of them comes from the controller."""
         asked = {"TransactionalId": None, "TransactionTimeoutMs": 60_000}
-        return bool(self._own.call("InitProducerId", 1, asked)["ErrorCode"] == 0)
+        return bool(self.own.call("InitProducerId", 1, asked)["ErrorCode"] == 0)
 
     def close(self) -> None:
-        for connection in (self._own, *self._connections.values()):
+        for connection in (self.own, *self._connections.values()):
             connection.close()
 
     def send(self, number: int, request: Request) -> None:
         connection = self._connections.get(number)
         if connection is None:
-            connection = self._connections[number] = Connection(self._bootstrap)
+            connection = self._connections[number] = Connection(self._bootstrap, sender=self._sender)
         # A connection that was closed meanwhile shows when the answer is read.
         with contextlib.suppress(ConnectionClosed):
             connection.send_bytes(frame(request.frame))
@@ -105,28 +109,28 @@ class Side:
     def settle(self, api: str) -> None:
         """Until the broker acts by what it has answered."""
         if api in CHANGES_METADATA:
-            self._pass_barrier()
+            self.pass_barrier()
         if api in ENDS_TRANSACTIONS:
             wait_until(self._has_ended, f"{self.kind} has ended its transactions", 20, 0.005)
 
-    def _pass_barrier(self) -> None:
+    def pass_barrier(self) -> None:
         """What the controller is told later is known later."""
         self._barriers += 1
         wanted = str(10**9 + self._barriers)
         config = {"Name": "retention.ms", "ConfigOperation": 0, "Value": wanted}
         resource = {"ResourceType": 2, "ResourceName": BARRIER, "Configs": [config]}
-        reply = self._own.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})
+        reply = self.own.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})
         assert reply["Responses"][0]["ErrorCode"] == 0, reply
         asked = {"ResourceType": 2, "ResourceName": BARRIER, "ConfigurationKeys": ["retention.ms"]}
 
         def is_known() -> bool:
-            (result,) = self._own.call("DescribeConfigs", 4, {"Resources": [asked]})["Results"]
+            (result,) = self.own.call("DescribeConfigs", 4, {"Resources": [asked]})["Results"]
             return bool(result["Configs"][0]["Value"] == wanted)
 
         wait_until(is_known, f"{self.kind} knows of the change", 20, 0.002)
 
     def _has_ended(self) -> bool:
-        reply = self._own.call("DescribeTransactions", 0, {"TransactionalIds": list(TRANSACTIONAL_IDS)})
+        reply = self.own.call("DescribeTransactions", 0, {"TransactionalIds": list(TRANSACTIONAL_IDS)})
         return all(each["TransactionState"] not in BEING_ENDED for each in reply["TransactionStates"])
 
 

@@ -11,7 +11,7 @@ import pytest
 from interop_tests.raw.compare import compared
 
 SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
-SEEDS = [random.randrange(1 << 30) for _ in range(20)] if SOAK else [1]
+SEEDS = [random.randrange(1 << 30) for _ in range(20)] if SOAK else [3]
 REQUESTS = 5000 if SOAK else 450
 pytestmark = pytest.mark.needs_control
 

@@ -5,10 +5,11 @@ Rights that hold of single topics, groups or ids within a request are asked for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from kafkacompat.api.acl_requests import refuse_unknown
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.security.acl import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
 from kafkacompat.security.authorizer import Asker, StandardAuthorizer
@@ -17,7 +18,11 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
+    from kafkacompat.stepping.jobs import Steps
 
+T = TypeVar("T")
+ASKED_A_STEP = 200
+"""Questions, up to ten microseconds each."""
 REFUSALS = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -30,10 +35,11 @@ REFUSALS = {
 class Access:
     """The rights of one request's sender."""
 
-    __slots__ = ("_asker", "_authorizer")
+    __slots__ = ("_asker", "_authorizer", "api_version")
 
     def __init__(self, authorizer: StandardAuthorizer, context: RequestContext) -> None:
         self._authorizer = authorizer
+        self.api_version = context.api_version
         principal = context.principal
         self._asker = Asker(
             f"{principal.type}:{principal.name}", context.client_host, APIS[context.api_key].name
@@ -98,6 +104,42 @@ def access_of(node: AnyNode, context: RequestContext) -> Access | None:
     return Access(node.authorizer, context)
 
 
+class Readable:
+    """Which topics the sender may read, each asked about once."""
+
+    __slots__ = ("_access", "_known")
+
+    def __init__(self, access: Access | None) -> None:
+        self._access = access
+        self._known: dict[str, bool] = {}
+
+    def topic(self, name: str) -> bool:
+        if self._access is None:
+            return True
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = self._access.allows(AclOperation.READ, ResourceType.TOPIC, name)
+        return known
+
+
+def seen_of(
+    access: Access,
+    kind: ResourceType,
+    elements: Sequence[T],
+    name_of: Callable[[T], str],
+    *,
+    logs_denied: bool = True,
+) -> Steps[list[T]]:
+    """Those of which the sender may see what they name; of the others an answer says nothing."""
+    seen: list[T] = []
+    for position, each in enumerate(elements, 1):
+        if access.allows(AclOperation.DESCRIBE, kind, name_of(each), logs_denied=logs_denied):
+            seen.append(each)
+        if position % ASKED_A_STEP == 0:
+            yield None
+    return seen
+
+
 class Need(Protocol):
     """A right without which a request is refused as a whole, before its handler sees it."""
 
@@ -146,6 +188,31 @@ class ProducerId:
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+class NamedProtocol:
+    """Of SyncGroup: who does not name the protocol where the version asks for it is told that before."""
+
+    __slots__ = ()
+
+    def refusal(self, access: Access, request: Any) -> ErrorCode:
+        is_named = access.api_version < 5 or None not in (request.protocol_type, request.protocol_name)
+        return ErrorCode.NONE if is_named else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+class KnownCodes:
+    """Of DescribeAcls: a filter that says nothing closes the connection, whoever sends it."""
+
+    __slots__ = ()
+
+    def refusal(self, access: Access, request: Any) -> ErrorCode:
+        refuse_unknown(
+            request.resource_type_filter,
+            request.pattern_type_filter,
+            request.operation,
+            request.permission_type,
+        )
+        return ErrorCode.NONE
+
+
 def refusal_of(needs: Iterable[Need], access: Access, request: Any) -> ErrorCode:
     """Of the first need that is not met."""
     for need in needs:
@@ -164,3 +231,5 @@ READ_GROUP = Right(AclOperation.READ, ResourceType.GROUP, "group_id")
 DELETE_GROUP = Right(AclOperation.DELETE, ResourceType.GROUP, "group_id")
 WRITE_TRANSACTION = Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
 PRODUCER_ID = ProducerId()
+KNOWN_CODES = KnownCodes()
+NAMED_PROTOCOL = NamedProtocol()

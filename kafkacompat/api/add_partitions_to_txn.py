@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import CLUSTER_ACTION, Access, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.transaction_errors import without_fenced
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
+from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import AddPartitionsToTxnTransaction
@@ -56,10 +58,14 @@ class _NotAttempted(dict[TopicPartition, ErrorCode]):
 def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[Any]:
     version = context.api_version
     pace = Pace(PARTITIONS_A_STEP)
+    access = access_of(node, context)
+    answer: Answer
     if version >= BATCHED_SINCE:
+        if access is not None and CLUSTER_ACTION.refusal(access, request) != ErrorCode.NONE:
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         answers = []
         for each in request.transactions:
-            answers.append((yield from _asked(node, each, True, pace)))
+            answers.append((yield from _asked(node, each, True, pace, None)))
             names = 1 + len(each.transactional_id) // CHARACTERS_LIKE_A_TRANSACTION
             if pace.is_over(names * TRANSACTION_COST):
                 yield None
@@ -78,7 +84,12 @@ def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnReque
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    answer = yield from _asked(node, transaction, False, pace)
+    if access is not None and not access.allows(
+        AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id
+    ):
+        answer = Deferred.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    else:
+        answer = yield from _asked(node, transaction, False, pace, access)
     of_topics = yield from _told(transaction.topics, answer, version, pace)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=of_topics)
 
@@ -93,17 +104,26 @@ def _told(
 
 
 def _asked(
-    node: Node, transaction: AddPartitionsToTxnTransaction, batched: bool, pace: Pace
+    node: Node,
+    transaction: AddPartitionsToTxnTransaction,
+    batched: bool,
+    pace: Pace,
+    access: Access | None,
 ) -> Steps[Answer]:
     named: set[TopicPartition] = set()
     refused = _NotAttempted()
+    writable: dict[str, bool] = {}
     for topic in transaction.topics:
+        if access is not None and topic.name not in writable and topic.name not in INTERNAL_TOPICS:
+            writable[topic.name] = access.allows(AclOperation.WRITE, ResourceType.TOPIC, topic.name)
         for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
             indexes = topic.partitions[start : start + PARTITIONS_A_STEP]
             of_topic = [TopicPartition(topic.name, index) for index in indexes]
             named.update(of_topic)
             for each in of_topic:
-                code = _refusal(node, each, batched)
+                code: ErrorCode | None = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                if writable.get(topic.name, True):
+                    code = _refusal(node, each, batched)
                 if code is not None:
                     refused[each] = code
             if pace.is_over(len(indexes)):

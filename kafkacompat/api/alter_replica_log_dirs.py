@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
 from kafkacompat.ids import TopicPartition
-from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_replica_log_dirs_response import (
     AlterReplicaLogDirPartitionResult,
@@ -54,13 +54,20 @@ def handle(
 def error_response(
     request: AlterReplicaLogDirsRequest, error: ErrorCode, version: int
 ) -> AlterReplicaLogDirsResponse:
-    results = {
-        TopicPartition(topic.name, index): error
-        for directory in request.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    }
-    return all_steps(_response(results, Pace(WALKED_A_STEP)))
+    """Everything as it is named, also what is named twice."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+                    for index in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
 
 
 def _response(results: dict[TopicPartition, ErrorCode], walked: Pace) -> Steps[AlterReplicaLogDirsResponse]:

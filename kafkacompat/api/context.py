@@ -223,8 +223,11 @@ class Opening(Protocol):
 
 
 class AutoTopicCreator(Protocol):
-    def request(self, topics: Sequence[str]) -> None:
-        """Start creating these topics with default or internal settings; at most one creation a name at a time."""
+    def request(self, topics: Sequence[str], asker: RequestContext | None = None) -> None:
+        """Start creating these topics with default or internal settings; at most one creation a name at a time.
+
+        `asker`: the request in whose sender's name they are made; this node's own without it.
+        """
         ...
 
 

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.access import ASKED_A_STEP, access_of
+from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.security.acl import AclOperation, ResourceType
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
 if TYPE_CHECKING:
+    from kafkacompat.api.access import Access
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
-    from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 
 
 def handle(
     node: AnyNode, context: RequestContext, request: CreateTopicsRequest
 ) -> Steps[CreateTopicsResponse]:
-    return told_in_steps(node.controller.create_topics(request, context))
+    response: CreateTopicsResponse = yield from told_in_steps(node.controller.create_topics(request, context))
+    access = access_of(node, context)
+    # A broker passes on what the controller says, and in whose name it was asked.
+    if access is not None and isinstance(node, ControllerNode):
+        yield from _hide_configs(response, access)
+    return response
+
+
+def _hide_configs(response: CreateTopicsResponse, access: Access) -> Steps[None]:
+    """Of topics that the sender may make and not describe, nothing is told but that they are made."""
+    for position, topic in enumerate(response.topics, 1):
+        if topic.error_code == ErrorCode.NONE and not access.allows(
+            AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, logs_denied=False
+        ):
+            topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topic.num_partitions = topic.replication_factor = -1
+            topic.configs = []
+        if position % ASKED_A_STEP == 0:
+            yield None
 
 
 def error_response(request: CreateTopicsRequest, code: ErrorCode, version: int) -> CreateTopicsResponse:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.access import Access, access_of
 from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.long_requests import partitions_asked
 from kafkacompat.ids import TopicPartition
+from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_records_response import (
@@ -38,18 +40,22 @@ def handle(
 ) -> Deferred[DeleteRecordsResponse]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
 
+    offsets, refused = all_steps(_offsets(request, access_of(node, context)))
+
     def respond(answers: Answers) -> DeleteRecordsResponse:
         _add(topics, answers)
+        _add(topics, refused)
         return DeleteRecordsResponse(topics=list(topics.values()))
 
-    return node.partitions.delete_records(all_steps(_offsets(request)), request.timeout_ms).then(respond)
+    return node.partitions.delete_records(offsets, request.timeout_ms).then(respond)
 
 
 def in_steps(
     node: Node, context: RequestContext, request: DeleteRecordsRequest
 ) -> Steps[DeleteRecordsResponse]:
     """Each step's partitions wait for their followers by themselves, all of them at once."""
-    asked = list((yield from _offsets(request)).items())
+    offsets, refused = yield from _offsets(request, access_of(node, context))
+    asked = list(offsets.items())
     waits = []
     for start in range(0, len(asked), DELETED_A_STEP):
         yield None
@@ -59,20 +65,30 @@ def in_steps(
     for wait in waits:
         answers = yield wait
         _add(topics, answers)
+    _add(topics, refused)
     return DeleteRecordsResponse(topics=list(topics.values()))
 
 
-def _offsets(request: DeleteRecordsRequest) -> Steps[dict[TopicPartition, int]]:
+def _offsets(
+    request: DeleteRecordsRequest, access: Access | None
+) -> Steps[tuple[dict[TopicPartition, int], dict[TopicPartition, tuple[ErrorCode, int]]]]:
+    """What is asked of partitions, and what those are answered whose records the sender may not delete."""
     offsets: dict[TopicPartition, int] = {}
+    refused: dict[TopicPartition, tuple[ErrorCode, int]] = {}
     pace = Pace(NAMED_A_STEP)
     for topic in request.topics:
+        allowed = access is None or access.allows(AclOperation.DELETE, ResourceType.TOPIC, topic.name)
         for one in topic.partitions:
-            offsets[TopicPartition(topic.name, one.partition_index)] = one.offset
+            partition = TopicPartition(topic.name, one.partition_index)
+            if allowed:
+                offsets[partition] = one.offset
+            else:
+                refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED, NO_LOW_WATERMARK
             if pace.is_over():
                 yield None
         if pace.is_over():  # many may name no partition
             yield None
-    return offsets
+    return offsets, refused
 
 
 def _add(topics: dict[str, DeleteRecordsTopicResult], answers: Answers) -> None:

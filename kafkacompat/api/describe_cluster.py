@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.endpoints import BROKERS, controller_for, named_brokers, wrong_endpoints
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from kafkacompat.api.operations import cluster_operations
 from kafkacompat.wire.messages.describe_cluster_response import (
     DescribeClusterBroker,
     DescribeClusterResponse,
@@ -41,8 +41,8 @@ def handle(node: Node, context: RequestContext, request: DescribeClusterRequest)
             )
             for broker in shown
         ],
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        cluster_authorized_operations=cluster_operations(
+            node, context, request.include_cluster_authorized_operations
         ),
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.endpoints import CONTROLLERS, wrong_endpoints
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from kafkacompat.api.operations import cluster_operations
 from kafkacompat.controller.features import controller_registration_supported, metadata_version
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_cluster_response import (
@@ -42,8 +42,8 @@ def handle(
         cluster_id=node.cluster_id,
         controller_id=leader_id if any(one.broker_id == leader_id for one in controllers) else -1,
         brokers=controllers,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        cluster_authorized_operations=cluster_operations(
+            node, context, request.include_cluster_authorized_operations
         ),
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import access_of
 from kafkacompat.api.handler import Handler, Slices
-from kafkacompat.api.operations import GROUP_OPERATIONS
+from kafkacompat.api.operations import group_operations
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 
@@ -18,15 +19,17 @@ if TYPE_CHECKING:
 
 def describe_groups(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> Deferred[Any]:
     answer = node.groups.describe_groups(request, context)
-    return answer.then(_with_operations) if request.include_authorized_operations else answer
+    if not request.include_authorized_operations:
+        return answer
+    access = access_of(node, context)
 
+    def with_operations(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = group_operations(access, group.group_id)
+        return response
 
-def _with_operations(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
-    """Everything that can be done to a group, as there is no authorizer."""
-    for group in response.groups:
-        if not group.error_code:
-            group.authorized_operations = GROUP_OPERATIONS
-    return response
+    return answer.then(with_operations)
 
 
 def _error_response(request: DescribeGroupsRequest, code: ErrorCode, version: int) -> DescribeGroupsResponse:

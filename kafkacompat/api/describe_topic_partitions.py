@@ -9,11 +9,13 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.access import access_of, seen_of
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.operations import TOPIC_OPERATIONS
+from kafkacompat.api.operations import NOT_ASKED, topic_operations
 from kafkacompat.api.partition_state import leader_for, offline_replicas
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS
+from kafkacompat.security.acl import ResourceType
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_topic_partitions_response import (
@@ -47,17 +49,22 @@ def handle(
     begin = "" if cursor is None else cursor.topic_name
     is_named = every or cursor is None
     asked = list(image.topics) if every else request.topics
+    access = access_of(node, context)
+    hidden: list[str] = []
     names: list[str] = []
     for start in range(0, len(asked), NAMED_A_STEP):
         if start:
             yield None
         some = {each if isinstance(each, str) else each.name for each in asked[start : start + NAMED_A_STEP]}
         is_named = is_named or begin in some
+        if begin:
+            some = {name for name in some if name >= begin}
+        if access is not None:
+            seen = set((yield from seen_of(access, ResourceType.TOPIC, sorted(some), str)))
+            hidden += () if every else sorted(some - seen)
+            some = seen
         # Each takes one of a limit at least, so that no more of them are told, and the next one for the cursor.
-        names = heapq.nsmallest(
-            left + missing_left + 2,
-            some.union(names) if begin == "" else {name for name in some.union(names) if name >= begin},
-        )
+        names = heapq.nsmallest(left + missing_left + 2, some.union(names))
     if not is_named:
         return (yield from _refused(request, ErrorCode.INVALID_REQUEST))
     first_partition = 0
@@ -71,7 +78,7 @@ def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         if topic is None:
-            response.topics.append(_missing(name))
+            response.topics.append(_missing(name, topic_operations(access, name)))
             missing_left -= 1
             first_partition = 0
             continue
@@ -85,7 +92,7 @@ def handle(
                 topic_id=topic.id,
                 is_internal=name in INTERNAL_TOPICS,
                 partitions=described,
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=topic_operations(access, name),
             )
         )
         end = first_partition + len(described)
@@ -94,16 +101,31 @@ def handle(
             break
         left -= len(described)
         first_partition = 0
+    yield from _hide(response, hidden)
     return response
 
 
-def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _hide(response: DescribeTopicPartitionsResponse, names: list[str]) -> Steps[None]:
+    """Of topics that the sender may not see it is not told whether they exist."""
+    for start in range(0, len(names), NAMED_A_STEP):
+        yield None
+        response.topics += [
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                name=name,
+                topic_authorized_operations=NOT_ASKED,
+            )
+            for name in names[start : start + NAMED_A_STEP]
+        ]
+
+
+def _missing(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
     legal = is_legal_topic_name(name)
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

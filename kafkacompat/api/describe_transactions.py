@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import access_of, seen_of
 from kafkacompat.api.handler import Handler
+from kafkacompat.security.acl import ResourceType
 from kafkacompat.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
     TransactionState,
@@ -19,7 +22,15 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Steps[Any]:
-    return node.transactions.coordinator.describe_transactions(request)
+    """Of a transaction's topics those that the sender may see."""
+    response: DescribeTransactionsResponse = yield from node.transactions.coordinator.describe_transactions(
+        request
+    )
+    access = access_of(node, context)
+    if access is not None:
+        for each in response.transaction_states:
+            each.topics = yield from seen_of(access, ResourceType.TOPIC, each.topics, attrgetter("topic"))
+    return response
 
 
 def error_response(

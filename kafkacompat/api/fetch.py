@@ -6,9 +6,10 @@ FetchService's. From version 13 topics come by id (KIP-516); the follower's stat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import CLUSTER_ACTION, Access, Readable, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.ids import ZERO_UUID, Uuid
@@ -139,7 +140,19 @@ def _fetched(
         client_host=context.client_host,
         listener_name=context.listener_name,
     )
+    access = access_of(node, context)
+    if access is not None:
+        parameters.may_read = _readable(access, parameters.replica_id)
     return node.fetches.fetch(parameters, asked, forgotten)
+
+
+def _readable(access: Access, replica_id: int) -> Callable[[str | None], bool] | None:
+    """A follower may read everything or nothing."""
+    if replica_id >= 0:
+        is_node = CLUSTER_ACTION.refusal(access, None) == ErrorCode.NONE
+        return None if is_node else lambda topic: False
+    readable = Readable(access)
+    return lambda topic: topic is None or readable.topic(topic)
 
 
 def error_response(request: FetchRequest, code: ErrorCode, version: int) -> FetchResponse:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_for_key
+from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 
 FIRST_BATCHED_VERSION = 4
+SHARE = 2
+FIRST_VERSION_WITH_SHARES = 6
 TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
 """By the kind of key: groups, transactional ids."""
+RESOURCES = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 NO_NODE = (-1, "", -1)
 LOCATED_A_STEP = 500
 """Keys, some microseconds each."""
@@ -34,6 +39,9 @@ SUCCESS_MESSAGE = "NONE"
 MESSAGES = {
     ErrorCode.NONE: SUCCESS_MESSAGE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Nodes alone may ask for this kind of coordinator.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Access to the group is refused.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Access to the transactional id is refused.",
     ErrorCode.INVALID_REQUEST: "This kind of coordinator is not served here.",
 }
 
@@ -67,9 +75,17 @@ def _locate(
     node: Node, context: RequestContext, key_type: int, key: str
 ) -> tuple[ErrorCode, tuple[int, str, int]]:
     """(error, (node id, host, port))."""
+    access = access_of(node, context)
     name = TOPICS.get(key_type)
     if name is None:
+        is_of_nodes = key_type == SHARE and context.api_version >= FIRST_VERSION_WITH_SHARES
+        if is_of_nodes and access is not None:
+            code = CLUSTER_ACTION.refusal(access, None)
+            if code is not ErrorCode.NONE:
+                return code, NO_NODE
         return ErrorCode.INVALID_REQUEST, NO_NODE
+    if access is not None and not access.allows(AclOperation.DESCRIBE, RESOURCES[key_type], key):
+        return REFUSALS[RESOURCES[key_type]], NO_NODE
     topic = node.image.topics.get(name)
     if topic is None:
         node.auto_create.request([name])

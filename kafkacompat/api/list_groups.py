@@ -1,10 +1,13 @@
-"""ListGroups (key 16, versions 0-5): the groups that this broker coordinates, and no others. KIP-518, KIP-848."""
+"""ListGroups (key 16, versions 0-5): groups that this broker coordinates and the sender may see. KIP-518, KIP-848."""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import access_of, seen_of
 from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -14,10 +17,21 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 
 
+DESCRIBE = AclOperation.DESCRIBE
+
+
 def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Steps[Any]:
     """Many are told in steps of the coordinator's, and so the answer is encoded in steps as well."""
     answer = node.groups.list_groups(request, context)
-    return answer.result() if answer.done else (yield answer)
+    response: ListGroupsResponse = answer.result() if answer.done else (yield answer)
+    access = access_of(node, context)
+    if access is not None and not access.allows(
+        DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, logs_denied=False
+    ):
+        response.groups = yield from seen_of(
+            access, ResourceType.GROUP, response.groups, attrgetter("group_id"), logs_denied=False
+        )
+    return response
 
 
 HANDLER = Handler(

@@ -1,10 +1,13 @@
-"""ListTransactions (key 66, versions 0-2): what is coordinated here, filtered. KIP-664, KIP-994, KIP-1152."""
+"""ListTransactions (key 66, versions 0-2): what is coordinated here and may be seen, filtered. KIP-664, KIP-994, KIP-1152."""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import access_of, seen_of
 from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.security.acl import ResourceType
 from kafkacompat.wire.messages.list_transactions_response import ListTransactionsResponse
 
 if TYPE_CHECKING:
@@ -15,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> Steps[Any]:
-    return node.transactions.coordinator.list_transactions(request)
+    response: ListTransactionsResponse = yield from node.transactions.coordinator.list_transactions(request)
+    access = access_of(node, context)
+    if access is not None:
+        response.transaction_states = yield from seen_of(
+            access, ResourceType.TRANSACTIONAL_ID, response.transaction_states, attrgetter("transactional_id")
+        )
+    return response
 
 
 HANDLER = Handler(handle, top_level_error(ListTransactionsResponse))

@@ -312,6 +312,8 @@ def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext,
     for start, end in slice_bounds(elements, slices.step):
         setattr(part, slices.request_field, elements[start:end])
         answer: Any = function(node, context, part)
+        if isinstance(answer, GeneratorType):
+            answer = yield from answer
         if isinstance(answer, Deferred):
             answer = yield answer
         of_part = getattr(answer, slices.response_field)

@@ -8,14 +8,17 @@ in the same bytes again. KIP-516 (topic ids), KIP-430.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.access import Access, access_of, seen_of
 from kafkacompat.api.endpoints import controller_for, named_brokers
 from kafkacompat.api.handler import Handler, LongHandling
-from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from kafkacompat.api.operations import NOT_ASKED, cluster_operations, topic_operations
 from kafkacompat.api.partition_state import leader_for, offline_replicas
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS, ZERO_UUID, Uuid
+from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.codec import element_encoded_in_steps, encoded_element
 from kafkacompat.wire.errors import ErrorCode
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_ID = 12
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 NAMED_A_STEP = 5_000
 """Topics of a request that are looked at, less than a microsecond each."""
 DESCRIBED_A_STEP = 500
@@ -52,11 +56,16 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
     version = context.api_version
     image = node.image
     variant = (context.listener_name, version, request.include_topic_authorized_operations)
+    access = access_of(node, context)
     topics: list[MetadataResponseTopic]
     asked = request.topics
     if asked is None or (not asked and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
         all_topics = [topic for _, topic in sorted(image.topics.items())]
-        topics = yield from _described(node, image, all_topics, variant)
+        if access is not None:
+            all_topics = yield from seen_of(
+                access, ResourceType.TOPIC, all_topics, attrgetter("name"), logs_denied=False
+            )
+        topics = yield from _described(node, image, all_topics, variant, access)
     else:
         ids: dict[Uuid, None] = {}
         names: dict[str | None, None] = {}
@@ -70,19 +79,19 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
         if version < FIRST_VERSION_BY_ID and (ids or None in names):
             return (yield from _refused(request, ErrorCode.INVALID_REQUEST))
         if ids:
-            topics = yield from _described(node, image, _by_id(image, ids), variant)
+            topics = yield from _described(node, image, _by_id(image, ids, access), variant, access)
         else:
             # Neither a name nor an id: no client asks so, and Kafka has no better code for it.
             if None in names:
                 return (yield from _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
             missing: list[str] = []
-            topics = yield from _described(node, image, _by_name(image, names, missing), variant)
-            if (
-                missing
-                and request.allow_auto_topic_creation
-                and node.dynamic.get_boolean("auto.create.topics.enable")
-            ):
-                node.auto_create.request(missing)
+            makes = request.allow_auto_topic_creation and node.dynamic.get_boolean(
+                "auto.create.topics.enable"
+            )
+            by_name = _by_name(image, names, missing, access, makes)
+            topics = yield from _described(node, image, by_name, variant, access)
+            if missing and makes:
+                node.auto_create.request(missing, context)
     brokers = named_brokers(node, context.listener_name)
     return MetadataResponse(
         brokers=[
@@ -97,35 +106,60 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
         cluster_id=node.cluster_id,
         controller_id=controller_for(node, brokers),
         topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        cluster_authorized_operations=cluster_operations(
+            node, context, request.include_cluster_authorized_operations
         ),
     )
 
 
-def _by_id(image: MetadataImage, ids: Iterable[Uuid]) -> Iterator[TopicImage | MetadataResponseTopic]:
+def _by_id(
+    image: MetadataImage, ids: Iterable[Uuid], access: Access | None
+) -> Iterator[TopicImage | MetadataResponseTopic]:
     for topic_id in ids:
-        yield image.topics_by_id.get(topic_id) or MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
-        )
+        topic = image.topics_by_id.get(topic_id)
+        error = ErrorCode.UNKNOWN_TOPIC_ID
+        if topic is not None and not _is_seen(access, topic.name):
+            topic, error = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        yield topic or MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id)
 
 
 def _by_name(
-    image: MetadataImage, names: Iterable[str | None], missing: list[str]
+    image: MetadataImage,
+    names: Iterable[str | None],
+    missing: list[str],
+    access: Access | None,
+    makes: bool,
 ) -> Iterator[TopicImage | MetadataResponseTopic]:
-    """`missing` is given those that could be made."""
+    """`missing` is given those that could be made, and that the sender may have made if it wishes them to be (`makes`)."""
     for name in names:
         assert name is not None
+        if not _is_seen(access, name):
+            yield MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+            continue
         topic = image.topics.get(name)
         if topic is not None:
             yield topic
             continue
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # also while it is being made
-        if not is_legal_topic_name(name):
+        if makes and not _may_be_made(access, name):
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not is_legal_topic_name(name):
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:
             missing.append(name)
         yield MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _is_seen(access: Access | None, topic: str) -> bool:
+    return access is None or access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def _may_be_made(access: Access | None, topic: str) -> bool:
+    return (
+        access is None
+        or access.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, logs_denied=False)
+        or access.allows(AclOperation.CREATE, ResourceType.TOPIC, topic)
+    )
 
 
 def _described(
@@ -133,6 +167,7 @@ def _described(
     image: MetadataImage,
     topics: Iterable[TopicImage | MetadataResponseTopic],
     variant: Variant,
+    access: Access | None,
 ) -> Steps[list[MetadataResponseTopic]]:
     """Topics in the bytes of the request's version, those told before while the image is the same; and answers as they are."""
     listener_name, version, operations = variant
@@ -144,20 +179,21 @@ def _described(
             yield None
         done += 1
         if isinstance(topic, MetadataResponseTopic):
-            if operations and topic.name is not None:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if operations and topic.name is not None and topic.error_code != REFUSED:
+                topic.topic_authorized_operations = topic_operations(access, topic.name)
             described.append(topic)
             continue
-        known = node.encoded_topics.get(image.brokers, topic, variant)
+        is_shared = access is None or not operations
+        known = node.encoded_topics.get(image.brokers, topic, variant) if is_shared else None
         if known is None:
             told = yield from described_in_steps(image, topic, listener_name, version)
             if operations:
-                told.topic_authorized_operations = TOPIC_OPERATIONS
+                told.topic_authorized_operations = topic_operations(access, topic.name)
             if len(topic.partitions) > DESCRIBED_A_STEP:
                 known = yield from element_encoded_in_steps(MetadataResponse, version, told)
             else:
                 known = encoded_element(MetadataResponse, version, told)
-            if image.brokers is node.image.brokers:
+            if is_shared and image.brokers is node.image.brokers:
                 # Others may have asked between two steps: it is kept with the brokers that it was made of.
                 node.encoded_topics.get(image.brokers, topic, variant)
                 node.encoded_topics.put(topic, variant, known)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kafkacompat.api.access import Readable, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in
 from kafkacompat.wire.errors import ErrorCode
@@ -36,10 +37,16 @@ def offset_commit(
         return in_pieces(offset_commit, node, context, request, COMMITTED_PIECE)
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     image = node.image
+    readable = Readable(access_of(node, context))
     good: list[OffsetCommitRequestTopic] = []
     refused: Refused = {}
     for topic in request.topics:
         known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+        name = topic.name if known is None else known.name
+        if not (by_id and known is None) and not readable.topic(name):
+            indexes = [each.partition_index for each in topic.partitions]
+            _refuse(refused, topic, indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            continue
         if known is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             _refuse(refused, topic, [each.partition_index for each in topic.partitions], error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import Readable, access_of
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.pieces import PIECE, in_pieces, named_in
 from kafkacompat.wire.errors import ErrorCode
@@ -28,17 +29,18 @@ def offset_delete(
         return in_pieces(offset_delete, node, context, request)
     good: list[OffsetDeleteRequestTopic] = []
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    readable = Readable(access_of(node, context))
     for topic in request.topics:
-        known = node.image.topics.get(topic.name)
+        known, code = node.image.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not readable.topic(topic.name):
+            known, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         present = [
             each
             for each in topic.partitions
             if known is not None and each.partition_index in known.partitions
         ]
         absent = [
-            OffsetDeleteResponsePartition(
-                partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
             for each in topic.partitions
             if known is None or each.partition_index not in known.partitions
         ]

@@ -6,10 +6,13 @@ no other place for it.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import Access, access_of, seen_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.ids import ZERO_UUID
+from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_fetch_request import (
@@ -48,6 +51,7 @@ def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchReques
     version = context.api_version
     image = node.image
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    access = access_of(node, context)
     pace = Pace(STEP)
     if version >= FIRST_BATCHED_VERSION:
         groups = yield from _each_once(request.groups, pace)
@@ -57,13 +61,23 @@ def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchReques
     for group in groups:
         if pace.is_over(GROUP_UNITS + len(group.group_id) // CHARACTERS_A_UNIT):
             yield None
-        asked, unknown = yield from _asked(image, group, by_id, pace)
-        part = OffsetFetchRequest(groups=[asked], require_stable=request.require_stable)
-        answer = node.groups.offset_fetch(part, context)
-        (told,) = (answer.result() if answer.done else (yield answer)).groups
+        is_hidden = access is not None and not access.allows(
+            AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id
+        )
+        asked, refused = yield from _asked(image, group, by_id, pace, None if is_hidden else access)
+        if is_hidden:
+            told = OffsetFetchResponseGroup(
+                group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+            )
+        else:
+            part = OffsetFetchRequest(groups=[asked], require_stable=request.require_stable)
+            answer = node.groups.offset_fetch(part, context)
+            (told,) = (answer.result() if answer.done else (yield answer)).groups
         if told.error_code == ErrorCode.NONE:
+            if access is not None and asked.topics is None:
+                told.topics = yield from seen_of(access, ResourceType.TOPIC, told.topics, attrgetter("name"))
             yield from _name(told, asked.topics is None, image, by_id)
-            told.topics += unknown
+            told.topics += refused
         if version < FIRST_BATCHED_VERSION:
             return (yield from _single(told, asked, version))
         answers.append(told)
@@ -83,10 +97,10 @@ def _each_once(
 
 
 def _asked(
-    image: MetadataImage, group: OffsetFetchRequestGroup, by_id: bool, pace: Pace
+    image: MetadataImage, group: OffsetFetchRequestGroup, by_id: bool, pace: Pace, access: Access | None
 ) -> Steps[tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]]:
-    """What is asked of the coordinator: every topic once, with name and id, and each partition once. Topics whose id nobody knows
-    are answered here."""
+    """What is asked of the coordinator: every topic once, with name and id, and each partition once. Topics whose id nobody knows,
+    and those that the sender may not see, are answered here."""
     if group.topics is None:
         return group, []
     indexes: dict[str | bytes, dict[int, None]] = {}
@@ -100,20 +114,27 @@ def _asked(
         if pace.is_over(2):
             yield None
     known: list[OffsetFetchRequestTopics] = []
-    unknown: list[OffsetFetchResponseTopics] = []
+    refused: list[OffsetFetchResponseTopics] = []
     for key, of_topic in indexes.items():
         found = image.topics_by_id.get(key) if by_id else image.topics.get(key)  # type: ignore[arg-type]  # an id, or a name
         if found is not None or not by_id:
             name, topic_id = (str(key), ZERO_UUID) if found is None else (found.name, found.id)
-            known.append(
-                OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=list(of_topic))
-            )
+            if access is None or access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+                known.append(
+                    OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=list(of_topic))
+                )
+            else:
+                partitions = yield from _refused(list(of_topic), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                hidden = OffsetFetchResponseTopics(name="" if by_id else name, partitions=partitions)
+                if by_id:
+                    hidden.topic_id = topic_id
+                refused.append(hidden)
         else:
             partitions = yield from _refused(list(of_topic), ErrorCode.UNKNOWN_TOPIC_ID)
-            unknown.append(OffsetFetchResponseTopics(topic_id=bytes(key), partitions=partitions))  # type: ignore[arg-type]  # an id
+            refused.append(OffsetFetchResponseTopics(topic_id=bytes(key), partitions=partitions))  # type: ignore[arg-type]  # an id
         if pace.is_over(3):
             yield None
-    return OffsetFetchRequestGroup(group_id=group.group_id, topics=known), unknown
+    return OffsetFetchRequestGroup(group_id=group.group_id, topics=known), refused
 
 
 def _refused(indexes: list[int], error: ErrorCode) -> Steps[list[OffsetFetchResponsePartitions]]:

@@ -5,51 +5,42 @@ Without an authorizer everybody may do whatever the kind of resource supports.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.access import Access, access_of
+from kafkacompat.security.acl import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
 
 
-class Operation(IntEnum):
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+def _all_of(kind: ResourceType) -> int:
+    return sum(1 << operation for operation in SUPPORTED_OPERATIONS[kind])
 
 
-def bit_field(*operations: Operation) -> int:
-    return sum(1 << operation for operation in set(operations))
-
-
-TOPIC_OPERATIONS = bit_field(
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DESCRIBE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-GROUP_OPERATIONS = bit_field(
-    Operation.READ,
-    Operation.DESCRIBE,
-    Operation.DELETE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-CLUSTER_OPERATIONS = bit_field(
-    Operation.CREATE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-)
+TOPIC_OPERATIONS = _all_of(ResourceType.TOPIC)
+GROUP_OPERATIONS = _all_of(ResourceType.GROUP)
+CLUSTER_OPERATIONS = _all_of(ResourceType.CLUSTER)
 NOT_ASKED = -(2**31)
 """In place of a bit field that nobody asked for."""
+
+
+def cluster_operations(node: AnyNode, context: RequestContext, is_asked: bool) -> int:
+    """None are told to whoever may not describe the cluster."""
+    if not is_asked:
+        return NOT_ASKED
+    access = access_of(node, context)
+    if access is None:
+        return CLUSTER_OPERATIONS
+    if not access.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return access.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def topic_operations(access: Access | None, name: str) -> int:
+    return TOPIC_OPERATIONS if access is None else access.operations(ResourceType.TOPIC, name)
+
+
+def group_operations(access: Access | None, group_id: str) -> int:
+    return GROUP_OPERATIONS if access is None else access.operations(ResourceType.GROUP, group_id)

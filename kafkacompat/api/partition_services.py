@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -62,6 +62,8 @@ class FetchParameters:
     version: int
     client_host: str
     listener_name: str
+    may_read: Callable[[str | None], bool] | None = None
+    """Of a topic's name, None where its id is unknown; without it everything may be read."""
 
 
 @dataclass(slots=True)

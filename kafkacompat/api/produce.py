@@ -7,15 +7,17 @@ version 0; using 0-2 closes the connection. KIP-98, KIP-951 (current leader), KI
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import Access, access_of
 from kafkacompat.api.endpoints import endpoints_of
 from kafkacompat.api.first_batch import FirstBatch, first_batch, is_transactional
 from kafkacompat.api.handler import Handler, NoResponse
 from kafkacompat.api.produce_answers import (
     ACKS,
     ADMIN_CLIENT_ID,
+    ALL_REPLICAS,
     FIRST_VERSION_WITH_ZSTD,
     Answer,
     answer_of,
@@ -32,8 +34,10 @@ from kafkacompat.api.transactional_produce import (
 )
 from kafkacompat.ids import TopicPartition
 from kafkacompat.records.validate import Allowance, TooMuchAtOnce, refusal_at_sight
+from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import NONE, ErrorCode
+from kafkacompat.wire.messages.produce_request import ProduceRequest
 from kafkacompat.wire.messages.produce_response import (
     NodeEndpoint,
     PartitionProduceResponse,
@@ -46,13 +50,11 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.ports import Buffer
     from kafkacompat.stepping.jobs import Steps
-    from kafkacompat.wire.messages.produce_request import (
-        PartitionProduceData,
-        ProduceRequest,
-        TopicProduceData,
-    )
+    from kafkacompat.wire.messages.produce_request import PartitionProduceData, TopicProduceData
 
 
+ASKED_LIKE_PARTITIONS = 10
+"""What one question to the authorizer takes, in partitions looked at."""
 NAMED_A_STEP = 2000
 """Partitions that one step looks at before anything is appended: 1 to 5 microseconds each, each time."""
 
@@ -61,7 +63,7 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Answ
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         first = first_batch(topics[0].partition_data[0].records)
-        if first is FirstBatch.PLAIN:
+        if first is FirstBatch.PLAIN and _may_write(node, context, topics[0]):
             return _append(node, context, request, topics, False, None)
         if first is FirstBatch.CORRUPT:
             return error_response(request, ErrorCode.CORRUPT_MESSAGE, context.api_version)
@@ -75,13 +77,59 @@ def _in_steps(node: Node, context: RequestContext, request: ProduceRequest) -> S
     request.topic_data = topics = yield from without_repeats(request.topic_data, pace)
     if first is FirstBatch.CORRUPT:
         return (yield from _refused(request, ErrorCode.CORRUPT_MESSAGE, pace))
+    access = access_of(node, context)
+    if first is FirstBatch.TRANSACTIONAL and not _may_write_transaction(access, request.transactional_id):
+        return (yield from _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, pace))
+    hidden: list[TopicProduceResponse] = []
+    if access is not None:
+        topics = yield from _writable(node, access, request, context.api_version, pace, hidden)
     verdicts: Any = None
     if first is FirstBatch.TRANSACTIONAL:
         batches = yield from _transactional_batches(node, topics, context.api_version, pace)
         verdicts = yield from _judged(node, context, request, batches, pace)
         if not isinstance(verdicts, Verdicts):
             return verdicts
-    return _append(node, context, request, topics, True, verdicts)
+    return _append(node, context, request, topics, True, verdicts, hidden)
+
+
+def _may_write(node: Node, context: RequestContext, topic: TopicProduceData) -> bool:
+    """Also to a topic that is not there, which its name tells for itself; nobody is refused an id that nobody knows."""
+    access = access_of(node, context)
+    if access is None:
+        return True
+    name = name_of(node, topic, context.api_version)
+    return name is None or access.allows(AclOperation.WRITE, ResourceType.TOPIC, name)
+
+
+def _may_write_transaction(access: Access | None, transactional_id: str | None) -> bool:
+    return transactional_id is not None and (
+        access is None or access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    )
+
+
+def _writable(
+    node: Node,
+    access: Access,
+    request: ProduceRequest,
+    version: int,
+    pace: Pace,
+    hidden: list[TopicProduceResponse],
+) -> Steps[list[TopicProduceData]]:
+    """The topics that the sender may write to; what the others are answered goes to `hidden`."""
+    writable = []
+    for topic in request.topic_data:
+        name = name_of(node, topic, version)
+        if name is None or access.allows(
+            AclOperation.WRITE, ResourceType.TOPIC, name, count=len(topic.partition_data)
+        ):
+            writable.append(topic)
+        else:
+            part = ProduceRequest(acks=ALL_REPLICAS, topic_data=[topic])
+            refused: Any = yield from _refused(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED, pace)
+            hidden += refused.responses
+        if pace.is_over(ASKED_LIKE_PARTITIONS):
+            yield None
+    return writable
 
 
 def _append(
@@ -91,6 +139,7 @@ def _append(
     topics: list[TopicProduceData],
     several: bool,
     verdicts: Verdicts | None,
+    hidden: Sequence[TopicProduceResponse] = (),
 ) -> Answer:
     opens_first = False
     if not several and verdicts is None and topics and request.acks in ACKS:
@@ -101,7 +150,7 @@ def _append(
         else:
             if answer is not None:
                 return answer
-    return Appending(node, context, request, topics, several, verdicts, opens_first).run()
+    return Appending(node, context, request, topics, several, verdicts, opens_first, hidden).run()
 
 
 def _append_only(
@@ -153,8 +202,7 @@ def _judged(
 ) -> Steps[Any]:
     """What is known of the transaction, or the answer that refuses the whole request."""
     version = context.api_version
-    if request.transactional_id is None:
-        return (yield from _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, pace))
+    assert request.transactional_id is not None
     producers: dict[TopicPartition, ProducerAndSequence] = {}
     for partition, records in batches.items():
         producer = producer_of(records)

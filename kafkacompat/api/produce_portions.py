@@ -6,7 +6,7 @@ batch may look like, or how long one takes: that is validation's to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.endpoints import endpoints_of
@@ -86,8 +86,10 @@ class Appending:
         several: bool,
         verdicts: Verdicts | None,
         opens_first: bool = False,
+        hidden: Sequence[TopicProduceResponse] = (),
     ) -> None:
-        """`opens_first`: the first partition's records are known to be too much at once."""
+        """`opens_first`: the first partition's records are known to be too much at once. `hidden`: what topics are answered that
+        the sender may not write to."""
         self._opens_first = opens_first
         self._node = node
         self._context = context
@@ -96,9 +98,9 @@ class Appending:
         self._verdicts = verdicts
         self._acks = request.acks
         self._internal_allowed = context.client_id == ADMIN_CLIENT_ID
-        self._failed = False
+        self._failed = bool(hidden)
         self._leaders: set[int] = set()
-        self._responses: list[TopicProduceResponse] = []
+        self._responses = list(hidden)
         self._ends: dict[TopicPartition, int] = {}
         """Of this portion."""
         self._appended: dict[TopicPartition, PartitionProduceResponse] = {}

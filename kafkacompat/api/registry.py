@@ -10,8 +10,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.api import access
+from kafkacompat.api import access, named_rights
 from kafkacompat.api.access import Need
+from kafkacompat.api.named_rights import NamedRights
 from kafkacompat.wire.apis import APIS, ApiKey
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Entry(NamedTuple):
     """The function of the module pass_through that makes the handler; None for a module that has its HANDLER."""
     needs: tuple[Need, ...]
     """Rights without which a request is refused as a whole, where there is an authorizer."""
+    named: tuple[NamedRights, ...]
+    """Rights to what the request's elements name, each of which is refused for itself."""
 
 
 TO_CONTROLLER = ("pass_through", "to_controller")
@@ -43,25 +46,30 @@ def _entry(
     passed: str | None = None,
     advertised_min_version: int | None = None,
     needs: tuple[Need, ...] = (),
+    named: tuple[NamedRights, ...] = (),
 ) -> Entry:
     api = APIS[key]
     advertised = api.oldest if advertised_min_version is None else advertised_min_version
-    return Entry(int(key), api.name, module, api.oldest, api.latest, advertised, passed, needs)
+    return Entry(int(key), api.name, module, api.oldest, api.latest, advertised, passed, needs, named)
 
 
 ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.PRODUCE, "produce", advertised_min_version=0),
     _entry(ApiKey.FETCH, "fetch"),
-    _entry(ApiKey.LIST_OFFSETS, "list_offsets"),
+    _entry(ApiKey.LIST_OFFSETS, "list_offsets", named=(named_rights.DESCRIBE_TOPICS,)),
     _entry(ApiKey.METADATA, "metadata"),
-    _entry(ApiKey.OFFSET_COMMIT, "offset_commit", needs=(access.READ_GROUP,)),
+    _entry(
+        ApiKey.OFFSET_COMMIT,
+        "offset_commit",
+        needs=(access.READ_GROUP,),
+    ),
     _entry(ApiKey.OFFSET_FETCH, "offset_fetch"),
     _entry(ApiKey.FIND_COORDINATOR, "find_coordinator"),
     _entry(ApiKey.JOIN_GROUP, "join_group", needs=(access.READ_GROUP,)),
     _entry(ApiKey.HEARTBEAT, "heartbeat", needs=(access.READ_GROUP,)),
     _entry(ApiKey.LEAVE_GROUP, "leave_group", needs=(access.READ_GROUP,)),
-    _entry(ApiKey.SYNC_GROUP, "sync_group", needs=(access.READ_GROUP,)),
-    _entry(ApiKey.DESCRIBE_GROUPS, "describe_groups"),
+    _entry(ApiKey.SYNC_GROUP, "sync_group", needs=(access.NAMED_PROTOCOL, access.READ_GROUP)),
+    _entry(ApiKey.DESCRIBE_GROUPS, "describe_groups", named=(named_rights.DESCRIBE_GROUPS,)),
     _entry(ApiKey.LIST_GROUPS, "list_groups"),
     _entry(ApiKey.SASL_HANDSHAKE, "sasl_handshake"),
     _entry(ApiKey.API_VERSIONS, "api_versions"),
@@ -69,7 +77,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.DELETE_TOPICS, "delete_topics"),
     _entry(ApiKey.DELETE_RECORDS, "delete_records"),
     _entry(ApiKey.INIT_PRODUCER_ID, "init_producer_id", needs=(access.PRODUCER_ID,)),
-    _entry(ApiKey.OFFSET_FOR_LEADER_EPOCH, "offset_for_leader_epoch"),
+    _entry(ApiKey.OFFSET_FOR_LEADER_EPOCH, "offset_for_leader_epoch", named=(named_rights.DESCRIBE_EPOCHS,)),
     _entry(ApiKey.ADD_PARTITIONS_TO_TXN, "add_partitions_to_txn"),
     _entry(
         ApiKey.ADD_OFFSETS_TO_TXN,
@@ -89,27 +97,33 @@ ENTRIES: tuple[Entry, ...] = (
             access.READ_GROUP,
         ),
     ),
-    _entry(ApiKey.DESCRIBE_ACLS, "describe_acls", needs=(access.DESCRIBE_CLUSTER,)),
+    _entry(ApiKey.DESCRIBE_ACLS, "describe_acls", needs=(access.KNOWN_CODES, access.DESCRIBE_CLUSTER)),
     _entry(ApiKey.CREATE_ACLS, "create_acls"),
     _entry(ApiKey.DELETE_ACLS, "delete_acls"),
-    _entry(ApiKey.DESCRIBE_CONFIGS, "describe_configs"),
+    _entry(ApiKey.DESCRIBE_CONFIGS, "describe_configs", named=(named_rights.DESCRIBE_CONFIGS,)),
     _entry(ApiKey.ALTER_CONFIGS, "alter_configs"),
     _entry(ApiKey.ALTER_REPLICA_LOG_DIRS, "alter_replica_log_dirs", needs=(access.ALTER_CLUSTER,)),
     _entry(ApiKey.DESCRIBE_LOG_DIRS, "describe_log_dirs", needs=(access.DESCRIBE_CLUSTER,)),
     _entry(ApiKey.SASL_AUTHENTICATE, "sasl_authenticate"),
     _entry(ApiKey.CREATE_PARTITIONS, "create_partitions"),
-    _entry(ApiKey.DELETE_GROUPS, "delete_groups"),
+    _entry(ApiKey.DELETE_GROUPS, "delete_groups", named=(named_rights.DELETE_GROUPS,)),
     _entry(ApiKey.ELECT_LEADERS, "elect_leaders"),
-    _entry(ApiKey.INCREMENTAL_ALTER_CONFIGS, "incremental_alter_configs"),
+    _entry(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        "incremental_alter_configs",
+        named=(named_rights.ALTER_LOGGERS_HERE,),
+    ),
     _entry(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "alter_partition_reassignments"),
     _entry(ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments"),
     _entry(ApiKey.OFFSET_DELETE, "offset_delete", needs=(access.DELETE_GROUP,)),
     _entry(ApiKey.DESCRIBE_QUORUM, *TO_CONTROLLER),
     _entry(ApiKey.UPDATE_FEATURES, *TO_CONTROLLER),
     _entry(ApiKey.DESCRIBE_CLUSTER, "describe_cluster"),
-    _entry(ApiKey.DESCRIBE_PRODUCERS, "describe_producers"),
+    _entry(ApiKey.DESCRIBE_PRODUCERS, "describe_producers", named=(named_rights.READ_PRODUCERS,)),
     _entry(ApiKey.UNREGISTER_BROKER, *TO_CONTROLLER),
-    _entry(ApiKey.DESCRIBE_TRANSACTIONS, "describe_transactions"),
+    _entry(
+        ApiKey.DESCRIBE_TRANSACTIONS, "describe_transactions", named=(named_rights.DESCRIBE_TRANSACTIONS,)
+    ),
     _entry(ApiKey.LIST_TRANSACTIONS, "list_transactions"),
     _entry(ApiKey.LIST_CONFIG_RESOURCES, "list_config_resources", needs=(access.DESCRIBE_CLUSTER_CONFIGS,)),
     _entry(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "describe_topic_partitions"),
@@ -121,17 +135,28 @@ CONTROLLER_ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.FETCH, "quorum_fetch", needs=(access.CLUSTER_ACTION,)),
     _entry(ApiKey.SASL_HANDSHAKE, "sasl_handshake"),
     _entry(ApiKey.API_VERSIONS, "controller_api_versions"),
-    _entry(ApiKey.CREATE_TOPICS, "create_topics"),
-    _entry(ApiKey.DELETE_TOPICS, "delete_topics"),
-    _entry(ApiKey.DESCRIBE_ACLS, "describe_acls", needs=(access.DESCRIBE_CLUSTER,)),
+    _entry(ApiKey.CREATE_TOPICS, "create_topics", named=(named_rights.CREATE_TOPICS,)),
+    _entry(
+        ApiKey.DELETE_TOPICS,
+        "delete_topics",
+        named=(
+            named_rights.DELETE_TOPICS,
+            named_rights.DELETE_TOPICS_BY_NAME,
+        ),
+    ),
+    _entry(ApiKey.DESCRIBE_ACLS, "describe_acls", needs=(access.KNOWN_CODES, access.DESCRIBE_CLUSTER)),
     _entry(ApiKey.CREATE_ACLS, "create_acls", needs=(access.ALTER_CLUSTER,)),
     _entry(ApiKey.DELETE_ACLS, "delete_acls", needs=(access.ALTER_CLUSTER,)),
-    _entry(ApiKey.DESCRIBE_CONFIGS, "describe_configs"),
-    _entry(ApiKey.ALTER_CONFIGS, "alter_configs"),
+    _entry(ApiKey.DESCRIBE_CONFIGS, "describe_configs", named=(named_rights.DESCRIBE_CONFIGS,)),
+    _entry(ApiKey.ALTER_CONFIGS, "alter_configs", named=(named_rights.ALTER_CONFIGS,)),
     _entry(ApiKey.SASL_AUTHENTICATE, "sasl_authenticate"),
-    _entry(ApiKey.CREATE_PARTITIONS, "create_partitions"),
+    _entry(ApiKey.CREATE_PARTITIONS, "create_partitions", named=(named_rights.ALTER_TOPICS,)),
     _entry(ApiKey.ELECT_LEADERS, "elect_leaders", needs=(access.ALTER_CLUSTER,)),
-    _entry(ApiKey.INCREMENTAL_ALTER_CONFIGS, "incremental_alter_configs"),
+    _entry(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        "incremental_alter_configs",
+        named=(named_rights.INCREMENTALLY_ALTER_CONFIGS,),
+    ),
     _entry(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS, "alter_partition_reassignments", needs=(access.ALTER_CLUSTER,)
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,8 @@ class Route:
         self.key = key
         self.version = version
         self.function = handler.function
-        self.needs = table.by_key[key].needs
+        entry = table.by_key[key]
+        self.needs = entry.needs
         self.error_response = handler.error_response
         self.blocks = handler.blocks
         self.waits_for_opening = handler.waits_for_opening
@@ -68,6 +70,11 @@ class Route:
         self.ends_with_connection = handler.ends_with_connection
         self.slices = handler.slices
         self.long = handler.long
+        for rights in entry.named:
+            self.function = rights.guarded(self.function, handler.error_response)
+            if self.long is not None:
+                guarded = rights.guarded(self.long.steps, handler.error_response)
+                self.long = replace(self.long, steps=guarded)
         self.may_be_long = self.long is not None or self.slices is not None
         self.decode = decoder(request_class(key), version)
         # Of a produce most bytes are records, which are not looked at here.

@@ -19,6 +19,7 @@ from kafkacompat.api.request_context import ControllerTimedOut, NotController, R
 from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import CloseConnection
+from kafkacompat.security.authorizer import AuthorizerNotReady
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.errors import ErrorCode
 
@@ -107,6 +108,8 @@ def stand_in_for_failure(route: Route, context: RequestContext, request: Any) ->
         late = isinstance(error, ControllerTimedOut)
         code = ErrorCode.REQUEST_TIMED_OUT if late else ErrorCode.NOT_CONTROLLER
         return route.error_response(request, code, route.version)
+    if isinstance(error, AuthorizerNotReady):
+        return route.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, route.version)
     logger.error(
         "%s version %d from client %r at %s failed: %s",
         APIS[route.key].name,

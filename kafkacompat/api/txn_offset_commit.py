@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import Readable, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in
 from kafkacompat.wire.errors import ErrorCode
@@ -32,15 +33,16 @@ def handle(
         return in_pieces(handle, node, context, request, COMMITTED_PIECE)
     good: list[TxnOffsetCommitRequestTopic] = []
     refused: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
+    readable = Readable(access_of(node, context))
     for topic in request.topics:
-        known = node.image.topics.get(topic.name)
+        known, code = node.image.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not readable.topic(topic.name):
+            known, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         present = () if known is None else known.partitions
         absent = [each for each in topic.partitions if each.partition_index not in present]
         if absent or known is None:
             refused.setdefault(topic.name, []).extend(
-                TxnOffsetCommitResponsePartition(
-                    partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
+                TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
                 for each in absent
             )
             topic.partitions = [each for each in topic.partitions if each.partition_index in present]

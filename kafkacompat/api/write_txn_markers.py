@@ -107,22 +107,29 @@ def _pieces(markers: Sequence[WritableTxnMarker]) -> Iterator[Piece]:
 
 
 def error_response(request: WriteTxnMarkersRequest, code: ErrorCode, version: int) -> WriteTxnMarkersResponse:
+    """By producer and partition, each once; of one producer's markers the last one's partitions, as in Kafka."""
+    partitions: dict[int, dict[str, dict[int, None]]] = {}
+    for marker in request.markers:
+        of_producer = partitions[marker.producer_id] = {}
+        for topic in marker.topics:
+            if topic.partition_indexes:
+                of_producer.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
+                producer_id=producer_id,
                 topics=[
                     WritableTxnMarkerTopicResult(
-                        name=topic.name,
+                        name=name,
                         partitions=[
                             WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-                            for index in topic.partition_indexes
+                            for index in indexes
                         ],
                     )
-                    for topic in marker.topics
+                    for name, indexes in of_producer.items()
                 ],
             )
-            for marker in request.markers
+            for producer_id, of_producer in partitions.items()
         ]
     )
 

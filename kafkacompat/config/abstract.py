@@ -47,6 +47,10 @@ def _resolve(values: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
     return resolved
 
 
+AUTHORIZER_SETTINGS = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
+"""Read by the authorizer alone, so that they are no settings of the broker."""
+
+
 class AbstractServerConfig:
     """What constraints.py and whoever reads settings see of a node's."""
 
@@ -79,7 +83,10 @@ class AbstractServerConfig:
         unknown, without_effect = [], []
         for name in originals:
             key = keys.get(name) or keys.get(listener_base(name) or "")
-            if key is None:
+            if key is None and name in AUTHORIZER_SETTINGS:
+                if not values["authorizer.class.name"]:
+                    without_effect.append(name)
+            elif key is None:
                 unknown.append(name)
             elif not key.honoured:
                 without_effect.append(name)

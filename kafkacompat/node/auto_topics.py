@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred
@@ -19,6 +19,9 @@ from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+
+if TYPE_CHECKING:
+    from kafkacompat.api.request_context import RequestContext
 
 MAX_IN_FLIGHT = 1000
 """Names being created at once; further ones wait for a later request, which every client repeats."""
@@ -68,14 +71,17 @@ def creatable_topic(config: ServerConfig, name: str) -> CreatableTopic:
 
 
 class OnDemandTopics:
-    """`create` sends a CreateTopicsRequest to the controller; `failed(name, code, message)` is told of refusals, for the log."""
+    """`create` sends a CreateTopicsRequest to the controller, in the name of whoever asked or of this node.
+
+    `failed(name, code, message)` is told of refusals, for the log.
+    """
 
     __slots__ = ("_config", "_create", "_failed", "_in_flight")
 
     def __init__(
         self,
         config: ServerConfig,
-        create: Callable[[CreateTopicsRequest], Deferred[Any]],
+        create: Callable[[CreateTopicsRequest, RequestContext | None], Deferred[Any]],
         failed: Callable[[str, int, str | None], None],
     ) -> None:
         self._config = config
@@ -83,7 +89,7 @@ class OnDemandTopics:
         self._failed = failed
         self._in_flight: set[str] = set()
 
-    def request(self, topics: Sequence[str]) -> None:
+    def request(self, topics: Sequence[str], asker: RequestContext | None = None) -> None:
         room = MAX_IN_FLIGHT - len(self._in_flight)
         if room <= 0:
             return
@@ -107,4 +113,4 @@ class OnDemandTopics:
                 if topic.error_code:
                     self._failed(topic.name, topic.error_code, topic.error_message)
 
-        self._create(request).on_done(answered)
+        self._create(request, asker).on_done(answered)

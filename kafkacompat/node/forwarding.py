@@ -14,7 +14,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
-from kafkacompat.api.request_context import ControllerTimedOut, RequestContext
+from kafkacompat.api.request_context import NO_CONNECTION, ControllerTimedOut, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
 from kafkacompat.node.controller_channel import ControllerChannel
@@ -71,7 +71,8 @@ class ForwardingController:
             request,
             FORWARDING_TIMEOUT_MS,
             local=None if local is None else partial(local, context),
-            wrap=partial(_envelope, context),
+            # What this node wishes itself it asks in its own name, by which the controller knows its connection.
+            wrap=None if context.connection_id == NO_CONNECTION else partial(_envelope, context),
         ).on_done(answered)
         return answer
 

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from kafkacompat.stepping.jobs import Steps
 
 FIRST_VERSION_WITH_CURRENT_LEADER = 16
-UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+HIDDEN = (
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
+"""What the metadata lack, or a reader may not see."""
 TOLD_A_STEP = 400
 STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -40,9 +45,12 @@ class FetchAnswers:
         self._manager = manager
         self._clock = clock
 
-    def absent(self, asked: Any, uses_topic_ids: bool) -> ErrorCode:
+    def absent(self, asked: Any, parameters: FetchParameters) -> ErrorCode:
+        """Of what is not found, why."""
         image = self._manager.image
-        if uses_topic_ids:
+        if parameters.may_read is not None and not parameters.may_read(asked.topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if parameters.uses_topic_ids:
             topic = image.topics_by_id.get(asked.topic_id)
             if topic is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
@@ -54,7 +62,7 @@ class FetchAnswers:
             partition_index=asked.partition,
             error_code=error,
             high_watermark=-1,
-            aborted_transactions=[] if error in UNKNOWN else None,
+            aborted_transactions=[] if error in HIDDEN else None,
             records=EMPTY_RECORDS,
         )
         if parameters.version >= FIRST_VERSION_WITH_CURRENT_LEADER and error in STALE_LEADER:

@@ -60,7 +60,7 @@ class FetchPurgatory:
         """What each of the partitions read could give by now; False when one of them ends the wait."""
         parameters = waiter.parameters
         for asked, _ in answers:
-            core = self._reads.find(asked, parameters.uses_topic_ids)
+            core = self._reads.find(asked, parameters)
             if core is None:
                 continue
             size = self._reads.available(core, asked, parameters)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.partition.fetch_answers import UNKNOWN, FetchAnswers
+from kafkacompat.partition.fetch_answers import HIDDEN, FetchAnswers
 from kafkacompat.partition.read_replicas import nearest_replica
 from kafkacompat.partition.sessions import CachedPartition, FetchContext
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
@@ -126,7 +126,7 @@ class FetchReads:
             budget, first, total = reading.budget, reading.first, reading.total
             known, ended, answers = reading.is_known, reading.ended, reading.answers
         for asked in partitions:
-            core = self.find(asked, parameters.uses_topic_ids)
+            core = self.find(asked, parameters)
             if (
                 may_be_quiet
                 and core is not None
@@ -135,11 +135,11 @@ class FetchReads:
                 known = True
                 continue
             if core is None:
-                error = self.answers.absent(asked, parameters.uses_topic_ids)
+                error = self.answers.absent(asked, parameters)
                 answer = self.answers.refuse(asked, error, parameters)
-                if error in UNKNOWN:
+                if error in HIDDEN:
                     answers.append((asked, answer))
-                    continue  # as in Kafka, what the metadata lacks does not end the wait for the rest
+                    continue  # as in Kafka, what the metadata lacks or hides does not end the wait for the rest
             else:
                 answer = self._read(
                     core, asked, parameters, min(budget, asked.partition_max_bytes), first, arrived
@@ -275,9 +275,12 @@ class FetchReads:
         except (OSError, BatchCorrupt):
             return ANSWER_NOW  # whoever reads meets it, and can say so
 
-    def find(self, asked: Any, uses_topic_ids: bool) -> PartitionCore | None:
+    def find(self, asked: Any, parameters: FetchParameters) -> PartitionCore | None:
+        """None also where it may not be read."""
         manager = self._manager
-        if uses_topic_ids:
+        if parameters.may_read is not None and not parameters.may_read(asked.topic):
+            return None
+        if parameters.uses_topic_ids:
             return manager.core_by_id(asked.topic_id, asked.partition)
         return manager.core((asked.topic, asked.partition))
 

@@ -7,17 +7,19 @@ metadata shared, and keeps the order of a broker's start and stop. Knows every p
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import Node
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.long_requests import RequestSteps
-from kafkacompat.api.request_context import RequestContext
+from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
 from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
 from kafkacompat.coordinator.transactions_side import TransactionsSide
+from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH
 from kafkacompat.node.auto_topics import OnDemandTopics
 from kafkacompat.node.broker_life import LifeSettings
@@ -49,7 +51,6 @@ logger = logging.getLogger(__name__)
 DRAIN_DEADLINE_MS = 10_000
 SESSION_IDS = 2**31 - 2
 CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
-NO_CONNECTION = -1
 NEVER_MS = 2**53
 """As long as it takes, in milliseconds that a float can still count."""
 
@@ -151,15 +152,6 @@ class BrokerServer:
         )
         self._notices = SettingNotices(config.node_id)
         controller = ForwardingController(self._requests, shared.carry_out)
-        own_context = RequestContext(
-            CREATE_TOPICS,
-            CREATE_TOPICS_VERSION,
-            0,
-            None,
-            NO_CONNECTION,
-            config.inter_broker_listener_name,
-            "127.0.0.1",
-        )
         self._node = Node(
             node_id=config.node_id,
             cluster_id=self._directories.identity.cluster_id,
@@ -174,12 +166,11 @@ class BrokerServer:
             log_manager=self.logs,
             directories=placement,
             image=MetadataImage(),
-            auto_create=OnDemandTopics(
-                config, lambda request: controller.create_topics(request, own_context), _topic_not_made
-            ),
+            auto_create=OnDemandTopics(config, partial(self._create_topics, controller), _topic_not_made),
             dynamic=settings,
             transactions=self._transactions.services,
             opening=self._opening,
+            authorizer=shared.authorizer,
         )
         self._dispatcher = ApiDispatcher(
             self._node,
@@ -207,6 +198,23 @@ class BrokerServer:
         await server.serve()
         await heartbeats.ready_to_unfence()
         self._broker_logs.start_upkeep()
+
+    def _create_topics(
+        self, controller: ForwardingController, request: Any, asker: RequestContext | None
+    ) -> Deferred[Any]:
+        """In the asker's name, or in this node's own."""
+        context = RequestContext(
+            CREATE_TOPICS,
+            CREATE_TOPICS_VERSION,
+            0,
+            None if asker is None else asker.client_id,
+            NO_CONNECTION if asker is None else asker.connection_id,
+            self._doors.config.inter_broker_listener_name,
+            "127.0.0.1" if asker is None else asker.client_host,
+        )
+        if asker is not None:
+            context.principal = asker.principal
+        return controller.create_topics(request, context)
 
     def _broker_epoch(self) -> int:
         return NO_EPOCH if self.heartbeats is None else self.heartbeats.broker_epoch

@@ -84,6 +84,7 @@ class ControllerServer:
             quorum=shared.driver,
             image=machine.image,
             dynamic=shared.settings,
+            authorizer=shared.authorizer,
         )
 
         def take_image(old: MetadataImage, new: MetadataImage) -> None:

@@ -12,7 +12,7 @@ from time import monotonic
 
 import trio
 
-from kafkacompat.config import ServerConfig
+from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.network import TrioNetwork
 from kafkacompat.net.runtime import (
@@ -26,6 +26,7 @@ from kafkacompat.net.runtime import (
 )
 from kafkacompat.net.watchdog import LoopWatchdog
 from kafkacompat.net.workers import worker_pools
+from kafkacompat.security.settings import authorizer_of
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.server.signals import StopSignals
@@ -103,11 +104,10 @@ def _refuse_what_is_not_served(config: ServerConfig) -> None:
                 f"listener.security.protocol.map gives listener {listener.listener_name} {listener.security_protocol}: "
                 "only PLAINTEXT is served"
             )
-    if config.get_string("authorizer.class.name"):
-        raise StartRefused(
-            f"authorizer.class.name is {config.get_string('authorizer.class.name')}: "
-            "authorization is not served, and everybody would be allowed everything"
-        )
+    try:
+        authorizer_of(config)
+    except ConfigError as problem:
+        raise StartRefused(str(problem)) from problem
 
 
 def _reason(problem: Exception) -> str:

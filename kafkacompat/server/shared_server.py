@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.request_context import NO_CONNECTION, NotController, RequestContext
@@ -19,10 +20,13 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.raft.network_channel import KafkaNetworkChannel
+from kafkacompat.security.settings import authorizer_of
 from kafkacompat.server.data_directories import NodeDirectories, QuorumStore, open_quorum_store
 
 if TYPE_CHECKING:
+    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.node.settings import NodeSettings
+    from kafkacompat.security.authorizer import StandardAuthorizer
     from kafkacompat.server.doors import NodeDoors
 
 logger = logging.getLogger(__name__)
@@ -45,7 +49,7 @@ class SharedServer:
         """`settings` follow the image before anybody else; `incarnation` is this process's; `endpoints` are the controller's as
         others are told of them, none without that role.
 
-        Raises MetadataLogProblem.
+        Raises MetadataLogProblem, ConfigError.
         """
         config = doors.config
         self._doors = doors
@@ -63,6 +67,10 @@ class SharedServer:
             timers=doors.timers,
         )
         self.machine.subscribe(settings.on_image)
+        self.authorizer = authorizer_of(config)
+        """Of both roles; None where everybody may do everything."""
+        if self.authorizer is not None:
+            self.machine.subscribe(partial(_take_acls, self.authorizer))
         self.store: QuorumStore = open_quorum_store(
             directories,
             doors,
@@ -140,3 +148,9 @@ class SharedServer:
     def abandon(self) -> None:
         """A start that failed waits for no disk any more."""
         self.driver.close()
+
+
+def _take_acls(authorizer: StandardAuthorizer, old: MetadataImage, new: MetadataImage) -> None:
+    """The first image holds what was committed when this node started, or more."""
+    authorizer.update(new.acls)
+    authorizer.is_loaded = True

@@ -14,6 +14,7 @@ from kafkacompat._tests.planted import (
     of_partitions,
     of_pipeline,
     of_raft,
+    of_rights,
     of_transactions,
 )
 
@@ -25,6 +26,7 @@ AREAS = (
     of_log,
     of_nodes,
     of_raft,
+    of_rights,
     of_groups,
     of_transactions,
     of_partitions,

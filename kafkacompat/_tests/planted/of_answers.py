@@ -219,7 +219,7 @@ BUGS = (
     PlantedBug(
         "an unknown partition has null for its aborted transactions",
         "partition/fetch_answers.py",
-        "            aborted_transactions=[] if error in UNKNOWN else None,",
+        "            aborted_transactions=[] if error in HIDDEN else None,",
         "            aborted_transactions=None,",
         (
             "partition/_tests/test_fetch.py::test_a_refused_partition_has_no_aborted_transactions_and_an_unknown_one_has_an_empty_list",

@@ -29,7 +29,7 @@ FILTER: dict[str, Any] = {
 
 def secured(*acls: Acl) -> Api:
     api = Api()
-    api.node.authorizer = StandardAuthorizer()
+    api.node.authorizer = StandardAuthorizer(frozenset({"User:ANONYMOUS"}))
     api.node.image = api.node.image.__class__(
         acls={number.to_bytes(16, "big"): each for number, each in enumerate(acls)}
     )

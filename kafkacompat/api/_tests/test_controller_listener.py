@@ -304,7 +304,10 @@ def test_everything_that_brokers_pass_on_and_is_served_by_them_is_served_by_cont
 
     passed_on = {entry.key for entry in BROKER_APIS.entries if APIS[entry.key].forwardable}
     for key in passed_on:
-        assert CONTROLLER_APIS.by_key[key][3:] == BROKER_APIS.by_key[key][3:]
+        passed_to, passed_by = CONTROLLER_APIS.by_key[key], BROKER_APIS.by_key[key]
+        assert passed_to._replace(needs=(), named=(), module="") == passed_by._replace(
+            needs=(), named=(), module=""
+        )
 
 
 def test_voters_are_changed_through_the_controller_on_either_listener() -> None:

@@ -41,7 +41,7 @@ class RecordingCreator:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def request(self, topics: Sequence[str]) -> None:
+    def request(self, topics: Sequence[str], asker: Any = None) -> None:
         self.asked.append(list(topics))
 
 

@@ -175,7 +175,7 @@ class AutoCreate:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def request(self, topics: Iterable[str]) -> None:
+    def request(self, topics: Iterable[str], asker: Any = None) -> None:
         self.asked += topics
 
 
@@ -230,7 +230,11 @@ class World:
     @property
     def node(self) -> Any:
         return SimpleNamespace(
-            node_id=NODE_ID, image=self.image, groups=self.coordinator, auto_create=self.auto_create
+            node_id=NODE_ID,
+            image=self.image,
+            groups=self.coordinator,
+            auto_create=self.auto_create,
+            authorizer=None,
         )
 
     def call(self, handler: Any, request: Any, version: int, client_id: str | None = "client") -> Any:

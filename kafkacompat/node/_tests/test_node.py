@@ -104,7 +104,7 @@ def test_a_topic_is_created_once_at_a_time_and_again_after_a_failure() -> None:
     answers: list[Deferred[Any]] = []
     failures: list[tuple[str, int, str | None]] = []
 
-    def create(request: Any) -> Deferred[Any]:
+    def create(request: Any, asker: Any) -> Deferred[Any]:
         sent.append([topic.name for topic in request.topics])
         answers.append(Deferred())
         return answers[-1]

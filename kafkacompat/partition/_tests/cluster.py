@@ -129,6 +129,8 @@ class FakeChannel:
 class ClusterNode:
     """One life of a broker."""
 
+    authorizer = None
+
     def __init__(self, cluster: Cluster, node_id: int, epoch: int, disk: MemoryDisk) -> None:
         self.cluster = cluster
         self.id = node_id

@@ -10,6 +10,7 @@ import pytest
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemRandom
+from kafkacompat.security.settings import STANDARD_AUTHORIZER
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.server.process import StartRefused, serve_until_stopped
 from kafkacompat.server.signals import StopSignals
@@ -29,11 +30,26 @@ def test_a_listener_that_is_to_be_secured_is_never_served_in_the_clear(tmp_path:
     assert not (tmp_path / "data").exists()
 
 
-def test_a_cluster_with_acls_is_never_opened_to_everybody(tmp_path: Path) -> None:
-    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    settings = {"authorizer.class.name": authorizer, "log.dirs": str(tmp_path / "data")}
-    config = ServerConfig.from_properties(defaults_without_file(), settings)
-    with pytest.raises(StartRefused, match=r"authorizer\.class\.name"):
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"authorizer.class.name": "com.example.Mine"},
+            r"com\.example\.Mine for configuration authorizer\.class\.name",
+        ),
+        (
+            {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "alice"},
+            r"alice for configuration super\.users",
+        ),
+    ],
+)
+def test_an_authorizer_that_cannot_be_had_never_opens_a_cluster_to_everybody(
+    tmp_path: Path, settings: dict[str, str], told: str
+) -> None:
+    config = ServerConfig.from_properties(
+        defaults_without_file(), settings | {"log.dirs": str(tmp_path / "data")}
+    )
+    with pytest.raises(StartRefused, match=told):
         serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
     assert not (tmp_path / "data").exists()
 

@@ -1,0 +1,167 @@
+"""Apache Kafka and ours with the same access control entries are asked the same; tells where their answers differ.
+
+    python -m interop_tests.raw.rights --seed 1 --sets 20 --requests 100
+
+Everybody is ANONYMOUS; the administrator and the one whose rights are tried are told apart by their addresses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections.abc import Container, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+from interop_tests.raw.compare import SETTINGS, Outcome, compare
+from interop_tests.raw.side_by_side import Side
+from kafkacompat._tests.fuzz.values import GROUPS, TOPICS, TRANSACTIONAL_IDS
+from kafkacompat.api.registry import ENTRIES
+from kafkacompat.security.acl import (
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
+
+ADMINISTRATOR, SENDER = "127.0.0.1", "127.0.0.2"
+SECURED = SETTINGS | {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:nobody",
+}
+"""Until there are entries everybody may make them."""
+KINDS = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID)
+NAMES: dict[ResourceType, tuple[str, ...]] = {
+    ResourceType.TOPIC: tuple(name for name in TOPICS if name),
+    ResourceType.GROUP: tuple(name for name in GROUPS if name),
+    ResourceType.TRANSACTIONAL_ID: tuple(name for name in TRANSACTIONAL_IDS if name),
+}
+NOT_ASKED = {"CreateAcls", "DeleteAcls"}
+"""They would change what the others are judged by."""
+ENTRIES_MAX = 8
+
+
+def entry(
+    kind: ResourceType,
+    name: str,
+    host: str,
+    operation: AclOperation = AclOperation.ALL,
+    permission: AclPermissionType = AclPermissionType.ALLOW,
+    pattern: PatternType = PatternType.LITERAL,
+    principal: str = "User:ANONYMOUS",
+) -> dict[str, Any]:
+    return {
+        "ResourceType": int(kind),
+        "ResourceName": name,
+        "ResourcePatternType": int(pattern),
+        "Principal": principal,
+        "Host": host,
+        "Operation": int(operation),
+        "PermissionType": int(permission),
+    }
+
+
+def some_entries(chance: random.Random) -> list[dict[str, Any]]:
+    return [_any_entry(chance) for _ in range(chance.randrange(ENTRIES_MAX + 1))]
+
+
+def _any_entry(chance: random.Random) -> dict[str, Any]:
+    kind = chance.choice(KINDS)
+    name, pattern = CLUSTER_NAME, PatternType.LITERAL
+    if kind is not ResourceType.CLUSTER:
+        name = chance.choice([*NAMES[kind], "*"])
+        if name != "*" and chance.random() < 0.3:
+            name, pattern = name[: chance.randint(1, len(name))], PatternType.PREFIXED
+    operations = [AclOperation.ALL, *SUPPORTED_OPERATIONS[kind]]
+    return entry(
+        kind,
+        name,
+        SENDER,
+        chance.choice(operations),
+        chance.choices([AclPermissionType.ALLOW, AclPermissionType.DENY], [3, 1])[0],
+        pattern,
+        chance.choices(["User:ANONYMOUS", "User:*", "User:other"], [4, 2, 1])[0],
+    )
+
+
+def _administer(side: Side) -> None:
+    """Leave to the administrator what everybody may without entries, and to nobody else."""
+    names = {kind: CLUSTER_NAME if kind is ResourceType.CLUSTER else "*" for kind in KINDS}
+    _make(side, [entry(kind, name, ADMINISTRATOR) for kind, name in names.items()])
+
+
+def _make(side: Side, entries: Sequence[dict[str, Any]]) -> None:
+    reply = side.own.call("CreateAcls", 3, {"Creations": list(entries)})
+    assert not any(each["ErrorCode"] for each in reply["Results"]), reply
+    side.pass_barrier()
+
+
+def _drop(side: Side) -> None:
+    everything = {
+        "ResourceTypeFilter": 1,
+        "ResourceNameFilter": None,
+        "PatternTypeFilter": 1,
+        "PrincipalFilter": None,
+        "HostFilter": SENDER,
+        "Operation": 1,
+        "PermissionType": 1,
+    }
+    reply = side.own.call("DeleteAcls", 3, {"Filters": [everything]})
+    assert not any(each["ErrorCode"] for each in reply["FilterResults"]), reply
+    side.pass_barrier()
+
+
+def compared_rights(folder: Path, seed: int, sets: int, requests: int, apis: Container[str] = ()) -> Outcome:
+    """Of two brokers that are started for it: so many sets of entries, and requests to each."""
+    entries = [each for each in ENTRIES if each.name not in NOT_ASKED and (not apis or each.name in apis)]
+    outcome = Outcome()
+    chance = random.Random(f"{seed}/rights")
+    with ExitStack() as stack:
+        brokers = [BrokerProcess(kind, folder / kind, SECURED) for kind in (APACHE, KAFKACOMPAT)]
+        for broker in brokers:
+            stack.callback(broker.kill)
+        brokers[0].launch()  # takes longer, and meanwhile the other one starts
+        brokers[1].start()
+        brokers[0].wait_until_ready()
+        sides = []
+        for broker in reversed(brokers):
+            sides.append(Side(broker, seed, entries, SENDER))
+            stack.callback(sides[-1].close)
+            _administer(sides[-1])
+        for number in range(sets):
+            made = some_entries(chance)
+            for side in sides:
+                _drop(side)
+                _make(side, made)
+            before = len(outcome.told)
+            compare(sides, f"{seed}/{number}", requests, outcome)
+            if len(outcome.told) > before:
+                outcome.told.insert(before, f"with {made}")
+        outcome.never_asked = sides[0].author.never_asked()
+    return outcome
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sets", type=int, default=20, help="of access control entries")
+    parser.add_argument("--requests", type=int, default=100, help="to each set")
+    parser.add_argument("--api", action="append", default=[], help="only this one; again for more")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="rights-") as folder:
+        outcome = compared_rights(Path(folder), options.seed, options.sets, options.requests, options.api)
+    for each in outcome.told:
+        print(each, flush=True)
+    print(f"{outcome.sent} requests, {len(outcome.told)} lines of differences")
+    return 1 if outcome.told else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

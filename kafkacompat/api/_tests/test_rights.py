@@ -1,0 +1,397 @@
+"""Rights to what requests name: what is allowed is done, what is not is refused beside it, and what may not be seen is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkacompat.api import named_rights
+from kafkacompat.api._tests.test_access import allow, authorizer, context
+from kafkacompat.api._tests.test_produce import request as produce
+from kafkacompat.api._tests.test_produce import results as produced
+from kafkacompat.api._tests.world import Api
+from kafkacompat.api.handler import NoResponse
+from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable
+from kafkacompat.api.serve import Route, serve
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition._tests.fakes import batch_of, partition_image, topic_image
+from kafkacompat.ports.dispatcher import CloseConnection
+from kafkacompat.security.acl import Acl, AclOperation, AclPermissionType, PatternType, ResourceType
+from kafkacompat.wire.apis import APIS, ApiKey, request_class, response_class
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
+from kafkacompat.wire.messages.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+ANONYMOUS = "User:ANONYMOUS"
+
+
+def mine(kind: ResourceType, operation: AclOperation, name: str) -> Acl:
+    return Acl(kind, name, PatternType.LITERAL, ANONYMOUS, "*", operation, AclPermissionType.ALLOW)
+
+
+def secured(*acls: Acl, **settings: Any) -> Api:
+    """With the topics `a` and `b`, of two partitions each."""
+    api = Api(topic_image("a", 2), topic_image("b", 2), **settings)
+    api.node.authorizer = authorizer(*acls)
+    return api
+
+
+# Elements that are refused one by one.
+
+
+def named(field: str) -> Callable[[type, str], Any]:
+    """Makes an element whose field has the name."""
+    return lambda element, name: element(**{field: name})
+
+
+def config_of(kind: int) -> Callable[[type, str], Any]:
+    return lambda element, name: element(resource_type=kind, resource_name=name, configs=[])
+
+
+CASES = [
+    pytest.param(BROKER_APIS, ApiKey.LIST_OFFSETS, "topics", TOPIC, AclOperation.DESCRIBE, named("name")),
+    pytest.param(
+        BROKER_APIS, ApiKey.OFFSET_FOR_LEADER_EPOCH, "topics", TOPIC, AclOperation.DESCRIBE, named("topic")
+    ),
+    pytest.param(BROKER_APIS, ApiKey.DESCRIBE_PRODUCERS, "topics", TOPIC, AclOperation.READ, named("name")),
+    pytest.param(BROKER_APIS, ApiKey.DESCRIBE_GROUPS, "groups", GROUP, AclOperation.DESCRIBE, None),
+    pytest.param(BROKER_APIS, ApiKey.DELETE_GROUPS, "groups_names", GROUP, AclOperation.DELETE, None),
+    pytest.param(
+        BROKER_APIS,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        "transactional_ids",
+        TRANSACTIONAL_ID,
+        AclOperation.DESCRIBE,
+        None,
+    ),
+    pytest.param(
+        BROKER_APIS,
+        ApiKey.DESCRIBE_CONFIGS,
+        "resources",
+        TOPIC,
+        AclOperation.DESCRIBE_CONFIGS,
+        lambda element, name: element(resource_type=2, resource_name=name),
+    ),
+    pytest.param(CONTROLLER_APIS, ApiKey.CREATE_TOPICS, "topics", TOPIC, AclOperation.CREATE, named("name")),
+    pytest.param(
+        CONTROLLER_APIS, ApiKey.CREATE_PARTITIONS, "topics", TOPIC, AclOperation.ALTER, named("name")
+    ),
+    pytest.param(CONTROLLER_APIS, ApiKey.DELETE_TOPICS, "topics", TOPIC, AclOperation.DELETE, named("name")),
+    pytest.param(
+        CONTROLLER_APIS, ApiKey.ALTER_CONFIGS, "resources", GROUP, AclOperation.ALTER_CONFIGS, config_of(32)
+    ),
+    pytest.param(
+        CONTROLLER_APIS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        "resources",
+        TOPIC,
+        AclOperation.ALTER_CONFIGS,
+        config_of(2),
+    ),
+]
+REFUSALS = {TOPIC: 29, GROUP: 30, TRANSACTIONAL_ID: 53}
+
+
+def elements_of(key: ApiKey, field: str, make: Callable[[type, str], Any] | None, *names: str) -> list[Any]:
+    if make is None:
+        return list(names)
+    module = __import__(request_class(int(key)).__module__, fromlist=["_"])
+    annotation = request_class(int(key)).__init__.__annotations__[field]
+    element = getattr(module, annotation.split("[")[1].split("]")[0])
+    return [make(element, name) for name in names]
+
+
+def asked(
+    table: ApiTable, key: ApiKey, request: Any, *acls: Acl, later: bool = False
+) -> tuple[Any, list[Any]]:
+    """The answer, and the requests that reached the handler. It answers with an element for each that it is asked for."""
+    version = APIS[key].latest
+    reached: list[Any] = []
+    field, answers = (
+        table.by_key[int(key)].named[0].request_field,
+        table.by_key[int(key)].named[0].response_field,
+    )
+
+    def handler(node: Any, context: Any, request: Any) -> Any:
+        reached.append(list(getattr(request, field)))
+        response = response_class(int(key))(**{answers: ["done"] * len(reached[-1])})
+        if not later:
+            return response
+        answer: Deferred[Any] = Deferred()
+        answer.resolve(response)
+        return answer
+
+    route = Route(int(key), version, table)
+    rights = table.by_key[int(key)].named
+    function: Any = handler
+    for each in rights:
+        function = each.guarded(function, route.error_response)
+    route.function, route.may_be_long = function, False
+    image = SimpleNamespace(topics={"a": 1, "b": 1}, topics_by_id={})
+    node: Any = SimpleNamespace(authorizer=authorizer(*acls), opening=None, image=image)
+    answer = serve(route, node, context(int(key), version), request)
+    return answer.result() if isinstance(answer, Deferred) else answer, reached
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(("table", "key", "field", "kind", "operation", "make"), CASES)
+def test_what_is_allowed_reaches_the_handler_and_the_rest_is_refused_beside_it(
+    table: ApiTable, key: ApiKey, field: str, kind: Any, operation: Any, make: Any, later: bool
+) -> None:
+    request = request_class(int(key))(**{field: elements_of(key, field, make, "b", "a")})
+    answer, reached = asked(table, key, request, allow(kind, operation, "a"), later=later)
+    (only,) = reached
+    assert only == elements_of(key, field, make, "a")
+    done, refused = getattr(answer, table.by_key[int(key)].named[0].response_field)
+    assert done == "done"
+    code = getattr(refused, "error_code", None)
+    partitions = getattr(refused, "partitions", [])
+    assert code == REFUSALS[kind] or (code is None and partitions == [])
+
+
+@pytest.mark.parametrize(("table", "key", "field", "kind", "operation", "make"), CASES)
+def test_nothing_reaches_the_handler_where_nothing_is_allowed(
+    table: ApiTable, key: ApiKey, field: str, kind: Any, operation: Any, make: Any
+) -> None:
+    request = request_class(int(key))(**{field: elements_of(key, field, make, "a", "b")})
+    answer, reached = asked(table, key, request)
+    assert reached == []
+    assert len(getattr(answer, table.by_key[int(key)].named[0].response_field)) == 2
+    assert not getattr(answer, "error_code", 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "operation"),
+    [(ApiKey.CREATE_TOPICS, AclOperation.CREATE), (ApiKey.DELETE_TOPICS, AclOperation.DELETE)],
+)
+def test_a_right_to_the_cluster_is_one_to_all_topics(key: ApiKey, operation: AclOperation) -> None:
+    request = request_class(int(key))(topics=elements_of(key, "topics", named("name"), "a", "b"))
+    _, reached = asked(CONTROLLER_APIS, key, request, allow(CLUSTER, operation, "kafka-cluster"))
+    assert len(reached[0]) == 2
+
+
+def test_what_is_named_twice_is_left_to_the_handler_which_refuses_it() -> None:
+    key = ApiKey.CREATE_PARTITIONS
+    request = request_class(int(key))(topics=elements_of(key, "topics", named("name"), "a", "b", "a"))
+    _, reached = asked(CONTROLLER_APIS, key, request)
+    assert [each.name for each in reached[0]] == ["a", "a"]
+
+
+@pytest.mark.parametrize("key", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS])
+def test_flawed_settings_are_invalid_whoever_sends_them(key: ApiKey) -> None:
+    (resource,) = elements_of(key, "resources", config_of(2), "a")
+    config = SimpleNamespace(name="x", value=None, config_operation=0)
+    resource.configs = [config]
+    answer, reached = asked(CONTROLLER_APIS, key, request_class(int(key))(resources=[resource]))
+    assert (reached, answer.responses[0].error_code) == ([], ErrorCode.INVALID_REQUEST)
+
+
+def test_a_topic_that_is_not_there_is_told_to_those_who_may_see_it() -> None:
+    request = request_class(20)(
+        topics=elements_of(ApiKey.DELETE_TOPICS, "topics", named("name"), "gone", "a")
+    )
+    acls = [allow(TOPIC, AclOperation.DESCRIBE, "gone"), allow(TOPIC, AclOperation.DESCRIBE, "a")]
+    answer, reached = asked(CONTROLLER_APIS, ApiKey.DELETE_TOPICS, request, *acls)
+    assert [each.name for each in reached[0]] == ["gone"]
+    assert [(each.name, each.error_code) for each in answer.responses[1:]] == [("a", 29)]
+
+
+def test_settings_of_brokers_are_the_clusters_and_loggers_are_the_nodes() -> None:
+    changes = named_rights.INCREMENTALLY_ALTER_CONFIGS
+    asks = {
+        kind: changes.asks(SimpleNamespace(), SimpleNamespace(resource_type=kind, resource_name="1"))  # type: ignore[arg-type]
+        for kind in (4, 8, 16, 99)
+    }
+    assert asks[4] == asks[16] == (AclOperation.ALTER_CONFIGS, CLUSTER, "kafka-cluster")
+    assert asks[8] == (AclOperation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")
+    assert asks[99] is None
+
+
+# Handlers that ask by themselves.
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_records_go_to_topics_that_may_be_written(version: int) -> None:
+    api = secured(mine(TOPIC, AclOperation.WRITE, "a"))
+    request = produce(("a", 0, batch_of(b"x")), ("b", 0, batch_of(b"y")), api=api)
+    assert sorted(produced(api.call(request, version))) == [(0, 0, 0), (0, 29, -1)]
+    only = produce(("b", 1, batch_of(b"y")), api=api)
+    assert produced(api.call(only, version)) == [(1, 29, -1)]
+    for partition in (0, 1):
+        assert api.world.manager.log(TopicPartition("b", partition)).log_end_offset == 0  # type: ignore[union-attr]
+
+
+def test_without_a_reply_the_refusal_of_a_part_closes_the_connection() -> None:
+    api = secured(mine(TOPIC, AclOperation.WRITE, "a"))
+    request = produce(("a", 0, batch_of(b"x")), ("b", 0, batch_of(b"y")), acks=0)
+    with pytest.raises(CloseConnection):
+        api.send(request, 9)
+    assert api.world.manager.log(TopicPartition("a", 0)).log_end_offset == 1  # type: ignore[union-attr]
+    assert NoResponse.CLOSE is not NoResponse.SILENT
+
+
+def test_a_transaction_needs_the_right_to_its_id_before_any_topic() -> None:
+    api = secured(mine(TOPIC, AclOperation.WRITE, "a"))
+    batch = batch_of(b"x", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    request = produce(("a", 0, batch), ("b", 0, batch), transactional_id="tx")
+    assert {code for _, code, _ in produced(api.call(request, 9))} == {53}
+
+
+def fetch(api: Api, *topics: str, version: int = 12, **fields: Any) -> FetchRequest:
+    return FetchRequest(
+        max_bytes=1 << 20,
+        topics=[
+            FetchTopic(
+                topic=name,
+                topic_id=api.node.image.topics[name].id,
+                partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)],
+            )
+            for name in topics
+        ],
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_records_come_from_topics_that_may_be_read(version: int) -> None:
+    api = secured(
+        mine(TOPIC, AclOperation.READ, "a"), *(mine(TOPIC, AclOperation.WRITE, name) for name in "ab")
+    )
+    for name in "ab":
+        api.call(produce((name, 0, batch_of(b"x"))), 9)
+    response = api.call(fetch(api, "a", "b", version=version), version)
+    told = [(one.error_code, bool(one.records)) for topic in response.responses for one in topic.partitions]
+    assert told == [(0, True), (29, False)]
+
+
+def test_a_session_is_asked_for_its_rights_with_each_fetch() -> None:
+    api = secured(mine(TOPIC, AclOperation.READ, "a"))
+    first = api.call(fetch(api, "a", session_epoch=0), 12)
+    assert first.session_id
+    api.node.authorizer = authorizer()
+    again = api.call(FetchRequest(max_bytes=1 << 20, session_id=first.session_id, session_epoch=1), 12)
+    assert [one.error_code for topic in again.responses for one in topic.partitions] == [29]
+
+
+def test_what_is_refused_does_not_end_the_wait_for_the_rest() -> None:
+    api = secured(mine(TOPIC, AclOperation.READ, "a"), mine(TOPIC, AclOperation.WRITE, "b"))
+    parked = api.send(fetch(api, "a", "b", max_wait_ms=500, min_bytes=1), 12)
+    api.call(produce(("b", 0, batch_of(b"x"))), 9)
+    assert not parked.reply.done
+
+
+def test_a_follower_reads_all_or_nothing() -> None:
+    api = secured(mine(TOPIC, AclOperation.READ, "a"))
+    request = fetch(api, "a", replica_state=ReplicaState(replica_id=2, replica_epoch=-1))
+    (topic,) = api.call(request, 18).responses
+    assert topic.partitions[0].error_code == 29
+    api.node.authorizer = authorizer(mine(CLUSTER, AclOperation.CLUSTER_ACTION, "kafka-cluster"))
+    (topic,) = api.call(request, 18).responses
+    assert topic.partitions[0].error_code != 29
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_topics_that_may_not_be_seen_are_left_out_or_refused(version: int) -> None:
+    api = secured(mine(TOPIC, AclOperation.READ, "a"), mine(TOPIC, AclOperation.DESCRIBE, "absent"))
+    everything = api.call(MetadataRequest(topics=None if version else []), version)
+    assert [topic.name for topic in everything.topics] == ["a"]
+    wanted = [MetadataRequestTopic(name=name) for name in ("a", "b", "absent", "hidden")]
+    request = MetadataRequest(topics=wanted)
+    if version >= 4:
+        request.allow_auto_topic_creation = False
+    answer = api.call(request, version)
+    found = {topic.name: topic.error_code for topic in answer.topics}
+    creates = version < 4  # which cannot say that they do not want to
+    assert found == {"a": 0, "b": 29, "hidden": 29, "absent": 29 if creates else 3}
+    assert all(topic.topic_id == bytes(16) for topic in answer.topics if topic.error_code)
+
+
+@pytest.mark.parametrize(
+    "enough", [(CLUSTER, "kafka-cluster"), (TOPIC, "absent")], ids=["to the cluster", "to the topic"]
+)
+def test_topics_are_made_on_demand_for_those_who_may_make_them(enough: tuple[Any, str]) -> None:
+    seen = mine(TOPIC, AclOperation.DESCRIBE, "absent")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="absent")], allow_auto_topic_creation=True)
+    api = secured(seen)
+    assert [each.error_code for each in api.call(request, 12).topics] == [29]
+    assert api.creator.asked == []
+    api = secured(seen, mine(enough[0], AclOperation.CREATE, enough[1]))
+    assert [each.error_code for each in api.call(request, 12).topics] == [3]
+    assert api.creator.asked == [["absent"]]
+
+
+def test_an_id_tells_nothing_of_a_hidden_topic_but_that_it_is_refused() -> None:
+    api = secured()
+    topic_id = api.node.image.topics["b"].id
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_id)])
+    (topic,) = api.call(request, 12).topics
+    assert (topic.error_code, topic.name, topic.topic_id, topic.partitions) == (29, None, topic_id, [])
+
+
+def test_operations_that_are_told_are_the_senders() -> None:
+    api = secured(mine(TOPIC, AclOperation.READ, "a"), mine(CLUSTER, AclOperation.ALTER, "kafka-cluster"))
+    topic_bits = 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE
+    cluster_bits = 1 << AclOperation.ALTER | 1 << AclOperation.DESCRIBE
+    for _ in range(2):  # what one is told of is not kept for others
+        answer = api.call(
+            MetadataRequest(
+                topics=None,
+                include_topic_authorized_operations=True,
+                include_cluster_authorized_operations=True,
+            ),
+            8,
+        )
+        assert [each.topic_authorized_operations for each in answer.topics] == [topic_bits]
+        assert answer.cluster_authorized_operations == cluster_bits
+    described = api.call(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+    assert described.cluster_authorized_operations == cluster_bits
+    api.node.authorizer = authorizer()
+    described = api.call(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+    assert described.cluster_authorized_operations == 0
+
+
+def test_pages_of_partitions_leave_out_what_may_not_be_seen() -> None:
+    api = secured(
+        mine(TOPIC, AclOperation.DESCRIBE, "b"), overrides={"max.request.partition.size.limit": "1"}
+    )
+    page = api.call(DescribeTopicPartitionsRequest(response_partition_limit=1), 0)
+    assert [(topic.name, len(topic.partitions)) for topic in page.topics] == [("b", 1)]
+    assert (page.next_cursor.topic_name, page.next_cursor.partition_index) == ("b", 1)
+    wanted = [TopicRequest(name=name) for name in ("a", "b", "c")]
+    page = api.call(DescribeTopicPartitionsRequest(topics=wanted, response_partition_limit=1), 0)
+    assert [(topic.name, topic.error_code) for topic in page.topics] == [("b", 0), ("a", 29), ("c", 29)]
+
+
+def test_records_are_deleted_where_that_is_allowed() -> None:
+    api = secured(mine(TOPIC, AclOperation.DELETE, "a"), mine(TOPIC, AclOperation.WRITE, "a"))
+    api.call(produce(("a", 0, batch_of(b"x"))), 9)
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
+            for name in "ab"
+        ],
+        timeout_ms=1000,
+    )
+    answer = api.call(request, 2)
+    assert {topic.name: topic.partitions[0].error_code for topic in answer.topics} == {"a": 0, "b": 29}
+
+
+def test_one_partition_of_the_fakes_is_led_here() -> None:
+    """Otherwise what is refused above would be refused anyway."""
+    assert partition_image().leader == 1

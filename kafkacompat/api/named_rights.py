@@ -1,0 +1,322 @@
+"""Rights to what the elements of a request name: those that are refused are answered beside the others, which are handled.
+
+One split into allowed and refused and one merge, for every API whose elements are answered one by one. What else hangs on names
+(sessions of a fetch, transactions, lists that leave out what may not be seen) is asked by the handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from operator import attrgetter
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, Access, Right, access_of
+from kafkacompat.api.topic_names import is_legal_topic_name
+from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
+from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from kafkacompat.stepping.jobs import Pace
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.handler import ErrorResponse
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
+
+Ask = tuple[AclOperation, ResourceType, str]
+"""What is to be done with which resource."""
+Asks = Callable[["AnyNode", Any], "Ask | None"]
+"""Of an element; None where nothing is asked: its handler says what is wrong with it."""
+JUDGED_A_STEP = 500
+"""Elements, several microseconds each where their names differ."""
+SET, DELETE = 0, 1
+"""Operations of IncrementalAlterConfigs."""
+SORTED_A_STEP = 5_000
+REFUSED_A_STEP = 200
+DESCRIBED_TYPES = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
+PARTITIONS_LIKE_AN_ELEMENT = 8
+"""So many within an element are refused in the time of one more."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRights:
+    """To what each element of an array of the request names."""
+
+    request_field: str
+    response_field: str
+    asks: Asks
+    instead: Right | None = None
+    """To the cluster; who has it is let through with everything, and is not logged as denied who has it not."""
+    repeats_by: Callable[[Any], Any] | None = None
+    """What tells two elements apart where both of them go to the handler, which refuses them as repeated."""
+    is_flawed: Callable[[Any], bool] | None = None
+    """Whether an element is refused with INVALID_REQUEST before anybody asks who sent it."""
+    unless: Callable[[Any], bool] | None = None
+    """Whether the handler refuses the request as a whole."""
+
+    def guarded(
+        self, function: Callable[..., Any], error_response: ErrorResponse
+    ) -> Callable[[Any, RequestContext, Any], Any]:
+        """A handler's function, or its steps, that are asked for what is allowed only."""
+
+        def of_allowed(node: Any, context: RequestContext, request: Any) -> Any:
+            access = access_of(node, context)
+            if access is None or self._all_pass(access, request):
+                return function(node, context, request)
+            return self._in_two(function, error_response, access, node, context, request)
+
+        return of_allowed
+
+    def _all_pass(self, access: Access, request: Any) -> bool:
+        if self.unless is not None and self.unless(request):
+            return True
+        right = self.instead
+        return right is not None and access.allows(
+            right.operation, right.resource_type, CLUSTER_NAME, logs_denied=False
+        )
+
+    def _in_two(
+        self,
+        function: Callable[..., Any],
+        error_response: ErrorResponse,
+        access: Access,
+        node: Any,
+        context: RequestContext,
+        request: Any,
+    ) -> Steps[Any]:
+        pace = Pace(JUDGED_A_STEP)
+        elements = getattr(request, self.request_field)
+        allowed, refused = yield from self._judged(access, node, elements or (), pace)
+        if not refused:
+            return (yield from _given(function(node, context, request)))
+        setattr(request, self.request_field, allowed)
+        answers = yield from self._refusals(error_response, context, request, refused)
+        if not allowed:
+            response, response_answers = answers
+        else:
+            response = yield from _given(function(node, context, request))
+            if getattr(response, "error_code", ErrorCode.NONE):
+                return response
+            response_answers = [*getattr(response, self.response_field), *answers[1]]
+        setattr(response, self.response_field, response_answers)
+        return response
+
+    def _judged(
+        self, access: Access, node: Any, elements: Any, pace: Pace
+    ) -> Steps[tuple[list[Any], dict[ErrorCode, list[Any]]]]:
+        repeated = yield from self._repeated(elements, pace)
+        asked: list[tuple[Any, Ask | None]] = []
+        counts: dict[Ask, int] = {}
+        for each in elements:
+            ask = None
+            if not repeated or self.repeats_by is None or self.repeats_by(each) not in repeated:
+                ask = self.asks(node, each)
+            asked.append((each, ask))
+            if ask is not None:
+                counts[ask] = counts.get(ask, 0) + 1
+            if pace.is_over():
+                yield None
+        codes: dict[Ask, ErrorCode] = {}
+        for ask, count in counts.items():
+            if not access.allows(*ask, count=count):
+                codes[ask] = REFUSALS[ask[1]]
+            if pace.is_over():
+                yield None
+        allowed: list[Any] = []
+        refused: dict[ErrorCode, list[Any]] = {}
+        for position, (each, ask) in enumerate(asked, 1):
+            code = None if ask is None else codes.get(ask)
+            if code is None:
+                allowed.append(each)
+            else:
+                if self.is_flawed is not None and self.is_flawed(each):
+                    code = ErrorCode.INVALID_REQUEST
+                refused.setdefault(code, []).append(each)
+            if position % SORTED_A_STEP == 0:
+                yield None
+        return allowed, refused
+
+    def _repeated(self, elements: Any, pace: Pace) -> Steps[set[Any]]:
+        repeated: set[Any] = set()
+        if self.repeats_by is not None:
+            seen: set[Any] = set()
+            for each in elements:
+                key = self.repeats_by(each)
+                if key in seen:
+                    repeated.add(key)
+                seen.add(key)
+                if pace.is_over():
+                    yield None
+        return repeated
+
+    def _refusals(
+        self,
+        error_response: ErrorResponse,
+        context: RequestContext,
+        request: Any,
+        refused: dict[ErrorCode, list[Any]],
+    ) -> Steps[tuple[Any, list[Any]]]:
+        """A response, and what it is to say of all that is refused."""
+        part = copy(request)
+        response: Any = None
+        answers: list[Any] = []
+        for code, elements in refused.items():
+            start = 0
+            while start < len(elements):
+                end, cost = start, 0
+                while end < len(elements) and cost < REFUSED_A_STEP:
+                    within = getattr(elements[end], "partitions", ())
+                    cost += 1 + len(within) // PARTITIONS_LIKE_AN_ELEMENT
+                    end += 1
+                setattr(part, self.request_field, elements[start:end])
+                response = error_response(part, code, context.api_version)
+                answers += getattr(response, self.response_field)
+                start = end
+                yield None
+        if getattr(response, "error_code", ErrorCode.NONE):
+            response.error_code = ErrorCode.NONE
+        return response, answers
+
+
+def _given(answer: Any) -> Steps[Any]:
+    if isinstance(answer, GeneratorType):
+        answer = yield from answer
+    if isinstance(answer, Deferred):
+        answer = answer.result() if answer.done else (yield answer)
+    return answer
+
+
+# What elements ask for.
+
+
+def to_topic(operation: AclOperation, field: str = "name") -> Asks:
+    return lambda node, element: (operation, ResourceType.TOPIC, getattr(element, field))
+
+
+def to_legal_topic(operation: AclOperation) -> Asks:
+    def asks(node: AnyNode, element: Any) -> Ask | None:
+        legal = is_legal_topic_name(element.name)
+        return (operation, ResourceType.TOPIC, element.name) if legal else None
+
+    return asks
+
+
+def to_itself(operation: AclOperation, kind: ResourceType) -> Asks:
+    """Elements that are names."""
+    return lambda node, element: (operation, kind, element)
+
+
+def to_delete_topic(node: AnyNode, element: Any) -> Ask | None:
+    """Who may see a topic is told that it is not there; of ids everybody is told."""
+    name = element if isinstance(element, str) else element.name
+    if name is None:
+        known = node.image.topics_by_id.get(element.topic_id)
+        return None if known is None else (AclOperation.DELETE, ResourceType.TOPIC, known.name)
+    if not isinstance(element, str) and element.topic_id != ZERO_UUID:
+        return None  # named twice over
+    operation = AclOperation.DELETE if name in node.image.topics else AclOperation.DESCRIBE
+    return operation, ResourceType.TOPIC, name
+
+
+def to_create_topic(node: AnyNode, element: Any) -> Ask | None:
+    if element.name == METADATA_TOPIC:
+        return None
+    return AclOperation.CREATE, ResourceType.TOPIC, element.name
+
+
+def to_configs(operation: AclOperation, of_loggers: AclOperation | None) -> Asks:
+    def asks(node: AnyNode, element: Any) -> Ask | None:
+        match element.resource_type:
+            case ConfigResourceType.TOPIC:
+                return operation, ResourceType.TOPIC, element.resource_name
+            case ConfigResourceType.GROUP:
+                return operation, ResourceType.GROUP, element.resource_name
+            case ConfigResourceType.BROKER | ConfigResourceType.CLIENT_METRICS:
+                return operation, ResourceType.CLUSTER, CLUSTER_NAME
+            case ConfigResourceType.BROKER_LOGGER if of_loggers is not None:
+                return of_loggers, ResourceType.CLUSTER, CLUSTER_NAME
+        return None
+
+    return asks
+
+
+def to_loggers_here(node: AnyNode, element: Any) -> Ask | None:
+    """All other settings are the controller's to judge."""
+    if element.resource_type != ConfigResourceType.BROKER_LOGGER:
+        return None
+    return AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
+
+
+def config_resource(element: Any) -> tuple[int, str]:
+    return element.resource_type, element.resource_name
+
+
+def has_flawed_configs(resource: Any) -> bool:
+    """A setting that is named twice, or set to nothing."""
+    names = {each.name for each in resource.configs}
+    return len(names) < len(resource.configs) or any(
+        each.value is None and getattr(each, "config_operation", SET) != DELETE for each in resource.configs
+    )
+
+
+def names_unknown_config_types(request: Any) -> bool:
+    return any(each.resource_type not in DESCRIBED_TYPES for each in request.resources)
+
+
+TOPICS = "topics", "topics"
+DESCRIBE_TOPICS = NamedRights(*TOPICS, to_topic(AclOperation.DESCRIBE))
+READ_PRODUCERS = NamedRights(*TOPICS, to_legal_topic(AclOperation.READ))
+DESCRIBE_EPOCHS = NamedRights(*TOPICS, to_topic(AclOperation.DESCRIBE, "topic"), instead=CLUSTER_ACTION)
+CREATE_TOPICS = NamedRights(
+    *TOPICS, to_create_topic, instead=Right(AclOperation.CREATE), repeats_by=attrgetter("name")
+)
+ALTER_TOPICS = NamedRights("topics", "results", to_topic(AclOperation.ALTER), repeats_by=attrgetter("name"))
+DELETE_TOPICS = NamedRights(
+    "topics",
+    "responses",
+    to_delete_topic,
+    instead=Right(AclOperation.DELETE),
+    repeats_by=attrgetter("name", "topic_id"),
+)
+DELETE_TOPICS_BY_NAME = NamedRights(
+    "topic_names", "responses", to_delete_topic, instead=Right(AclOperation.DELETE), repeats_by=str
+)
+DESCRIBE_GROUPS = NamedRights("groups", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP))
+DELETE_GROUPS = NamedRights("groups_names", "results", to_itself(AclOperation.DELETE, ResourceType.GROUP))
+DESCRIBE_TRANSACTIONS = NamedRights(
+    "transactional_ids",
+    "transaction_states",
+    to_itself(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+)
+DESCRIBE_CONFIGS = NamedRights(
+    "resources",
+    "results",
+    to_configs(AclOperation.DESCRIBE_CONFIGS, AclOperation.DESCRIBE_CONFIGS),
+    unless=names_unknown_config_types,
+)
+ALTER_CONFIGS = NamedRights(
+    "resources",
+    "responses",
+    to_configs(AclOperation.ALTER_CONFIGS, None),
+    repeats_by=config_resource,
+    is_flawed=has_flawed_configs,
+)
+INCREMENTALLY_ALTER_CONFIGS = NamedRights(
+    "resources",
+    "responses",
+    to_configs(AclOperation.ALTER_CONFIGS, AclOperation.CLUSTER_ACTION),
+    repeats_by=config_resource,
+    is_flawed=has_flawed_configs,
+)
+ALTER_LOGGERS_HERE = NamedRights(
+    "resources",
+    "responses",
+    to_loggers_here,
+    repeats_by=config_resource,
+    is_flawed=has_flawed_configs,
+)
