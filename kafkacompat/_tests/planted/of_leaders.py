@@ -69,4 +69,25 @@ BUGS = (
         "if self.alone or not self.is_leader:",
         TESTS,
     ),
+    PlantedBug(
+        "where a lead begins is not known before something is appended in it",
+        "partition/core.py",
+        "                self.log.assign_epoch_start(image.leader_epoch, self.epoch_start_offset)\n",
+        "",
+        ("partition/_tests/test_isr.py",),
+    ),
+    PlantedBug(
+        "the controller is told followers' ids for their epochs",
+        "partition/core.py",
+        "                self.followers[replica].broker_epoch if replica in self.followers else UNKNOWN_BROKER_EPOCH,\n",
+        "                replica if replica in self.followers else UNKNOWN_BROKER_EPOCH,\n",
+        ("partition/_tests/test_alter_partition_manager.py",),
+    ),
+    PlantedBug(
+        "the controller is asked to change a partition in its leader's epoch",
+        "partition/alter_partition_manager.py",
+        "partition_epoch=proposal.partition_epoch,",
+        "partition_epoch=proposal.leader_epoch,",
+        ("partition/_tests/test_alter_partition_manager.py",),
+    ),
 )

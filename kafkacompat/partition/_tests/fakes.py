@@ -88,12 +88,17 @@ def failing(log: PartitionLog, method: str, error: Exception) -> Callable[..., A
     return fail
 
 
+def broker_epoch(broker_id: int) -> int:
+    """No id is anybody's epoch."""
+    return 1000 + broker_id
+
+
 def broker_image(
     broker_id: int, *, fenced: bool = False, listeners: Sequence[str] = (LISTENER,)
 ) -> BrokerRegistration:
     return BrokerRegistration(
         id=broker_id,
-        epoch=broker_id,
+        epoch=broker_epoch(broker_id),
         incarnation_id=bytes(16),
         endpoints={
             name: BrokerEndpoint(f"host-{broker_id}", 9000 + broker_id + 100 * position, 0)
@@ -114,6 +119,7 @@ def partition_image(
     leader: int = NODE_ID,
     epoch: int = 0,
 ) -> PartitionRegistration:
+    """In that leader epoch; the partition has changed more often than its leader."""
     return PartitionRegistration(
         replicas=tuple(replicas),
         directories=(bytes(16),) * len(replicas),
@@ -125,7 +131,7 @@ def partition_image(
         leader=leader,
         leader_recovering=False,
         leader_epoch=epoch,
-        partition_epoch=epoch,
+        partition_epoch=3 * epoch,
     )
 
 

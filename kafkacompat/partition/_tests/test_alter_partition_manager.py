@@ -9,7 +9,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.partition._tests.fakes import broker_image, partition_image
+from kafkacompat.partition._tests.fakes import broker_epoch, broker_image, partition_image
 from kafkacompat.partition.alter_partition_manager import RETRY_MS, AlterPartitionManager
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Altered, Standing
@@ -21,6 +21,7 @@ from kafkacompat.wire.messages.alter_partition_response import (
 )
 
 TOPIC_ID = b"t" * 16
+EPOCH = 4
 
 
 class Desk:
@@ -51,7 +52,7 @@ class Desk:
                 partition_index=index,
                 error_code=error,
                 leader_id=1,
-                leader_epoch=0,
+                leader_epoch=EPOCH,
                 isr=[state.broker_id for state in asked[index].new_isr_with_epochs],
                 partition_epoch=asked[index].partition_epoch + 1,
             )
@@ -66,8 +67,8 @@ def partition(index: int) -> PartitionCore:
     standing = Standing()
     standing.brokers = {2: broker_image(2)}
     core = PartitionCore(1, name, TOPIC_ID, open_log(MemoryDisk()), standing)
-    core.become(partition_image(replicas=(1, 2), isr=(1,)), 0)
-    core.update_follower_fetch_state(2, 0, 0, 2, 0)
+    core.become(partition_image(replicas=(1, 2), isr=(1,), epoch=EPOCH), 0)
+    core.update_follower_fetch_state(2, 0, 0, broker_epoch(2), 0)
     return core
 
 
@@ -86,8 +87,11 @@ def test_one_request_is_in_flight_and_the_next_takes_all_that_waited() -> None:
     request = desk.sent[0][0]
     assert (request.broker_id, request.broker_epoch) == (1, 50)
     row = request.topics[0].partitions[0]
-    assert [(state.broker_id, state.broker_epoch) for state in row.new_isr_with_epochs] == [(1, 50), (2, 2)]
-    assert (row.leader_epoch, row.partition_epoch) == (0, 0)
+    assert [(state.broker_id, state.broker_epoch) for state in row.new_isr_with_epochs] == [
+        (1, 50),
+        (2, broker_epoch(2)),
+    ]
+    assert (row.leader_epoch, row.partition_epoch) == (EPOCH, 3 * EPOCH)
     desk.answer({0: 0})
     assert desk.outcomes == [(0, Altered.COMMITTED)]
     assert first.isr == (1, 2)
@@ -122,7 +126,7 @@ def test_what_the_metadata_decided_meanwhile_is_not_sent_again() -> None:
     desk = Desk()
     core = partition(0)
     submit(desk, core)
-    core.become(partition_image(replicas=(1, 2), isr=(1, 2), leader=2, epoch=1), 0)
+    core.become(partition_image(replicas=(1, 2), isr=(1, 2), leader=2, epoch=EPOCH + 1), 0)
     desk.sent[-1][1].fail(ConnectionError("gone"))
     desk.time.advance(RETRY_MS)
     assert len(desk.sent) == 1
@@ -132,13 +136,13 @@ def test_a_newer_proposal_takes_the_place_of_one_in_flight() -> None:
     desk = Desk()
     core = partition(0)
     submit(desk, core)
-    core.become(partition_image(replicas=(1, 2), isr=(1,), epoch=1), 0)
-    core.update_follower_fetch_state(2, 0, 0, 2, 0)
+    core.become(partition_image(replicas=(1, 2), isr=(1,), epoch=EPOCH + 1), 0)
+    core.update_follower_fetch_state(2, 0, 0, broker_epoch(2), 0)
     submit(desk, core)
     assert len(desk.sent) == 1
     desk.sent[-1][1].fail(ConnectionError("gone"))
     desk.time.advance(RETRY_MS)
-    assert desk.sent[-1][0].topics[0].partitions[0].leader_epoch == 1
+    assert desk.sent[-1][0].topics[0].partitions[0].leader_epoch == EPOCH + 1
     assert len(desk.sent) == 2
 
 

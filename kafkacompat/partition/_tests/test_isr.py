@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from kafkacompat.api.partition_services import FetchRequestPartition
 from kafkacompat.config import LogConfig
-from kafkacompat.ids import TopicPartition
+from kafkacompat.ids import OffsetAndEpoch, TopicPartition
 from kafkacompat.log._tests.logs import batch_of, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.partition._tests.fakes import broker_image, partition_image
+from kafkacompat.partition._tests.fakes import broker_epoch, broker_image, partition_image
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Altered, PendingPartitionChange, Replica, Standing
 from kafkacompat.partition.sessions import CachedPartition
@@ -39,7 +39,9 @@ def leader(*, isr: tuple[int, ...] = (1, 2, 3), end: int = 10, min_isr: int = 1)
 def fetch(
     core: PartitionCore, replica: int, offset: int, now_ms: int = 0, epoch: int | None = None
 ) -> ErrorCode:
-    return core.update_follower_fetch_state(replica, offset, 0, replica if epoch is None else epoch, now_ms)
+    return core.update_follower_fetch_state(
+        replica, offset, 0, broker_epoch(replica) if epoch is None else epoch, now_ms
+    )
 
 
 def test_a_follower_is_caught_up_when_it_has_what_was_there_at_its_fetch_before() -> None:
@@ -83,16 +85,18 @@ def test_a_follower_joins_at_the_high_watermark_and_this_epochs_start() -> None:
     proposal = core.maybe_expand_isr(3)
     assert proposal is not None
     assert (proposal.isr, proposal.maximal) == ((1, 2, 3), (1, 2, 3))
-    assert proposal.members == ((1, -1), (2, -1), (3, 3)), "epochs as the followers' fetches told them"
+    assert proposal.members == ((1, -1), (2, -1), (3, broker_epoch(3))), (
+        "epochs as the followers' fetches told them"
+    )
     assert core.maybe_expand_isr(3) is None, "one change at a time"
 
 
 def test_a_fetch_of_an_earlier_life_is_refused() -> None:
     core = leader()
-    assert fetch(core, 3, 10, epoch=2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetch(core, 3, 10, epoch=broker_epoch(3) - 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert core.followers[3].log_end_offset == -1
     assert fetch(core, 3, 10, epoch=-1) is ErrorCode.NONE
-    assert fetch(core, 3, 10, epoch=4) is ErrorCode.NONE  # this node's metadata is behind
+    assert fetch(core, 3, 10, epoch=broker_epoch(3) + 1) is ErrorCode.NONE  # this node's metadata is behind
 
 
 def test_laggards_are_proposed_out_and_still_waited_for_until_the_controller_agrees() -> None:
@@ -204,6 +208,17 @@ def test_what_followers_had_in_a_former_lead_counts_for_nothing_in_the_next() ->
     assert core.followers[2].log_end_offset == -1
 
 
+def test_a_lead_begins_at_the_end_of_the_log_before_anything_is_appended_in_it() -> None:
+    """A replica that led in between may have records of the epoch before from there on: they are to go."""
+    core = leader(isr=(1, 2))
+    core.become(partition_image(leader=2, epoch=1, replicas=(1, 2, 3), isr=(1, 2)), 0)
+    assert core.log.epoch_entries == [(0, 0)]
+    core.become(partition_image(leader=1, epoch=2, replicas=(1, 2, 3), isr=(1, 2)), 0)
+    assert core.log.epoch_entries == [(0, 0), (2, 10)]
+    assert core.log.end_offset_for_epoch(1) == OffsetAndEpoch(10, 0)
+    assert core.log.end_offset_for_epoch(2) == OffsetAndEpoch(10, 2)
+
+
 def test_a_replica_that_has_gone_is_neither_waited_for_nor_served() -> None:
     core = leader(isr=(1, 2, 3))
     for replica, end in ((2, 10), (3, 4)):
@@ -245,7 +260,9 @@ def idle(core: PartitionCore, replica: int, now_ms: int, epoch: int | None = Non
     )
     asked.told_high_watermark, asked.told_log_start_offset = log.high_watermark, log.log_start_offset
     asked.settled_epoch = core.leader_epoch
-    return core.update_idle_follower_fetch_state(replica, asked, replica if epoch is None else epoch, now_ms)
+    return core.update_idle_follower_fetch_state(
+        replica, asked, broker_epoch(replica) if epoch is None else epoch, now_ms
+    )
 
 
 def test_a_fetch_that_has_nothing_new_says_that_the_follower_is_caught_up() -> None:
@@ -275,8 +292,8 @@ def test_the_low_watermark_is_of_live_replicas() -> None:
     core = leader()
     core.log.log_start_offset = 7
     assert core.low_watermark() == -1
-    core.update_follower_fetch_state(2, 10, 5, 2, 0)
-    core.update_follower_fetch_state(3, 10, 2, 3, 0)
+    core.update_follower_fetch_state(2, 10, 5, broker_epoch(2), 0)
+    core.update_follower_fetch_state(3, 10, 2, broker_epoch(3), 0)
     assert core.low_watermark() == 2
     core.standing.brokers = {**core.standing.brokers, 3: broker_image(3, fenced=True)}
     assert core.low_watermark() == 5
@@ -296,7 +313,7 @@ def test_every_state_of_three_replicas_against_the_rule_in_words() -> None:
         for replica, end, recent in ((2, end2, recent2), (3, end3, recent3)):
             state = core.followers[replica]
             if end >= 0:
-                state.update_fetch_state(end, 0, 10, replica, now_ms)
+                state.update_fetch_state(end, 0, 10, broker_epoch(replica), now_ms)
             state.last_caught_up_ms = now_ms if recent else -1000
             about_to_join = end >= 0 and (recent or end == 10)
             if replica in waited_for or about_to_join:
