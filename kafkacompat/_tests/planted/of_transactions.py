@@ -142,4 +142,41 @@ BUGS = (
         "codes.get(each, ErrorCode.NONE) for each",
         ("coordinator/_tests/test_transactions.py",),
     ),
+    PlantedBug(
+        "markers are sent on by whoever is no coordinator any more",
+        "coordinator/marker_sender.py",
+        "        for sending in self._sendings.pop(shard_partition, {}):\n            sending.cancelled = True\n",
+        "        self._sendings.pop(shard_partition, None)\n",
+        ("coordinator/_tests/test_marker_sender.py",),
+    ),
+    PlantedBug(
+        "whoever was overtaken in one partition goes on in the others",
+        "coordinator/marker_sender.py",
+        "                sending.cancelled = True\n"
+        "                self._sendings.get(sending.shard_partition, {}).pop(sending, None)\n"
+        "                return\n",
+        "",
+        ("coordinator/_tests/test_marker_sender.py",),
+    ),
+    PlantedBug(
+        "a marker for a partition without a leader is sent to nobody",
+        "coordinator/marker_sender.py",
+        "        if node_id == NO_LEADER:\n            self._later(sending, part, RETRY_MS)\n        elif",
+        "        if",
+        ("coordinator/_tests/test_marker_sender.py",),
+    ),
+    PlantedBug(
+        "a marker that could not be sent because of a bug is not sent again",
+        "coordinator/marker_sender.py",
+        "                self._later(sending, part, WRONG_RETRY_MS)\n\n",
+        "\n",
+        ("coordinator/_tests/test_marker_sender.py",),
+    ),
+    PlantedBug(
+        "an answer that nobody expects is asked for again at once",
+        "coordinator/marker_sender.py",
+        "self._later(sending, wrong, WRONG_RETRY_MS)",
+        "self._later(sending, wrong, RETRY_MS)",
+        ("coordinator/_tests/test_marker_sender.py",),
+    ),
 )
