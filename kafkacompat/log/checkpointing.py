@@ -21,8 +21,8 @@ from kafkacompat.log.checkpoint import (
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.log.directory import LogDirectory
+    from kafkacompat.log.homes import LogHomes
     from kafkacompat.log.log import PartitionLog
-    from kafkacompat.log.manager import LogManager
     from kafkacompat.ports import Log
 
 OFFSETS: Mapping[str, Callable[[PartitionLog], int]] = {
@@ -55,7 +55,7 @@ class CheckpointPlan:
     __slots__ = ("_checkpoints", "_failures", "_manager", "_writes", "_written")
 
     def __init__(
-        self, manager: LogManager, writes: Iterable[tuple[LogDirectory, str, Mapping[TopicPartition, int]]]
+        self, manager: LogHomes, writes: Iterable[tuple[LogDirectory, str, Mapping[TopicPartition, int]]]
     ) -> None:
         self._manager = manager
         self._writes = [
@@ -90,7 +90,7 @@ class Checkpoints:
 
     __slots__ = ("_manager", "_waiting")
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: LogHomes) -> None:
         self._manager = manager
         self._waiting: list[tuple[Log, Deferred[None]]] = []
         """A few a log: whoever follows with it, and its role."""

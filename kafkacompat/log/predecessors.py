@@ -13,8 +13,8 @@ from kafkacompat.log.directory import DELETE_SUFFIX, STRAY_SUFFIX, marked_name
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.log.directory import LogDirectory
+    from kafkacompat.log.homes import LogHomes
     from kafkacompat.log.log import PartitionLog
-    from kafkacompat.log.manager import LogManager
     from kafkacompat.ports import Disk, Log
 
 
@@ -69,7 +69,7 @@ class Retirement:
     __slots__ = ("_delay_ms", "_directory", "_disk", "_failure", "_manager", "_path")
 
     def __init__(
-        self, manager: LogManager, disk: Disk, directory: LogDirectory, path: str, delay_ms: int
+        self, manager: LogHomes, disk: Disk, directory: LogDirectory, path: str, delay_ms: int
     ) -> None:
         self._manager = manager
         self._disk = disk

@@ -49,7 +49,7 @@ BUGS = (
     ),
     PlantedBug(
         "what was closed before a kill is synced a minute after the start",
-        "log/manager.py",
+        "log/homes.py",
         "        if log.recovery_point < log.segments[-1].base_offset:",
         "        if False:",
         ("node/_tests/test_periodic.py",),
@@ -63,14 +63,14 @@ BUGS = (
     ),
     PlantedBug(
         "of two logs of a topic made anew the last one found counts beside one of the former topic",
-        "log/manager.py",
+        "log/start.py",
         "            if name in self.logs and self.logs[name].topic_id != log.topic_id:",
         "            if name in self.logs:",
         ("log/_tests/test_identity.py",),
     ),
     PlantedBug(
         "a copy of a log of a former topic counts for one of the topic made anew",
-        "log/manager.py",
+        "log/start.py",
         "        if log.topic_id != other.topic_id:\n            self._rival_futures",
         "        if False:\n            self._rival_futures",
         ("log/_tests/test_identity.py",),
@@ -206,14 +206,14 @@ BUGS = (
     ),
     PlantedBug(
         "a sync that fails for want of room is passed over",
-        "log/manager.py",
+        "log/homes.py",
         "if not isinstance(error, OSError) or isinstance(error, (SyncFailed, HalfDone)):",
         "if not isinstance(error, OSError):",
         ("log/_tests/test_syncs.py",),
     ),
     PlantedBug(
         "a log is made while checkpoints speak of the last one of its name",
-        "log/manager.py",
+        "log/homes.py",
         "return topic_partition not in self._refused and not self.checkpoints.are_stale(topic_partition)",
         "return topic_partition not in self._refused",
         ("log/_tests/test_identity.py",),
@@ -253,21 +253,21 @@ BUGS = (
     ),
     PlantedBug(
         "a log without a topic's id is opened as the next topic's of that name",
-        "log/manager.py",
+        "log/start.py",
         "                self._set_unknown_aside(task, task.result)",
         "                pass",
         ("log/_tests/test_identity.py::test_a_log_without_a_topic_id_is_no_topics",),
     ),
     PlantedBug(
         "a log without a topic's id leaves the broker's clean stop in force",
-        "log/manager.py",
-        "            self.previous_broker_epoch = NO_EPOCH\n\n    def checkpoint_now",
-        "            pass\n\n    def checkpoint_now",
+        "log/start.py",
+        "            self.previous_broker_epoch = NO_EPOCH\n\n    def settle_rivals",
+        "            pass\n\n    def settle_rivals",
         ("log/_tests/test_identity.py::test_a_log_without_a_topic_id_is_no_topics",),
     ),
     PlantedBug(
         "a full disk's error of a sync is forgiven where no other directory is",
-        "log/manager.py",
+        "log/homes.py",
         "return error.errno in SHORTAGES or (error.errno in FULL_ERRORS and self.spares_full())",
         "return error.errno in SHORTAGES or error.errno in FULL_ERRORS",
         ("log/_tests/test_syncs.py::test_a_full_disk_is_read_on_where_nobody_else_has_what_is_in_it",),
@@ -304,14 +304,14 @@ BUGS = (
     ),
     PlantedBug(
         "a partition that cannot be opened takes its directory along",
-        "log/manager.py",
+        "log/start.py",
         "if is_of_the_directory(task.result) and not self.is_short(task.result):",
         "if True:",
         ("log/_tests/test_damage.py::test_a_directory_where_a_file_belongs_or_a_file_where_a_directory",),
     ),
     PlantedBug(
         "a directory that refuses a rename halts the node",
-        "log/manager.py",
+        "log/homes.py",
         "        except OSError as error:\n"
         "            self.directory_failed(directory, error)\n"
         "            return None\n"

@@ -77,7 +77,7 @@ BUGS = (
     ),
     PlantedBug(
         "a partition that there is no room to open takes its directory along",
-        "log/manager.py",
+        "log/start.py",
         "if is_of_the_directory(task.result) and not self.is_short(task.result):",
         "if is_of_the_directory(task.result):",
         ("log/_tests/test_full_start.py",),

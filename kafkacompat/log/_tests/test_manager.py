@@ -14,8 +14,9 @@ from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, 
 from kafkacompat.log.directory import parse_partition_directory
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.flush import LogFlush
+from kafkacompat.log.homes import NOTE_AGAIN_MS
 from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import NOTE_AGAIN_MS, LogManager
+from kafkacompat.log.manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import FileSlice, LogRefused, Plan
 from kafkacompat.wire.errors import ErrorCode

@@ -1,0 +1,279 @@
+"""Which logs lie in which log directory of this node, and what follows when a directory fails.
+
+A directory that fails with OSError is taken offline; its partitions are then unknown here until the next start. A partition may
+have a future log in another directory beside its current one (future.py). The metadata log lives in one of these directories too,
+but belongs to raft/, and is passed over here.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.log.checkpoint import CheckpointCorrupt
+from kafkacompat.log.checkpointing import FILES, Checkpoints
+from kafkacompat.log.deletion import DeletionQueue
+from kafkacompat.log.directory import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDirectory,
+    marked_name,
+)
+from kafkacompat.log.future import FutureLogs
+from kafkacompat.log.index_cache import IndexCache
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.mending import IndexMender
+from kafkacompat.log.opening import LogOpener
+from kafkacompat.log.predecessors import Predecessors
+from kafkacompat.log.rolling import RolledLogs
+from kafkacompat.log.soundness import DAMAGE
+from kafkacompat.ports import HalfDone, LogDirStatus, SyncFailed
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
+    from kafkacompat.ports import Clock, Disk, Log, Plan
+
+Note = Callable[[str], None]
+NOTE_AGAIN_MS = 10_000
+FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
+"""No room, no leave: what is written is intact and can be read, and writing may work again later. Kafka gives the directory up,
+and with its only directory itself; here that is done only where other brokers can take over (`spares_full`). A sync that fails with
+one of these is another thing: what it covered is lost."""
+EXPECTED_DAMAGE = (OSError, CheckpointCorrupt, *DAMAGE)
+"""What opening a partition may end in without being a bug of ours."""
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Of the process, not of a directory."""
+
+
+class LogHomes:
+    """One thread, but for what is said to block."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[tuple[str, Uuid]],
+        default_config: LogConfig,
+        clock: Clock,
+        *,
+        randrange: Callable[[int], int] | None = None,
+        note: Note = lambda text: None,
+    ) -> None:
+        """`directories`: absolute path and directory id of each entry of log.dirs, existing already. `note` takes lines for
+        the node's log. `default_config` holds until a partition's own is known (`PartitionLog.config` may be set).
+        """
+        self._disk = disk
+        self._clock = clock
+        self._note = note
+        self.default_config = default_config
+        self.directories = [LogDirectory(disk, path, directory_id) for path, directory_id in directories]
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self._home: dict[TopicPartition, LogDirectory] = {}
+        self.doomed = DeletionQueue(disk, clock, note)
+        self.mender = IndexMender(disk, note)
+        self.rolled = RolledLogs()
+        self._opener = LogOpener(
+            disk,
+            clock,
+            self.doomed.add_files,
+            randrange,
+            note,
+            IndexCache(),
+            self.mender.report,
+            self.rolled.add,
+        )
+        self.futures = FutureLogs(disk, self._opener, self.doomed)
+        self.predecessors = Predecessors(disk)
+        self.checkpoints = Checkpoints(self)
+        self._refused: dict[TopicPartition, tuple[LogDirectory, str]] = {}
+        """Partitions that lie here and cannot be opened, or are withheld, with the paths of their files."""
+        self._rivals: list[tuple[PartitionLog, LogDirectory]] = []
+        """Found at the start beside a log of the same name and another topic id."""
+        self._rival_futures: list[tuple[PartitionLog, LogDirectory]] = []
+        self.preferred: dict[TopicPartition, LogDirectory] = {}
+        """Where logs that are yet to be made were asked to lie (AlterReplicaLogDirs). In memory only, as in Kafka."""
+        self.cordoned: frozenset[Uuid] = frozenset()
+        """Directories that get no new log of their own accord (cordoned.log.dirs)."""
+        self.spares_full: Callable[[], bool] = lambda: True
+        """Whether a directory that takes no writes goes on being read, for nobody else has what is in it."""
+        self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda names: None
+        """Told which partitions a failed directory took along."""
+        self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
+        """Told once of each directory that failed, after `on_offline`."""
+        self.on_stale: Callable[[], None] = self.checkpoint_now
+        """Told when checkpoints may say too much: a log went, or was cut back. They are to be written anew soon."""
+        self.closed = False
+        self.previous_broker_epoch = -1
+        """Of the clean stop before this start; -1 when there was none in every directory."""
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self.logs.get(topic_partition)
+
+    def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        return self._home.get(topic_partition)
+
+    def directory_at(self, path: str) -> LogDirectory | None:
+        """Of log.dirs, online or not."""
+        return next((each for each in self.directories if each.path == path), None)
+
+    def log_in(self, directory: LogDirectory, name: TopicPartition) -> PartitionLog | None:
+        """The current log, the future one or the one before it, whichever lies there."""
+        if self._home.get(name) is directory:
+            return self.logs[name]
+        if self.predecessors.home(name) is directory:
+            return self.predecessors.get(name)
+        return self.futures.logs[name] if self.futures.home(name) is directory else None
+
+    def has(self, log: Log) -> bool:
+        name = log.topic_partition
+        return self.logs.get(name) is log or self.futures.logs.get(name) is log
+
+    def logs_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
+        """Every current log that lies in a directory; a copy."""
+        return {name: log for name, log in self.logs.items() if self._home[name] is directory}
+
+    def every_log_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
+        """Future logs as well, and those before the current ones: the checkpoints speak of all, and no directory has two of one
+        partition."""
+        return self.predecessors.within(directory) | self.logs_in(directory) | self.futures.within(directory)
+
+    def refused_in(self, directory: LogDirectory) -> list[TopicPartition]:
+        """Those of a directory that could not be opened."""
+        return [name for name, (home, _) in self._refused.items() if home is directory]
+
+    def log_dirs(self) -> list[LogDirStatus]:
+        result = []
+        for directory in self.directories:
+            total = usable = -1
+            if directory.online:
+                try:
+                    total, usable = self._disk.usage(directory.path)
+                except OSError as error:
+                    self.directory_failed(directory, error)
+            result.append(
+                LogDirStatus(
+                    directory.path,
+                    directory.directory_id,
+                    directory.online,
+                    total,
+                    usable,
+                    self.logs_in(directory),
+                    self.futures.within(directory),
+                )
+            )
+        return result
+
+    def _online(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.online]
+
+    def _adopt(self, log: PartitionLog, directory: LogDirectory) -> None:
+        self.logs[log.topic_partition] = log
+        self._home[log.topic_partition] = directory
+        if log.recovery_point < log.segments[-1].base_offset:
+            # A kill came before they were synced.
+            self.rolled.add(log)
+
+    def may_make(self, topic_partition: TopicPartition) -> bool:
+        """False while the checkpoints speak of a log of that name that has gone, or cannot be opened: `clear_names` first."""
+        return topic_partition not in self._refused and not self.checkpoints.are_stale(topic_partition)
+
+    def checkpoint_now(self) -> None:
+        """Every checkpoint in which something has moved. Blocks."""
+        self._carry_out(self.checkpoints.plan(*FILES))
+
+    def _carry_out(self, plan: Plan | None) -> None:
+        if plan is not None:
+            plan.run()
+            plan.finish()
+
+    def mark_stray(self, topic_partition: TopicPartition) -> None:
+        """The metadata knows nothing of this log: rename its directory to `-stray` and drop it from service."""
+        self._retire(topic_partition, STRAY_SUFFIX)
+
+    def _retire(self, topic_partition: TopicPartition, suffix: str) -> None:
+        log = self.logs.pop(topic_partition, None)
+        directory = self._home.pop(topic_partition, None)
+        if log is None or directory is None:
+            return
+        self._let_go(log, directory, suffix)
+        before, origin = self.predecessors.get(topic_partition), self.predecessors.home(topic_partition)
+        if before is not None and origin is not None:
+            self.predecessors.forget(topic_partition)
+            self._let_go(before, origin, suffix)
+        self.on_stale()
+
+    def _let_go(self, log: PartitionLog, directory: LogDirectory, suffix: str) -> None:
+        log.release()
+        target = self._set_aside(directory, log.directory, log.topic_partition, suffix)
+        if target is not None and suffix == DELETE_SUFFIX:
+            self.doomed.add_directory(target, log.config.file_delete_delay_ms)
+
+    def _set_aside(self, directory: LogDirectory, path: str, name: TopicPartition, suffix: str) -> str | None:
+        """What it is called then; None when the disk refuses, and the directory may be offline."""
+        target = f"{directory.path}/{marked_name(name, suffix)}"
+        try:
+            self._disk.rename(path, target)
+        except OSError as error:
+            self.directory_failed(directory, error)
+            return None
+        return target
+
+    def partition_failed(self, topic_partition: TopicPartition, error: OSError) -> None:
+        """An operation on a partition's files failed: see `directory_failed`."""
+        directory = self._home.get(topic_partition)
+        if directory is not None:
+            self.directory_failed(directory, error)
+
+    def log_failed(self, log: Log, error: OSError) -> None:
+        """As `partition_failed`, while the log is that partition's: that the files of a deleted topic are gone says nothing of the
+        directory, nor of the topic made anew."""
+        if self.get(log.topic_partition) is log:
+            self.partition_failed(log.topic_partition, error)
+
+    def log_damaged(self, log: Log, damage: Exception, consequence: str) -> None:
+        """What lies in one of its files is no batch or no index: nothing that the directory is to blame for."""
+        self._note(f"{log.topic_partition} is damaged on disk, {consequence}: {damage}")
+
+    def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """Take the directory offline, unless the error says nothing about what is in it: a full disk can still be read.
+
+        After a failed sync there are bytes which may not be on the disk, after a change that stopped half way others than are known
+        here: the next start looks at them again.
+        """
+        if not self.is_short(error):
+            self.fail_directory(directory, error)
+            return
+        now_ms = self._clock.monotonic_ms()
+        if directory.noted_ms is None or now_ms - directory.noted_ms >= NOTE_AGAIN_MS:
+            directory.noted_ms = now_ms
+            self._note(f"log directory {directory.path} takes no writes: {error}")
+
+    def is_short(self, error: BaseException | None) -> bool:
+        """Whether what was refused may be done later: it takes no directory offline."""
+        if not isinstance(error, OSError) or isinstance(error, (SyncFailed, HalfDone)):
+            return False
+        return error.errno in SHORTAGES or (error.errno in FULL_ERRORS and self.spares_full())
+
+    def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline with all its partitions, until the next start."""
+        fails_now = directory.failure is None
+        if fails_now:
+            directory.failure = error
+            self._note(f"log directory {directory.path} is offline: {error}")
+        for log in self.futures.within(directory).values():
+            log.release()
+            self.futures.forget(log.topic_partition)
+        for name in self.predecessors.within(directory):
+            self.predecessors.forget(name)
+        lost = list(self.logs_in(directory))
+        for name in lost:
+            self.logs.pop(name).release()
+            del self._home[name]
+            # It may have what this one has not made durable.
+            self.predecessors.forget(name)
+        self.checkpoints.look()
+        if lost:
+            self.on_offline(lost)
+        if fails_now:
+            self.on_directory_failed(directory)
