@@ -225,9 +225,7 @@ class HostedPartitions:
             return
         self._offline.discard(name)
         if changed:
-            self._hold_back(core)
-            if self._replication is not None and (core.is_leader or self._may_follow(core)):
-                self._replication.role_taken(core)
+            self.follow_anew(core)
         self.anchoring.add(core)
         if self.placing is not None:
             self.placing.role_taken(core, image)
@@ -239,6 +237,12 @@ class HostedPartitions:
 
     def _serves(self, core: PartitionCore) -> bool:
         return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core
+
+    def follow_anew(self, core: PartitionCore) -> None:
+        """In a new role, from another directory, or a leader that has another address; once it may."""
+        self._hold_back(core)
+        if self._replication is not None and (core.is_leader or self._may_follow(core)):
+            self._replication.role_taken(core)
 
     def _may_follow(self, core: PartitionCore) -> bool:
         return core.log.is_anchored and not core.is_held_back
@@ -259,9 +263,8 @@ class HostedPartitions:
             self._anchored(core)
 
     def _anchored(self, core: PartitionCore) -> None:
-        """Its log is durable, and its checkpoints are true: it may follow, and what it has may be committed. Told of either."""
-        if self._replication is not None and not core.is_leader and self._may_follow(core):
-            self._replication.role_taken(core)
+        """Its log is durable, or its checkpoints are true: with both it may follow, and what it has may be committed."""
+        self.follow_anew(core)
         if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
             self.advanced(core)
 

@@ -149,7 +149,7 @@ class Replication:
             for core in list(islice(self._to_rehome, REHOMED_A_STEP)):
                 del self._to_rehome[core]
                 if by_id.get((core.topic_id, core.topic_partition.partition)) is core:
-                    self.role_taken(core)
+                    self._hosted.follow_anew(core)
         except Exception as problem:
             self._hosted.fail(problem)
             return

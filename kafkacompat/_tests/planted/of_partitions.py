@@ -107,6 +107,21 @@ BUGS = (
         ("partition/_tests/test_replication.py",),
     ),
     PlantedBug(
+        "a follower that was cut back follows its leader to another address before the checkpoints know",
+        "partition/replication.py",
+        "                    self._hosted.follow_anew(core)\n",
+        "                    self.role_taken(core)\n",
+        ("partition/_tests/test_replication.py",),
+    ),
+    PlantedBug(
+        "a follower that was cut back goes on in another directory before the checkpoints know",
+        "partition/hosted_partitions.py",
+        "        self.follow_anew(core)\n        if core.maybe",
+        "        if self._replication is not None and not core.is_leader and self._may_follow(core):\n"
+        "            self._replication.role_taken(core)\n        if core.maybe",
+        ("partition/_tests/test_replication.py",),
+    ),
+    PlantedBug(
         "a leader that was cut back commits before the checkpoints know",
         "partition/core.py",
         "if not self.is_leader or self.is_held_back or not self.has_min_isr():",

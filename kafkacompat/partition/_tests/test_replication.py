@@ -196,6 +196,35 @@ def test_whoever_was_cut_back_waits_for_its_checkpoints_under_the_next_leader_as
     assert values_of(former.log(), 9) == {0: b"new"}
 
 
+@pytest.mark.parametrize("event", ["another address", "no address for a while", "another directory"])
+def test_whoever_was_cut_back_waits_for_its_checkpoints_also_where_it_follows_anew(event: str) -> None:
+    """In the same epoch: its leader is elsewhere, or its log lies elsewhere and is durable there now."""
+    cluster = cut_back()
+    former, broker = cluster.nodes[1], cluster.brokers[2]
+    if event == "another directory":
+        core = former.manager.core(T0)
+        assert core is not None
+        core.log.is_anchored = False  # type: ignore[misc]
+        former.manager.hosted.log_replaced(core)
+    else:
+        for node in cluster.nodes.values():
+            node.by_address["elsewhere"] = 2
+        endpoints = {name: replace(each, host="elsewhere") for name, each in broker.endpoints.items()}
+        if event == "no address for a while":
+            cluster.brokers[2] = replace(broker, endpoints={})
+            cluster.publish()
+            cluster.settle()
+        cluster.brokers[2] = replace(broker, endpoints=endpoints)
+        cluster.publish()
+    cluster.settle()
+    cluster.nodes[2].append(b"new", acks=1)
+    cluster.settle()
+    assert former.log().log_end_offset == 0
+    former.logs.checkpoint_now()
+    cluster.settle()
+    assert values_of(former.log(), 9) == {0: b"new"}
+
+
 @pytest.mark.parametrize("deleted", [False, True])
 def test_whoever_was_cut_back_waits_for_its_checkpoints_also_where_the_disk_refused_its_epochs(
     deleted: bool,
