@@ -148,7 +148,7 @@ def stale_leader_keeps_answering(patch: pytest.MonkeyPatch) -> None:
     def refusal(state: QuorumState, epoch: int) -> ErrorCode:
         return ErrorCode.NONE if state.leader is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    patch.setattr(leading, "refusal", refusal)
+    patch.setattr(leading, "validate_leader_only_request", refusal)
 
 
 def watermark_retreats(patch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def pre_votes_count_as_votes(patch: pytest.MonkeyPatch) -> None:
 
 
 def voters_not_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(VoterSetHistory, "truncate", lambda self, end_offset: False)
+    patch.setattr(VoterSetHistory, "truncate_new_entries", lambda self, end_offset: False)
 
 
 def voter_changes_overlap(patch: pytest.MonkeyPatch) -> None:

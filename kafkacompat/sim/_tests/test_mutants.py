@@ -1,0 +1,31 @@
+"""Each bug to plant has its place in the code: whoever renames what it changes is told at once, and not by a run of its seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.sim._tests import cluster_mutants, mutants
+from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.disk_mutants import DISK_MUTANTS
+from kafkacompat.sim._tests.fault_mutants import FAULT_MUTANTS
+from kafkacompat.sim._tests.group_mutants import GROUP_MUTANTS
+from kafkacompat.sim._tests.keeping_mutants import KEEPING_MUTANTS
+from kafkacompat.sim._tests.life_mutants import LIFE_MUTANTS
+from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS
+
+EVERY_MUTANT = (
+    *mutants.MUTANTS,
+    *cluster_mutants.MUTANTS,
+    *DISK_MUTANTS,
+    *FAULT_MUTANTS,
+    *GROUP_MUTANTS,
+    *KEEPING_MUTANTS,
+    *LIFE_MUTANTS,
+    *TRANSACTION_MUTANTS,
+)
+
+
+@pytest.mark.parametrize("plant", EVERY_MUTANT, ids=lambda plant: plant.__name__)
+def test_it_can_be_planted(plant: Plant) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
