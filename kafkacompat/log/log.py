@@ -262,9 +262,12 @@ class PartitionLog(ReadableLog):
         segment = self._segments.roll(base_offset, self._config.index_interval_bytes, now_ms)
         if segment is not old:
             self._state.end_offset = base_offset
-            self._snapshots.take(self._state)
-            self._draw_roll_time()
-            self._rolled(self)
+            try:
+                self._snapshots.take(self._state)
+            finally:
+                # What is closed is closed, also where there is no room for the snapshot.
+                self._draw_roll_time()
+                self._rolled(self)
         return segment
 
     def _draw_roll_time(self) -> None:

@@ -55,9 +55,18 @@ BUGS = (
         ("node/_tests/test_periodic.py",),
     ),
     PlantedBug(
+        "what a roll has closed is synced a minute later where its snapshot has no room",
+        "log/log.py",
+        "            finally:\n                # What is closed",
+        "            except ZeroDivisionError:\n                pass\n            else:\n                # What is closed",
+        (
+            "log/_tests/test_refusals.py::test_what_a_roll_has_closed_is_synced_also_where_its_snapshot_has_no_room",
+        ),
+    ),
+    PlantedBug(
         "what a roll has closed is synced a minute later",
         "log/log.py",
-        "            self._rolled(self)\n",
+        "                self._rolled(self)\n",
         "",
         ("node/_tests/test_periodic.py",),
     ),

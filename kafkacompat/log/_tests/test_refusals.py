@@ -388,3 +388,21 @@ def test_a_log_damaged_while_it_is_served_keeps_no_other_from_a_clean_stop(is_me
     assert any("/b" in path and path.endswith("cleanshutdown") for path in broker.disk.files)
     assert not any("/a" in path and path.endswith("cleanshutdown") for path in broker.disk.files)
     assert any("/a was not closed cleanly" in note for note in broker.notes)
+
+
+def test_what_a_roll_has_closed_is_synced_also_where_its_snapshot_has_no_room() -> None:
+    """When the power goes, more may be on the disk of what follows it, and nobody would see the gap."""
+    broker = Broker(MemoryDisk())
+    log, upkeep = broker.log(0), LogUpkeep(broker.manager)
+    log.flush()
+    append(log, 1)
+    broker.disk.failing = ".snapshot"
+    with pytest.raises(OSError, match="full"):
+        append(log, FILLED)
+    broker.disk.failing = None
+    append(log, 1)
+    assert len(log.segments) == 2
+    carry_out(upkeep.flush_rolled("/a"))
+    assert log.recovery_point == log.segments[-1].base_offset
+    again = broker.restarted(power_lost=True).log(0)
+    assert again.log_end_offset >= log.recovery_point
