@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from kafkacompat.cli import reference
 
@@ -59,6 +64,123 @@ def test_the_page_of_commands_says_what_the_commands_say() -> None:
 
 def test_every_argument_of_a_command_has_a_meaning() -> None:
     assert "|  |" not in reference.page()
+
+
+def glossary() -> list[str]:
+    """The names of code in the first column of the tables."""
+    lines = (CHECKOUT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    return [name for line in lines if line.startswith("| ") for name in CODE.findall(line.split("|")[1])]
+
+
+def is_there(name: str) -> bool:
+    """A module by its path in the package, perhaps with a class of it; or a class, function or module by its name."""
+    path, _, inside = name.partition(".")
+    if "/" in path:
+        module = CHECKOUT / "kafkacompat" / f"{path}.py"
+        if not module.exists():
+            return not inside and (CHECKOUT / "kafkacompat" / path).is_dir()
+        return not inside or f"class {inside}" in module.read_text(encoding="utf-8")
+    return all(part in NAMES or part in MODULES for part in name.split("."))
+
+
+SOURCES = [path for path in (CHECKOUT / "kafkacompat").rglob("*.py") if "_tests" not in path.parts]
+MODULES = {path.stem for path in SOURCES}
+NAMES = {
+    name
+    for path in SOURCES
+    for found in re.findall(
+        r"\b(?:class|def) (\w+)|^ +(\w+):", path.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    for name in found
+}
+CODE = re.compile(r"`([\w./]+)`")
+
+
+def test_the_names_of_the_glossary_are_there() -> None:
+    named = glossary()
+    assert len(named) > 20
+    assert [name for name in named if not is_there(name)] == []
+
+
+COMMANDS = dict(reference.parsers())
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SHELL = ("", "console")
+SPAN = re.compile(r"`(kafkacompat [^`]* --[^`]*)`")
+BANNER = re.compile(r"kafkacompat \d")
+PUNCTUATION = frozenset("();<>|&")
+
+
+def shell_lines(text: str) -> Iterator[str]:
+    """What a reader types: the lines with a prompt, or all lines of a block without one."""
+    for block in (block for language, block in BLOCK.findall(text) if language in SHELL):
+        lines = block.replace("\\\n", " ").splitlines()
+        prompted = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        yield from prompted or [line for line in lines if not BANNER.match(line)]
+
+
+def commands_in(line: str) -> Iterator[list[str]]:
+    """The words after `kafkacompat` of each call of it in a line of shell."""
+    # Not as POSIX has it, so that a quoted mark keeps its quotes and passes for no operator.
+    words = shlex.shlex(line, posix=False, punctuation_chars=True)
+    words.whitespace_split = True
+    simple: list[str] = []
+    for word in [*words, ";"]:
+        if not set(word) <= PUNCTUATION:
+            simple += shlex.split(word)
+            continue
+        if simple[:1] == ["do"]:
+            del simple[0]
+        if simple[:1] == ["kafkacompat"]:
+            yield simple[1:]
+        simple = []
+
+
+def parser_of(words: list[str]) -> tuple[argparse.ArgumentParser, list[str]]:
+    """The parser of a command, and what is left for it."""
+    length = 2 if words[0] == "pipeline" else 1
+    return COMMANDS[" ".join(["kafkacompat", *words[:length]])], words[length:]
+
+
+def typed() -> list[tuple[str, list[str]]]:
+    """Each call of the command in the documents, by its document."""
+    return [
+        (document.name, words)
+        for document in documents()
+        for line in shell_lines(document.read_text(encoding="utf-8"))
+        if re.search(r"\bkafkacompat ", line)
+        for words in commands_in(line)
+    ]
+
+
+@pytest.mark.parametrize("document", sorted({name for name, _ in typed()}))
+def test_the_commands_of_a_document_can_be_called_so(document: str) -> None:
+    """Whether they do what it says is for interop_tests/cli/test_pages.py, of those that take no long time."""
+    for words in (words for name, words in typed() if name == document):
+        parser, rest = parser_of(words)
+        try:
+            parser.parse_args(rest)
+        except SystemExit as refused:
+            pytest.fail(f"{document}: kafkacompat {shlex.join(words)}: {refused.__context__}")
+
+
+def test_the_options_that_documents_name_are_there() -> None:
+    named = [
+        (document.name, found)
+        for document in documents()
+        for found in SPAN.findall(document.read_text(encoding="utf-8"))
+    ]
+    assert named
+    for document, span in named:
+        words = [word for word in span.split() if word[0].isalpha()]
+        known = {
+            option
+            for command, parser in COMMANDS.items()
+            if words[: len(command.split())] == command.split()
+            for action in parser._actions
+            for option in action.option_strings
+        }
+        told = re.findall(r"(?<![\w-])--[\w-]+", span)
+        assert set(told) <= known, (document, span)
 
 
 def test_the_site_has_every_document() -> None:
