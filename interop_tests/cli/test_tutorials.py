@@ -13,37 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from interop_tests.cli.pages import blocks, commands, text_of
 from kafkacompat.testing import running_broker
 
-TUTORIALS = Path(__file__).resolve().parents[2] / "docs" / "tutorials"
+FIRST_TOPIC = text_of("docs/tutorials/first-topic.md")
+FIRST_TEST = text_of("docs/tutorials/first-test.md")
 TIME_LIMIT_S = 120
 
 pytestmark = pytest.mark.needs_control
 
 
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(
-        rf"^```{language}\n(.*?)^```", (TUTORIALS / page).read_text("utf-8"), re.DOTALL | re.MULTILINE
-    )
-
-
-def commands(block: str) -> list[tuple[str, list[str]]]:
-    """Each with the lines that the page shows below it."""
-    found: list[tuple[str, list[str]]] = []
-    for line in block.splitlines():
-        if line.startswith("$ "):
-            found.append((line.removeprefix("$ "), []))
-        else:
-            found[-1][1].append(line)
-    return found
-
-
 def test_the_first_topic(tmp_path: Path) -> None:
     with running_broker() as broker:
         command = f"{sys.executable} -m kafkacompat"
-        for line, shown in (
-            each for block in blocks("first-topic.md", "console") for each in commands(block)
-        ):
+        for line, shown in (each for block in blocks(FIRST_TOPIC, "console") for each in commands(block)):
             spoken = re.sub(
                 r"\bkafkacompat (topics|produce|consume|groups)\b",
                 rf"{command} \1 --bootstrap {broker.bootstrap_servers}",
@@ -57,7 +40,7 @@ def test_the_first_topic(tmp_path: Path) -> None:
             said = (done.stdout + done.stderr).splitlines()
             assert said[: len(shown)] == shown, line
             assert shown or not said, line
-        (program,) = blocks("first-topic.md", "python")
+        (program,) = blocks(FIRST_TOPIC, "python")
         done = subprocess.run(
             [sys.executable, "-c", program.replace("127.0.0.1:9092", broker.bootstrap_servers)],
             capture_output=True,
@@ -68,7 +51,7 @@ def test_the_first_topic(tmp_path: Path) -> None:
 
 
 def test_the_first_test(tmp_path: Path) -> None:
-    programs = blocks("first-test.md", "python")
+    programs = blocks(FIRST_TEST, "python")
     for program in programs:
         name = re.match(r"# (test_\w+\.py)\n", program)
         assert name is not None
