@@ -139,4 +139,42 @@ BUGS = (
         "is not None",
         ("group/_tests/test_offset_store.py",),
     ),
+    PlantedBug(
+        "a marker is taken by a coordinator that is still loading",
+        "coordinator/shard.py",
+        '        """Write a marker, and have the machine take or drop what the transaction wrote. Raises Refused."""\n'
+        "        self.require_active()\n",
+        "",
+        ("coordinator/_tests/test_shard.py",),
+    ),
+    PlantedBug(
+        "a coordinator that ends while it waits for what it has loaded serves for ever",
+        "coordinator/shard.py",
+        '        """What another leader appended and could not commit may be lost with this one as well."""\n'
+        "        if self.state is not ShardState.LOADING:\n"
+        "            return\n",
+        "",
+        ("coordinator/_tests/test_shard.py",),
+    ),
+    PlantedBug(
+        "what follows from a write that has ended is not written",
+        "coordinator/shard.py",
+        "                self._complete(following, now_ms)\n",
+        "                pass\n",
+        ("coordinator/_tests/test_shard.py",),
+    ),
+    PlantedBug(
+        "what is due after a load is not written",
+        "coordinator/shard.py",
+        "            self.write(lambda _: result)\n",
+        "            pass\n",
+        ("coordinator/_tests/test_shard.py",),
+    ),
+    PlantedBug(
+        "what cannot be encoded is not undone",
+        "coordinator/shard.py",
+        "            self._undo(result, ErrorCode.UNKNOWN_SERVER_ERROR)\n            raise\n",
+        "            raise\n",
+        ("coordinator/_tests/test_shard.py",),
+    ),
 )

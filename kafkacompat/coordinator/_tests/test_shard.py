@@ -1,0 +1,216 @@
+"""What a shard makes of its machine's results, whatever the machine: over a machine that only keeps what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+from kafkacompat._tests.doubles import HandTime
+from kafkacompat.coordinator._tests.harness import Partitions
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.loading import LOAD_RETRY_MS
+from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
+from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.stepping.works import Steps
+from kafkacompat.wire.errors import ErrorCode as E
+
+NAME = TopicPartition(OFFSETS_TOPIC, 0)
+Result = CoordinatorResult[str, Any]
+
+
+class Notes:
+    """A machine whose records are names."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.ended: list[int] = []
+        self.due: list[Result] = []
+        """To be written when all has been loaded."""
+
+    def encode(self, record: str) -> tuple[bytes, bytes | None]:
+        if record == "unspeakable":
+            raise ValueError(record)
+        return record.encode(), b""
+
+    def decode(self, key: bytes, value: bytes | None) -> str | None:
+        return key.decode()
+
+    def load_large(
+        self, key: bytes, value: bytes, offset: int, producer_id: int
+    ) -> Generator[int, None, bool]:
+        raise AssertionError("no record is large")
+
+    def replay(self, record: str, offset: int, producer_id: int) -> None:
+        self.said.append(record)
+
+    def replay_end_transaction(self, producer_id: int, epoch: int, committed: bool, offset: int) -> None:
+        self.ended.append(producer_id)
+
+    def on_loaded(self, now_ms: int) -> Iterator[Result | None]:
+        yield None
+        yield from self.due
+
+    def unload(self, now_ms: int) -> Iterator[int]:
+        return iter(())
+
+    def take_apart(self) -> Iterator[int]:
+        return iter(())
+
+    def take_replies(self) -> list[tuple[Any, Any]]:
+        return []
+
+
+class World:
+    """A shard that has not been started, over a real log."""
+
+    def __init__(self, partitions: Partitions | None = None, *, is_patient: bool = False) -> None:
+        self.time = HandTime()
+        self.partitions = partitions or Partitions()
+        self.machine = Notes()
+        self.active: list[Shard] = []
+        service: Any = self.partitions
+        self.shard = Shard(
+            0,
+            0,
+            ServicePartitionWriter(service, OFFSETS_TOPIC, 5_000),
+            self.time,
+            self.time,
+            None,
+            Steps(self.time),
+            self._make_machine,
+            on_active=self.active.append,
+            is_patient=is_patient,
+        )
+
+    def _make_machine(self, timers: ShardTimers) -> Notes:
+        self.timers = timers
+        return self.machine
+
+    def say(self, *records: str, **options: Any) -> Any:
+        return self.shard.write(lambda _: CoordinatorResult(records, "said", **options))
+
+    @property
+    def end(self) -> int:
+        return self.partitions.log_of(NAME).log_end_offset
+
+
+def started(*records: str, is_committed: bool = True, is_patient: bool = False) -> World:
+    """As it is when the log holds these already, and nothing has been loaded yet."""
+    before = World()
+    before.shard.start()
+    before.partitions.held = not is_committed
+    for record in records:
+        before.say(record)
+    world = World(before.partitions, is_patient=is_patient)
+    world.shard.start()
+    return world
+
+
+def loaded(*records: str) -> World:
+    world = started(*records)
+    world.time.advance(0)
+    assert world.shard.state is ShardState.ACTIVE
+    return world
+
+
+def test_a_marker_comes_neither_before_the_load_nor_after_the_end() -> None:
+    world = started("a")
+    for state, code in (
+        (ShardState.LOADING, E.COORDINATOR_LOAD_IN_PROGRESS),
+        (ShardState.CLOSED, E.NOT_COORDINATOR),
+    ):
+        assert world.shard.state is state
+        with pytest.raises(Refused) as refusal:
+            world.shard.complete_transaction(9, 0, True, 0, 2)
+        assert refusal.value.code is code
+        world.time.advance(0)
+        world.shard.close()
+    assert (world.end, world.machine.ended) == (1, [])
+
+
+def test_whoever_is_told_that_a_shard_is_active_may_use_it() -> None:
+    world = loaded("a", "b")
+    assert world.active == [world.shard]
+    assert world.machine.said == ["a", "b"]
+    assert world.say("c").result() == "said"
+    assert world.machine.said == ["a", "b", "c"]
+
+
+def test_what_is_due_after_a_load_is_written_whatever_becomes_of_the_rest(faults: Any) -> None:
+    world = started("a")
+    world.machine.due = [CoordinatorResult((each,), None) for each in ("b", "unspeakable", "c")]
+    world.time.advance(0)
+    assert world.machine.said == ["a", "b", "c"]
+    assert world.end == 3
+    assert [str(each) for each in faults.take()] == ["unspeakable"]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_patient_shard_waits_for_what_it_has_loaded_unless_it_ends_before(ends: bool) -> None:
+    world = started("a", is_patient=True, is_committed=False)
+    world.time.advance(0)
+    assert (world.machine.said, world.shard.state) == (["a"], ShardState.LOADING)
+    if ends:
+        world.shard.close()
+    world.partitions.release()
+    world.time.advance(LOAD_RETRY_MS)
+    assert world.shard.state is (ShardState.CLOSED if ends else ShardState.ACTIVE)
+    assert len(world.active) == (0 if ends else 1)
+
+
+@pytest.mark.parametrize("error", [E.NONE, E.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+def test_what_follows_from_a_write_that_has_ended_is_written_too(error: E) -> None:
+    world = loaded()
+    told: list[E] = []
+
+    def committed(code: E, now_ms: int) -> Result:
+        told.append(code)
+        return CoordinatorResult(("then",), None)
+
+    world.partitions.held = True
+    answer = world.say("first", committed=committed)
+    assert (told, world.machine.said) == ([], ["first"])
+    world.partitions.release(error)
+    assert told == [E.NONE if error is E.NONE else E.COORDINATOR_NOT_AVAILABLE]
+    assert world.machine.said == ["first", "then"]
+    assert answer.done
+
+
+def test_nothing_follows_once_the_shard_is_closed() -> None:
+    world = loaded()
+    world.partitions.held = True
+    world.say("first", committed=lambda code, now_ms: CoordinatorResult(("then",), None))
+    world.timers.schedule(("key",), 1000, lambda now_ms: CoordinatorResult(("late",), None))
+    world.shard.close()
+    world.partitions.release(E.NOT_LEADER_OR_FOLLOWER)
+    world.time.advance(1000)
+    assert (world.machine.said, world.end) == (["first"], 1)
+    assert len(world.timers) == 0
+
+
+@pytest.mark.parametrize("refusal", [E.NOT_ENOUGH_REPLICAS, None])
+def test_what_the_log_has_not_taken_is_undone_and_told(refusal: E | None) -> None:
+    world = loaded()
+    undone: list[object] = []
+    world.partitions.refusal = refusal
+
+    def say() -> Any:
+        return world.say(
+            "ok" if refusal else "unspeakable",
+            refused=lambda: undone.append("refused"),
+            committed=lambda code, now_ms: undone.append(code),
+        )
+
+    if refusal is None:
+        with pytest.raises(ValueError, match="unspeakable"):
+            say()
+        assert undone == ["refused", E.UNKNOWN_SERVER_ERROR]
+    else:
+        with pytest.raises(Refused):
+            say().result()
+        assert undone == ["refused", E.COORDINATOR_NOT_AVAILABLE]
+    assert (world.machine.said, world.end) == ([], 0)
