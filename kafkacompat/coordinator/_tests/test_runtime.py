@@ -207,6 +207,7 @@ def test_unknown_types_are_passed_over_and_said(caplog: pytest.LogCaptureFixture
         batch((pair(1)[0], b"\0\x63")),
         batch((key(3), b"\0\0"), (key(11), b"\0\0")),
         batch((b"", b"")),
+        build_batch([Record(0, 1_000, None, b"x")]),
     ],
 )
 def test_what_cannot_be_read_fails_the_shard_and_keeps_the_log(
