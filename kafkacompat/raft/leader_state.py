@@ -123,8 +123,9 @@ class LeaderState:
         }
 
     def _clear_inactive_observers(self, now_ms: int) -> None:
-        for key, replica in list(self.observers.items()):
+        while self.observers:
             # Insertion order is the order of last fetches: get_or_create_replica_state moves a key to the end.
+            key, replica = next(iter(self.observers.items()))
             if replica.last_fetch_ms + OBSERVER_MEMORY_MS > now_ms and len(self.observers) < MAX_OBSERVERS:
                 break
             del self.observers[key]
