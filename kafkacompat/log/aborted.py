@@ -7,14 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.index import (
-    MAX_OFFSET,
-    NO_TRANSACTIONS,
-    AbortedEntry,
-    IndexCorrupt,
-    TransactionIndex,
-    TransactionSpan,
-)
+from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt
+from kafkacompat.log.transaction_index import NO_TRANSACTIONS, AbortedTxn, TransactionIndex, TransactionSpan
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
@@ -79,7 +73,7 @@ class SegmentAborted:
         if self.attached is not None:
             self.attached.path = stem + TXN_INDEX_SUFFIX
 
-    def find(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedEntry], bool]:
+    def find(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
         """See TransactionIndex.collect. Reads the file only when it may have entries of the range."""
         span = self._span
         if span is not None and span.first_offset >= upper_bound_offset:
@@ -100,7 +94,7 @@ class SegmentAborted:
         except IndexCorrupt as damage:
             raise _damaged(self._stem, damage) from damage
 
-    def append(self, entry: AbortedEntry) -> None:
+    def append(self, entry: AbortedTxn) -> None:
         self.index.append(entry)
         # Of earlier entries nothing may be known: then they may begin anywhere.
         first = 0 if self._span is None else self._span.first_offset

@@ -1,4 +1,4 @@
-"""The three index files of a segment: Kafka's bytes on disk, searched page by page.
+"""What the three index files of a segment have in common: Kafka's bytes on disk, searched page by page.
 
 Duty: search entries, take new ones, tell which bytes the file still lacks. Must not know: batches, segments (segment.py says when
 to write). In memory are the entries after the last whole page only: whole pages go to the file once they are complete, and come
@@ -11,17 +11,13 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.log.index_cache import IndexCache
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Disk, File
 
-_OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
-_TXN_ENTRY = struct.Struct(">hqqqq")
-OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, TXN_ENTRY_SIZE = 8, 12, 34
 PAGE_BYTES = 4096
 """What is read and kept of an index at once; the whole entries in it."""
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
@@ -288,152 +284,3 @@ class Index:
 def entry_type(layout: struct.Struct) -> tuple[struct.Struct, int, int]:
     """An entry, its size, and that of the whole ones in a page."""
     return layout, layout.size, PAGE_BYTES - PAGE_BYTES % layout.size
-
-
-class OffsetIndex(Index):
-    """(last offset of a batch relative to the base, position at which that batch begins), both ascending."""
-
-    __slots__ = ()
-    layout, entry_size, page_size = entry_type(_OFFSET_ENTRY)
-
-    def append(self, last_offset: int, position: int) -> None:
-        self.add(last_offset - self.base_offset, position)
-
-    def entry(self, index: int) -> tuple[int, int]:
-        relative, position = self.fields(index)
-        return self.base_offset + relative, position
-
-    def last_offset(self) -> int:
-        """Of the last entry; the base offset when empty."""
-        return self.entry(len(self) - 1)[0] if self.size else self.base_offset
-
-    def lookup(self, offset: int) -> tuple[int, int]:
-        """The last entry at or before an offset: (last offset of a batch, where that batch begins); (-1, 0) for none."""
-        rank = self.rank(offset - self.base_offset, 0)
-        return self.entry(rank - 1) if rank else (-1, 0)
-
-    def offset_at(self, position: int) -> int:
-        """Of the first entry whose batch begins at or after a position; -1 for none."""
-        at = self.rank(position - 1, 1)
-        return self.entry(at)[0] if at < len(self) else -1
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop entries whose offset is at or after the given one."""
-        self.cut(self.rank(offset - 1 - self.base_offset, 0))
-
-    def check(self, log_size: int) -> None:
-        """Raise IndexCorrupt when entries cannot belong to a log file of this size."""
-        if self.size:
-            offset, position = self.entry(len(self) - 1)
-            if offset < self.base_offset or not 0 <= position < max(log_size, 1):
-                raise IndexCorrupt(f"the last entry is offset {offset} at {position}")
-            if len(self) > 1 and self.entry(0)[0] >= offset:
-                raise IndexCorrupt("offsets do not ascend")
-
-
-class TimeIndex(Index):
-    """(timestamp in ms, last offset of the batch that carries it, relative to the base), ascending."""
-
-    __slots__ = ()
-    layout, entry_size, page_size = entry_type(_TIME_ENTRY)
-
-    def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Append unless the timestamp is no later than the last one."""
-        tail = self._tail
-        last_ms = (
-            _TIME_ENTRY.unpack_from(tail, len(tail) - TIME_ENTRY_SIZE)[0] if tail else self.last_entry()[0]
-        )
-        if timestamp_ms > last_ms:
-            self.add(timestamp_ms, offset - self.base_offset)
-
-    def entry(self, index: int) -> tuple[int, int]:
-        timestamp_ms, relative = self.fields(index)
-        return timestamp_ms, self.base_offset + relative
-
-    def last_entry(self) -> tuple[int, int]:
-        """(-1, base offset) when empty."""
-        return self.entry(len(self) - 1) if self.size else (-1, self.base_offset)
-
-    def around(self, timestamp_ms: int) -> tuple[tuple[int, int], tuple[int, int] | None]:
-        """The last entry at or before a timestamp ((-1, base offset) for none), and the next one, if there is one."""
-        rank = self.rank(timestamp_ms, 0)
-        before = self.entry(rank - 1) if rank else (-1, self.base_offset)
-        return before, self.entry(rank) if rank < len(self) else None
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop entries whose offset is at or after the given one."""
-        self.cut(self.rank(offset - 1 - self.base_offset, 1))
-
-    def check(self) -> None:
-        if self.size:
-            timestamp_ms, offset = self.last_entry()
-            if offset < self.base_offset or timestamp_ms < self.entry(0)[0]:
-                raise IndexCorrupt(f"the last entry is timestamp {timestamp_ms} at offset {offset}")
-
-
-class AbortedEntry(NamedTuple):
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-class TransactionSpan(NamedTuple):
-    """What tells of an index whether a range need look into it."""
-
-    first_offset: int
-    """No entry begins before."""
-    stable_offset: int
-    """What ended after the last entry began at or after; -1 without entries."""
-
-
-NO_TRANSACTIONS = TransactionSpan(MAX_OFFSET, -1)
-_LAST_OFFSET = 3
-
-
-class TransactionIndex(Index):
-    """Aborted transactions in the order of their markers, with the last stable offset when each ended."""
-
-    __slots__ = ()
-    layout, entry_size, page_size = entry_type(_TXN_ENTRY)
-
-    def append(self, entry: AbortedEntry) -> None:
-        self.add(0, *entry)
-
-    def span(self) -> TransactionSpan:
-        """Looks at every entry."""
-        if not self.size:
-            return NO_TRANSACTIONS
-        return TransactionSpan(min(fields[2] for fields in self.all_fields()), self.last_stable_offset())
-
-    def last_stable_offset(self) -> int:
-        """Of the last entry; -1 when empty."""
-        return self.fields(len(self) - 1)[4] if self.size else -1
-
-    def entries(self) -> list[AbortedEntry]:
-        return [AbortedEntry(*fields[1:]) for fields in self.all_fields()]
-
-    def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedEntry], bool]:
-        """(entries that overlap the range, True when later segments cannot add any). IndexCorrupt."""
-        found: list[AbortedEntry] = []
-        if not self.size:
-            return found, False
-        for fields in self.all_fields(self.rank(fetch_offset - 1, _LAST_OFFSET)):
-            self._check(fields)
-            if fields[2] < upper_bound_offset:
-                found.append(AbortedEntry(*fields[1:]))
-            if fields[4] >= upper_bound_offset:
-                return found, True
-        return found, False
-
-    def truncate_to(self, offset: int) -> None:
-        self.cut(self.rank(offset - 1, _LAST_OFFSET))
-
-    def check(self) -> None:
-        """Looks at every entry."""
-        for fields in self.all_fields():
-            self._check(fields)
-
-    def _check(self, fields: tuple[int, ...]) -> None:
-        if fields[0] != 0 or fields[_LAST_OFFSET] < self.base_offset:
-            raise IndexCorrupt(f"an entry {fields}")

@@ -36,7 +36,7 @@ class SnapshotCorrupt(ValueError):
     """A producer snapshot whose version, size or crc is wrong."""
 
 
-class RetainedBatch(NamedTuple):
+class BatchMetadata(NamedTuple):
     last_sequence: int
     last_offset: int
     offset_delta: int
@@ -51,7 +51,7 @@ class RetainedBatch(NamedTuple):
         return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
 
 
-class CompletedTransaction(NamedTuple):
+class CompletedTxn(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
@@ -76,10 +76,10 @@ class Producer:
         self.coordinator_epoch = -1
         self.last_timestamp_ms = -1
         self.transaction_first_offset = NO_TRANSACTION
-        self.batches: list[RetainedBatch] = []
+        self.batches: list[BatchMetadata] = []
 
 
-class ProducerState:
+class ProducerStateManager:
     """All producers of one partition, with the offset up to which they are known (`end_offset`, exclusive)."""
 
     __slots__ = (
@@ -120,7 +120,7 @@ class ProducerState:
         coordinator_epoch: int = -1,
         transaction_version: int = 0,
         from_client: bool = True,
-    ) -> RetainedBatch | None:
+    ) -> BatchMetadata | None:
         """Judge a batch before it is written. The original when it is a repetition, else None.
 
         Raises LogRefused INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or
@@ -225,7 +225,7 @@ class ProducerState:
             batches.clear()
         elif len(batches) == RETAINED_BATCHES:
             del batches[0]
-        batches.append(RetainedBatch(last_sequence, last_offset, delta, timestamp_ms))
+        batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp_ms))
         producer.last_timestamp_ms = timestamp_ms
         if is_transactional:
             if producer.transaction_first_offset == NO_TRANSACTION:
@@ -245,7 +245,7 @@ class ProducerState:
         offset: int,
         timestamp_ms: int,
         committed: bool,
-    ) -> CompletedTransaction | None:
+    ) -> CompletedTxn | None:
         """An end marker of this producer is in the log; the transaction it ended, if one was open."""
         producer = self.producers.get(producer_id)
         if producer is None:
@@ -264,9 +264,9 @@ class ProducerState:
         self._ongoing.pop(first_offset, None)
         self._unreplicated[first_offset] = offset
         self._refresh_unstable()
-        return CompletedTransaction(producer_id, first_offset, offset, committed)
+        return CompletedTxn(producer_id, first_offset, offset, committed)
 
-    def stable_offset_after(self, completed: CompletedTransaction) -> int:
+    def stable_offset_after(self, completed: CompletedTxn) -> int:
         """The last stable offset once a transaction's end is replicated, as the transaction index keeps it."""
         while self._open and self._open[0] not in self._ongoing:
             self._open.popleft()
@@ -361,7 +361,7 @@ def encode_snapshot(producers: Iterable[Producer]) -> bytes:
     entries = bytearray()
     count = 0
     for producer in producers:
-        batch = producer.batches[-1] if producer.batches else RetainedBatch(-1, -1, 0, -1)
+        batch = producer.batches[-1] if producer.batches else BatchMetadata(-1, -1, 0, -1)
         entries += _SNAPSHOT_ENTRY.pack(
             producer.producer_id,
             producer.epoch,
@@ -396,6 +396,6 @@ def decode_snapshot(data: bytes) -> list[Producer]:
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_first_offset = first if first >= 0 else NO_TRANSACTION
         if last_offset >= 0:
-            producer.batches.append(RetainedBatch(last_sequence, last_offset, delta, timestamp_ms))
+            producer.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp_ms))
         producers.append(producer)
     return producers

@@ -23,7 +23,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.log.epoch_cache import LeaderEpochCache
     from kafkacompat.log.index_cache import IndexCache
-    from kafkacompat.log.producer_state import ProducerState
+    from kafkacompat.log.producer_state import ProducerStateManager
     from kafkacompat.log.segment import Segment
     from kafkacompat.log.segment_list import SegmentList
     from kafkacompat.log.snapshots import SnapshotStore
@@ -48,7 +48,7 @@ class LogParts:
         self,
         segments: list[Segment],
         epochs: LeaderEpochCache,
-        state: ProducerState,
+        state: ProducerStateManager,
         snapshots: SnapshotStore,
         log_start_offset: int,
         log_end_offset: int,
@@ -119,7 +119,7 @@ class ReadableLog:
         return self._segments.items
 
     @property
-    def producer_state(self) -> ProducerState:
+    def producer_state(self) -> ProducerStateManager:
         return self._state
 
     @property
@@ -190,9 +190,9 @@ class ReadableLog:
         return self._state.start_verification(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
 
     def active_producers(self) -> Iterator[ProducerStateEntry]:
-        """As `ProducerState.active`."""
+        """As `ProducerStateManager.active`."""
         return self._state.active()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
-        """As `ProducerState.expire`."""
+        """As `ProducerStateManager.expire`."""
         return self._state.expire(now_ms, expiration_ms)

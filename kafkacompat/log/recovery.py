@@ -24,7 +24,7 @@ from kafkacompat.log.checkpoint import (
 )
 from kafkacompat.log.epoch_cache import LeaderEpochCache
 from kafkacompat.log.index_cache import IndexCache
-from kafkacompat.log.producer_state import ProducerState
+from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.reading import LogParts
 from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, Segment
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, REBUILT_SUFFIX, TIME_INDEX_SUFFIX
@@ -123,7 +123,7 @@ def open_directory(
     except DAMAGE as damage:
         note(f"{directory}: {damage}; leader epochs of what lies before it are not known")
     snapshots.remove_strays([segment.base_offset for segment in segments])
-    state = ProducerState()
+    state = ProducerStateManager()
     snapshots.load_latest(state, log_start_offset, log_end_offset)
     if state.end_offset < log_end_offset:
         replay_what_can_be_read(state, _from(segments, state.end_offset), log_end_offset, note)
@@ -305,7 +305,7 @@ def _recover(
 ) -> None:
     """Check the batches of the segments from the one that holds the recovery point on, and index them anew."""
     first = max((at for at, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
-    state = ProducerState()
+    state = ProducerStateManager()
     snapshots.load_latest(
         state, log_start_offset - 1 if log_start_offset else -1, segments[first].base_offset
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.index import AbortedEntry
+from kafkacompat.log.transaction_index import AbortedTxn
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, has_valid_crc, iterate_batches, parse_header
 from kafkacompat.records.compression import DecompressionFailed
@@ -20,7 +20,7 @@ from kafkacompat.wire.errors import ErrorCode
 UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 
 if TYPE_CHECKING:
-    from kafkacompat.log.producer_state import ProducerState
+    from kafkacompat.log.producer_state import ProducerStateManager
     from kafkacompat.log.segment import Segment
     from kafkacompat.ports import Buffer
     from kafkacompat.records.batch import BatchHeader
@@ -60,7 +60,7 @@ def follower_batches(view: memoryview, leader_epoch: int, next_offset: int) -> I
 
 
 def apply_batch(
-    state: ProducerState, header: BatchHeader, batch: Buffer | None, segment: Segment | None
+    state: ProducerStateManager, header: BatchHeader, batch: Buffer | None, segment: Segment | None
 ) -> None:
     """Bring the state up to a batch's end. `batch` is needed for control batches only; with a segment its transaction
     index gets the aborted transaction that a marker ends.
@@ -90,7 +90,7 @@ def apply_batch(
                 )
                 if completed is not None and not completed.committed and segment is not None:
                     segment.aborted.append(
-                        AbortedEntry(
+                        AbortedTxn(
                             completed.producer_id,
                             completed.first_offset,
                             completed.last_offset,
@@ -100,7 +100,7 @@ def apply_batch(
     state.end_offset = header.last_offset + 1
 
 
-def replay_segments(state: ProducerState, segments: Iterable[Segment], end_offset: int) -> None:
+def replay_segments(state: ProducerStateManager, segments: Iterable[Segment], end_offset: int) -> None:
     """Apply all batches from the state's end offset to the given one; transaction indexes stay as they are."""
     for segment in segments:
         if not segment.size:

@@ -30,8 +30,9 @@ from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.log.index import OffsetIndex, TimeIndex
     from kafkacompat.log.index_cache import IndexCache
+    from kafkacompat.log.offset_index import OffsetIndex
+    from kafkacompat.log.time_index import TimeIndex
     from kafkacompat.ports import Buffer, Disk, File
 
 T = TypeVar("T")

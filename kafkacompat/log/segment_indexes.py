@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.index import TIME_ENTRY_SIZE, IndexCorrupt, OffsetIndex, TimeIndex
+from kafkacompat.log.index import IndexCorrupt
+from kafkacompat.log.offset_index import OffsetIndex
+from kafkacompat.log.time_index import TIME_ENTRY_SIZE, TimeIndex
 
 if TYPE_CHECKING:
     from kafkacompat.log.index_cache import IndexCache

@@ -16,8 +16,8 @@ from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX,
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRead
 
 if TYPE_CHECKING:
-    from kafkacompat.log.index import AbortedEntry
     from kafkacompat.log.index_cache import IndexCache
+    from kafkacompat.log.transaction_index import AbortedTxn
     from kafkacompat.ports import Disk
 
 DROPPED_AT_ONCE = 64
@@ -137,9 +137,9 @@ class SegmentList:
             )
         return LogRead(EMPTY_RECORDS)
 
-    def aborted(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedEntry]:
+    def aborted(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
         """Entries that overlap [fetch offset, upper bound), in the order of their ends."""
-        found: list[AbortedEntry] = []
+        found: list[AbortedTxn] = []
         if upper_bound_offset <= fetch_offset:
             return found
         bases = self._may_have_aborted()

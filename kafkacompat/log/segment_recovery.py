@@ -17,7 +17,7 @@ from kafkacompat.ports import SyncFailed
 
 if TYPE_CHECKING:
     from kafkacompat.log.epoch_cache import LeaderEpochCache
-    from kafkacompat.log.producer_state import ProducerState
+    from kafkacompat.log.producer_state import ProducerStateManager
     from kafkacompat.log.segment import Segment
     from kafkacompat.records.batch import BatchHeader
 
@@ -40,7 +40,7 @@ def _is_full(error: OSError) -> bool:
 
 def recover_segment(
     segment: Segment,
-    state: ProducerState,
+    state: ProducerStateManager,
     epochs: LeaderEpochCache,
     before_cut: Callable[[], None],
     *,

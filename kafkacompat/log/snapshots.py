@@ -9,7 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.producer_state import ProducerState, SnapshotCorrupt, decode_snapshot, encode_snapshot
+from kafkacompat.log.producer_state import (
+    ProducerStateManager,
+    SnapshotCorrupt,
+    decode_snapshot,
+    encode_snapshot,
+)
 from kafkacompat.log.segment import SNAPSHOT_SUFFIX, file_stem
 
 if TYPE_CHECKING:
@@ -43,7 +48,7 @@ class SnapshotStore:
     def relocate(self, directory: str) -> None:
         self._directory = directory
 
-    def take(self, state: ProducerState, *, sync: bool = False) -> None:
+    def take(self, state: ProducerStateManager, *, sync: bool = False) -> None:
         """Write the state at its end offset, unless that is done already."""
         offset = state.end_offset
         if offset == self._last_taken and offset in self.offsets:
@@ -53,7 +58,7 @@ class SnapshotStore:
             insort(self.offsets, offset)
         self._last_taken = offset
 
-    def load_latest(self, state: ProducerState, log_start_offset: int, end_offset: int) -> None:
+    def load_latest(self, state: ProducerStateManager, log_start_offset: int, end_offset: int) -> None:
         """Begin the state from the newest snapshot in (log start, end], else empty at log start.
 
         Snapshots outside that range are removed: they belong to records that are gone.

@@ -19,7 +19,7 @@ from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
 
 if TYPE_CHECKING:
-    from kafkacompat.log.producer_state import ProducerState
+    from kafkacompat.log.producer_state import ProducerStateManager
     from kafkacompat.log.segment import Segment
 
 DAMAGE = (BatchCorrupt, RecordMalformed, DecompressionFailed, struct.error)
@@ -50,7 +50,7 @@ def end_of(segment: Segment) -> int:
 
 
 def replay_what_can_be_read(
-    state: ProducerState, segments: Sequence[Segment], end_offset: int, note: Callable[[str], None]
+    state: ProducerStateManager, segments: Sequence[Segment], end_offset: int, note: Callable[[str], None]
 ) -> None:
     """As replay_segments; what follows damage in a segment is passed over."""
     for at, segment in enumerate(segments):

@@ -56,7 +56,7 @@ BUGS = (
     ),
     PlantedBug(
         "what a roll has closed is synced a minute later where its snapshot has no room",
-        "log/log.py",
+        "log/appending.py",
         "            finally:\n                # What is closed",
         "            except ZeroDivisionError:\n                pass\n            else:\n                # What is closed",
         (
@@ -65,8 +65,8 @@ BUGS = (
     ),
     PlantedBug(
         "what a roll has closed is synced a minute later",
-        "log/log.py",
-        "                self._rolled(self)\n",
+        "log/appending.py",
+        "                self._rolled()\n",
         "",
         ("node/_tests/test_periodic.py",),
     ),
@@ -121,7 +121,7 @@ BUGS = (
     ),
     PlantedBug(
         "records are committed in a log that a power loss may take from its topic",
-        "log/log.py",
+        "log/appending.py",
         "if offset > self.high_watermark and self.is_anchored:",
         "if offset > self.high_watermark:",
         ("log/_tests/test_identity.py",),

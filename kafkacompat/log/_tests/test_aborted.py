@@ -11,8 +11,8 @@ import pytest
 
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
-from kafkacompat.log.index import OffsetIndex
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.offset_index import OffsetIndex
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import BatchHeader, iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.read import records_of

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kafkacompat.log.producer_state import (
     MAX_SEQUENCE,
     RETAINED_BATCHES,
-    CompletedTransaction,
-    ProducerState,
+    CompletedTxn,
+    ProducerStateManager,
     SnapshotCorrupt,
     decode_snapshot,
     encode_snapshot,
@@ -35,7 +35,7 @@ class Partition:
     """A producer state with a log's end to count offsets by."""
 
     def __init__(self) -> None:
-        self.state = ProducerState()
+        self.state = ProducerStateManager()
         self.end = 0
 
     def write(
@@ -163,7 +163,7 @@ def test_markers_of_old_epochs_and_old_coordinators_are_fenced() -> None:
     assert coordinator.value.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def refused(state: ProducerState, *arguments: object, **options: object) -> ErrorCode | None:
+def refused(state: ProducerStateManager, *arguments: object, **options: object) -> ErrorCode | None:
     try:
         state.check(*arguments, **options)  # type: ignore[arg-type]
     except LogRefused as refusal:
@@ -175,7 +175,7 @@ def refused(state: ProducerState, *arguments: object, **options: object) -> Erro
 @pytest.mark.parametrize(("epoch", "is_open"), [(4, True), (5, True), (6, True), (4, False), (5, False)])
 def test_markers_are_held_to_the_epoch_by_their_version(version: int, epoch: int, is_open: bool) -> None:
     """With an epoch a transaction the marker is above the data's, unless it is one that came again."""
-    state = ProducerState()
+    state = ProducerStateManager()
     state.apply_data(1, 5, 0, 0, 0, NOW_MS, is_transactional=is_open)
     code = refused(
         state, 1, epoch, -1, 0, is_transactional=True, is_control=True, transaction_version=version
@@ -185,7 +185,7 @@ def test_markers_are_held_to_the_epoch_by_their_version(version: int, epoch: int
 
 
 def test_the_last_epoch_of_all_ends_its_own_transaction() -> None:
-    state = ProducerState()
+    state = ProducerStateManager()
     state.apply_data(1, 0x7FFF, 0, 0, 0, NOW_MS, is_transactional=True)
     assert (
         refused(state, 1, 0x7FFF, -1, 0, is_transactional=True, is_control=True, transaction_version=2)
@@ -193,7 +193,9 @@ def test_the_last_epoch_of_all_ends_its_own_transaction() -> None:
     )
 
 
-def verified(state: ProducerState, sequence: int, verification: object, epoch: int = 0) -> ErrorCode | None:
+def verified(
+    state: ProducerStateManager, sequence: int, verification: object, epoch: int = 0
+) -> ErrorCode | None:
     try:
         state.check(1, epoch, sequence, 0, is_transactional=True)
         state.check_verified(1, epoch, verification)  # type: ignore[arg-type]
@@ -203,7 +205,7 @@ def verified(state: ProducerState, sequence: int, verification: object, epoch: i
 
 
 def test_a_transaction_is_opened_by_whoever_was_verified_and_goes_on_without() -> None:
-    state = ProducerState()
+    state = ProducerStateManager()
     assert verified(state, 0, None) is ErrorCode.INVALID_TXN_STATE
     verification = state.start_verification(1, 0, 0, True, NOW_MS)
     assert state.start_verification(1, 0, 3, True, NOW_MS) is verification
@@ -215,7 +217,7 @@ def test_a_transaction_is_opened_by_whoever_was_verified_and_goes_on_without() -
 
 def test_what_a_producer_asks_with_binds_what_it_writes_outside_a_transaction_too() -> None:
     """As in Apache Kafka, until a transactional batch of it is in the log."""
-    state = ProducerState()
+    state = ProducerStateManager()
     state.start_verification(1, 0, 4, False, NOW_MS)
     assert refused(state, 1, 0, 5, 0, is_transactional=False) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refused(state, 1, 0, 4, 0, is_transactional=False) is None
@@ -236,7 +238,7 @@ def test_the_marker_of_the_transaction_before_leaves_the_next_one_verified(
     epoch: int, marker_epoch: int, is_kept: bool
 ) -> None:
     """A producer that bumps epochs goes on once its end is decided, and its next question may overtake the marker."""
-    state = ProducerState()
+    state = ProducerStateManager()
     state.apply_data(1, 0, 0, 0, 0, NOW_MS, is_transactional=True)
     verification = state.start_verification(1, epoch, 0, True, NOW_MS)
     state.apply_marker(1, marker_epoch, 0, 1, NOW_MS, committed=True)
@@ -244,14 +246,14 @@ def test_the_marker_of_the_transaction_before_leaves_the_next_one_verified(
 
 
 def test_a_marker_in_between_ends_what_was_verified() -> None:
-    state = ProducerState()
+    state = ProducerStateManager()
     verification = state.start_verification(1, 0, 0, False, NOW_MS)
     state.apply_marker(1, 0, 0, 0, NOW_MS, committed=False)
     assert verified(state, 0, verification) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_transaction_begins_with_the_lowest_sequence_that_asked() -> None:
-    state = ProducerState()
+    state = ProducerStateManager()
     verification = state.start_verification(1, 0, 7, False, NOW_MS)
     state.start_verification(1, 0, 5, False, NOW_MS)
     assert verified(state, 7, verification) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -261,13 +263,13 @@ def test_a_transaction_begins_with_the_lowest_sequence_that_asked() -> None:
 
 
 def test_an_unknown_producer_with_an_epoch_a_transaction_begins_at_zero() -> None:
-    state = ProducerState()
+    state = ProducerStateManager()
     verification = state.start_verification(1, 0, 3, True, NOW_MS)
     assert verified(state, 3, verification) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_fenced_producer_is_not_even_asked_about() -> None:
-    state = ProducerState()
+    state = ProducerStateManager()
     state.apply_marker(1, 4, 0, 0, NOW_MS, committed=True)
     with pytest.raises(LogRefused) as caught:
         state.start_verification(1, 3, 0, True, NOW_MS)
@@ -275,7 +277,7 @@ def test_a_fenced_producer_is_not_even_asked_about() -> None:
 
 
 def test_verifications_that_nobody_used_are_forgotten() -> None:
-    state = ProducerState()
+    state = ProducerStateManager()
     verification = state.start_verification(1, 0, 0, True, NOW_MS)
     assert len(list(state.expire(NOW_MS + 99, 100))) == 1
     assert verified(state, 0, verification) is None
@@ -363,7 +365,7 @@ def test_what_is_accepted_is_each_producers_sequence_once(attempts: list[tuple[i
                 assert sequence == 0
             history.append((epoch, sequence, count, first))
         assert last - first == count - 1
-    reloaded = ProducerState()
+    reloaded = ProducerStateManager()
     reloaded.load(decode_snapshot(encode_snapshot(partition.state.producers.values())), partition.end)
     assert list(reloaded.active()) == list(partition.state.active())
 
@@ -378,7 +380,7 @@ def test_the_first_unstable_offset_is_found_without_a_look_at_all_open_transacti
     ends = []
     for producer_id in (1, 0, 5, 2, 3, 4):
         completed = partition.end_transaction(False, producer_id=producer_id)
-        assert isinstance(completed, CompletedTransaction)
+        assert isinstance(completed, CompletedTxn)
         ends.append((state.first_unstable_offset, state.stable_offset_after(completed)))
     # Those that are ended hold the offset back until their markers are replicated.
     assert ends == [(0, 0), (0, 2), (0, 2), (0, 3), (0, 4), (0, 12)]
@@ -392,7 +394,7 @@ def test_transactions_of_a_snapshot_are_unstable_in_the_order_of_their_offsets()
     for producer_id in (7, 3, 5):
         partition.write(0, producer_id=producer_id, transactional=True)
     loaded = decode_snapshot(encode_snapshot(reversed(partition.state.producers.values())))
-    state = partition.state = ProducerState()
+    state = partition.state = ProducerStateManager()
     state.load(loaded, partition.end)
     assert state.first_unstable_offset == 0
     for producer_id, unstable in ((7, 1), (3, 2), (5, -1)):

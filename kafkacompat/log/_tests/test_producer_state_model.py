@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkacompat.log.producer_state import (
     RETAINED_BATCHES,
-    ProducerState,
-    RetainedBatch,
+    BatchMetadata,
+    ProducerStateManager,
     decode_snapshot,
     encode_snapshot,
 )
@@ -46,7 +46,7 @@ class Producers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = ProducerState()
+        self.state = ProducerStateManager()
         self.log: list[Entry] = []
         self.high_watermark = 0
         self.forgotten = 0
@@ -121,7 +121,7 @@ class Producers(RuleBasedStateMachine):
 
     # --- what happens
 
-    def judged(self, *what: int, **options: Any) -> E | RetainedBatch | None:
+    def judged(self, *what: int, **options: Any) -> E | BatchMetadata | None:
         try:
             return self.state.check(*what, **options)
         except LogRefused as refused:
@@ -144,7 +144,7 @@ class Producers(RuleBasedStateMachine):
         sequence = max(0, following + step)
         expected = self.expected(producer_id, epoch, sequence, count, transactional)
         found = self.judged(producer_id, epoch, sequence, count - 1, is_transactional=transactional)
-        if isinstance(found, RetainedBatch):
+        if isinstance(found, BatchMetadata):
             assert isinstance(expected, Entry)
             assert (found.first_offset, found.last_offset) == expected[3:5]
             return
@@ -192,7 +192,7 @@ class Producers(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """From the snapshot at the end of the log; a snapshot knows the last batch of each producer."""
-        again = ProducerState()
+        again = ProducerStateManager()
         again.load(decode_snapshot(encode_snapshot(self.state.producers.values())), self.end)
         assert list(again.active()) == list(self.state.active())
         self.state = again

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from kafkacompat.log.producer_state import MAX_SEQUENCE, Producer, ProducerState
+from kafkacompat.log.producer_state import MAX_SEQUENCE, Producer, ProducerStateManager
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode as E
 
@@ -17,23 +17,23 @@ Result = E | str | tuple[int, int, int]
 """Refused, "repeated", or the producer's (epoch, last sequence, first offset of its open transaction)."""
 
 
-def unknown() -> ProducerState:
-    state = ProducerState()
+def unknown() -> ProducerStateManager:
+    state = ProducerStateManager()
     state.end_offset = END
     return state
 
 
-def idle() -> ProducerState:
+def idle() -> ProducerStateManager:
     """Sequences 0 to 9 are written, the last of them in a batch of its own."""
-    state = ProducerState()
+    state = ProducerStateManager()
     state.apply_data(PRODUCER, EPOCH, 0, 0, 8, NOW_MS, is_transactional=False)
     state.apply_data(PRODUCER, EPOCH, 9, 9, 9, NOW_MS, is_transactional=False)
     return state
 
 
-def open_() -> ProducerState:
+def open_() -> ProducerStateManager:
     """The same, in a transaction that began at offset 2, after a marker of a coordinator."""
-    state = ProducerState()
+    state = ProducerStateManager()
     state.apply_data(PRODUCER, EPOCH - 1, 0, 0, 0, NOW_MS, is_transactional=True)
     state.apply_marker(PRODUCER, EPOCH, COORDINATOR_EPOCH, 1, NOW_MS, committed=True)
     state.apply_data(PRODUCER, EPOCH, 0, 2, 8, NOW_MS, is_transactional=True)
@@ -41,9 +41,9 @@ def open_() -> ProducerState:
     return state
 
 
-def ended() -> ProducerState:
+def ended() -> ProducerStateManager:
     """Only a marker is known, as after an epoch that begins with it."""
-    state = ProducerState()
+    state = ProducerStateManager()
     state.apply_marker(PRODUCER, EPOCH, COORDINATOR_EPOCH, END - 1, NOW_MS, committed=False)
     return state
 
@@ -54,7 +54,7 @@ EPOCHS = {"older": EPOCH - 1, "same": EPOCH, "newer": EPOCH + 1}
 SEQUENCES = ("zero", "last", "next", "gap")
 
 
-def seen(state: ProducerState) -> tuple[int, int, int]:
+def seen(state: ProducerStateManager) -> tuple[int, int, int]:
     (entry,) = state.active()
     return entry.producer_epoch, entry.last_sequence, entry.current_transaction_first_offset
 
@@ -63,7 +63,7 @@ def sequence_of(name: str, last: int) -> int:
     return {"zero": 0, "last": max(last, 0), "next": last + 1, "gap": last + 2}[name]
 
 
-def write(state: ProducerState, epoch: int, sequence: int, transactional: bool) -> Result:
+def write(state: ProducerStateManager, epoch: int, sequence: int, transactional: bool) -> Result:
     before = repr(vars_of(state))
     try:
         original = state.check(PRODUCER, epoch, sequence, 0, is_transactional=transactional)
@@ -79,7 +79,7 @@ def write(state: ProducerState, epoch: int, sequence: int, transactional: bool) 
     return seen(state)
 
 
-def vars_of(state: ProducerState) -> list[object]:
+def vars_of(state: ProducerStateManager) -> list[object]:
     return [
         state.end_offset,
         state.first_unstable_offset,
@@ -201,7 +201,7 @@ def test_markers(known: str, epoch: str, coordinator: str, version: int, committ
 )
 def test_the_next_sequence_at_the_end_of_all(first: int, count: int) -> None:
     """Whatever ends the first batch, one number is next: the one above, or zero after the largest."""
-    state = ProducerState()
+    state = ProducerStateManager()
     state.apply_data(PRODUCER, EPOCH, first, 0, count - 1, NOW_MS, is_transactional=False)
     last = (first + count - 1) % (MAX_SEQUENCE + 1)
     for offered in {first, last, (last + 1) % (MAX_SEQUENCE + 1), (last + 2) % (MAX_SEQUENCE + 1), 0}:

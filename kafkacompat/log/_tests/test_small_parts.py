@@ -22,9 +22,11 @@ from kafkacompat.log.checkpoint import (
 )
 from kafkacompat.log.dump import dump_file
 from kafkacompat.log.epoch_cache import LeaderEpochCache
-from kafkacompat.log.index import AbortedEntry, OffsetIndex, TimeIndex, TransactionIndex
 from kafkacompat.log.loading import agreed_epoch
+from kafkacompat.log.offset_index import OffsetIndex
 from kafkacompat.log.retention import SegmentFacts, count_deletable
+from kafkacompat.log.time_index import TimeIndex
+from kafkacompat.log.transaction_index import AbortedTxn, TransactionIndex
 
 
 def test_epoch_lookups() -> None:
@@ -103,7 +105,7 @@ def test_index_bytes_are_kafkas() -> None:
     index.append(105, 4097)
     times.maybe_append(NOW_MS, 105)
     times.maybe_append(NOW_MS, 106)
-    txns.append(AbortedEntry(7, 100, 105, 106))
+    txns.append(AbortedTxn(7, 100, 105, 106))
     assert index.data.hex() == "0000000500001001"
     assert times.data.hex() == "0000018bcfe5680000000005"
     assert txns.data.hex() == "0000000000000000000700000000000000640000000000000069000000000000006a"

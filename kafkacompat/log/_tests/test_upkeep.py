@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log.producer_state import ProducerState
+from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.retaining import LOGS_AT_ONCE
 from kafkacompat.log.upkeep import LOOKS_A_STEP, LogUpkeep
 
@@ -28,7 +28,7 @@ def upkeep_of(*logs: Any) -> LogUpkeep:
 
 
 def log_with(producers: int) -> Any:
-    state = ProducerState()
+    state = ProducerStateManager()
     for producer_id in range(producers):
         state.apply_data(producer_id, 0, 0, producer_id, producer_id, NOW_MS, False)
     return SimpleNamespace(state=state, expire_producers=state.expire)

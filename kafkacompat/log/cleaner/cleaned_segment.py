@@ -9,13 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
-from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry, OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.log.index import MAX_RELATIVE_OFFSET
+from kafkacompat.log.offset_index import OffsetIndex
 from kafkacompat.log.segment import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     file_stem,
 )
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from kafkacompat.log.time_index import TimeIndex
+from kafkacompat.log.transaction_index import AbortedTxn, TransactionIndex
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ class CleanedSegment:
         if self._buffered >= self._flush_bytes or len(self._buffers) >= BUFFERS_MOST:
             self._write()
 
-    def keep_entry(self, entry: AbortedEntry) -> None:
+    def keep_entry(self, entry: AbortedTxn) -> None:
         """An aborted transaction whose marker lies in this segment."""
         self._txn_index.append(entry)
 

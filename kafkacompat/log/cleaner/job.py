@@ -12,7 +12,7 @@ from kafkacompat.log.index import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
     from kafkacompat.log.cleaner.filtering import LastRecord
-    from kafkacompat.log.index import AbortedEntry
+    from kafkacompat.log.transaction_index import AbortedTxn
 
 
 GROUPED_AT_ONCE = 16
@@ -47,7 +47,7 @@ class CleaningJob(NamedTuple):
     """Base of the first segment that is not cleaned."""
     later_segments: Sequence[SegmentFile]
     """Closed ones after those: the markers of transactions that are cleaned may lie there."""
-    aborted: Sequence[AbortedEntry]
+    aborted: Sequence[AbortedTxn]
     """Of transactions that end in the active segment, whose index is still written to."""
     last_records: dict[int, LastRecord]
     now_ms: int

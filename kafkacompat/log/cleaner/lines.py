@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from kafkacompat.log.cleaner.filtering import LastRecord
 from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
-from kafkacompat.log.index import AbortedEntry
+from kafkacompat.log.transaction_index import AbortedTxn
 
 
 def write_line(file: IO[bytes], value: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ def job_from_json(value: dict[str, Any]) -> CleaningJob:
         | {
             "segments": [SegmentFile(*segment) for segment in value["segments"]],
             "later_segments": [SegmentFile(*segment) for segment in value["later_segments"]],
-            "aborted": [AbortedEntry(*entry) for entry in value["aborted"]],
+            "aborted": [AbortedTxn(*entry) for entry in value["aborted"]],
             "last_records": {
                 producer_id: LastRecord(offset, epoch) for producer_id, offset, epoch in value["last_records"]
             },

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.records.control import ControlType, parse_control_key
 
 if TYPE_CHECKING:
-    from kafkacompat.log.index import AbortedEntry
+    from kafkacompat.log.transaction_index import AbortedTxn
     from kafkacompat.records.batch import BatchHeader
 
 
@@ -21,18 +21,18 @@ class CleanedTransactions:
 
     __slots__ = ("_aborted", "_aborted_open", "_committed_open", "_met", "_next", "keep_entry")
 
-    def __init__(self, aborted: Sequence[AbortedEntry], from_offset: int) -> None:
+    def __init__(self, aborted: Sequence[AbortedTxn], from_offset: int) -> None:
         """`aborted`: of the whole log; those that ended before `from_offset` are passed over."""
         self._aborted = sorted(
             (entry for entry in aborted if entry.last_offset >= from_offset),
             key=lambda entry: entry.first_offset,
         )
         self._next = 0
-        self._aborted_open: dict[int, AbortedEntry] = {}
+        self._aborted_open: dict[int, AbortedTxn] = {}
         self._met: set[int] = set()
         """Producers of open aborted transactions of which data was met."""
         self._committed_open: set[int] = set()
-        self.keep_entry: Callable[[AbortedEntry], None] = lambda entry: None
+        self.keep_entry: Callable[[AbortedTxn], None] = lambda entry: None
 
     def on_data(self, header: BatchHeader) -> bool:
         """Whether a batch of data belongs to an aborted transaction and goes."""

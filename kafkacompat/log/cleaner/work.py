@@ -35,7 +35,7 @@ from kafkacompat.records.record import RecordMalformed
 from kafkacompat.records.stencils import Stencils
 
 if TYPE_CHECKING:
-    from kafkacompat.log.index import AbortedEntry
+    from kafkacompat.log.transaction_index import AbortedTxn
     from kafkacompat.ports import Disk
     from kafkacompat.records.batch import BatchHeader
 
@@ -134,10 +134,10 @@ class CleaningWork:
             bytes_most=self._bytes_most,
         )
 
-    def _aborted(self) -> list[AbortedEntry]:
+    def _aborted(self) -> list[AbortedTxn]:
         """Every aborted transaction with records in the segments of the job."""
         job = self._job
-        found: list[AbortedEntry] = []
+        found: list[AbortedTxn] = []
         for segment in (*job.segments, *job.later_segments):
             index = read_txn_index(self._disk, segment.stem, segment.base_offset)
             entries, complete = index.collect(job.segments[0].base_offset, job.round_end_offset)
