@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import DIRECTORY_UNASSIGNED, is_reserved_uuid
+from kafkacompat.ids import DIRECTORY_UNASSIGNED, NO_LEADER, is_reserved_uuid
 from kafkacompat.log.directory import can_be_marked
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -115,11 +115,17 @@ class Placement:
                 self._logs.withhold(name, reason)
 
     def may_begin_empty(self, image: PartitionRegistration) -> bool:
-        """A replica out of the ISR, in a directory that is online or not chosen yet: the leader fills it."""
-        named = image.directory(self._hosted.node_id)
-        return self._hosted.node_id not in image.isr and (
-            named == DIRECTORY_UNASSIGNED
-            or any(each.online and each.directory_id == named for each in self._logs.directories)
+        """A replica that its leader fills, in a directory that is online or not chosen yet: out of the ISR, and not eligible.
+
+        Without a leader it may be the last known one, out of the ISR for an unclean start alone: whoever elects it counts on what
+        cannot be opened now.
+        """
+        node_id = self._hosted.node_id
+        if image.leader == NO_LEADER or node_id in image.isr or node_id in image.eligible_leader_replicas:
+            return False
+        named = image.directory(node_id)
+        return named == DIRECTORY_UNASSIGNED or any(
+            each.online and each.directory_id == named for each in self._logs.directories
         )
 
     def role_taken(self, core: PartitionCore, image: PartitionRegistration) -> None:

@@ -122,6 +122,20 @@ BUGS = (
         ("partition/_tests/test_replication.py",),
     ),
     PlantedBug(
+        "the last known leader begins empty where its log cannot be opened",
+        "partition/placement.py",
+        "if image.leader == NO_LEADER or node_id in image.isr or",
+        "if node_id in image.isr or",
+        ("partition/_tests/test_moves.py",),
+    ),
+    PlantedBug(
+        "an eligible leader begins empty where its log cannot be opened",
+        "partition/placement.py",
+        " or node_id in image.eligible_leader_replicas:",
+        ":",
+        ("partition/_tests/test_moves.py",),
+    ),
+    PlantedBug(
         "a leader that was cut back commits before the checkpoints know",
         "partition/core.py",
         "if not self.is_leader or self.is_held_back or not self.has_min_isr():",

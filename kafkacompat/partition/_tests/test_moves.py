@@ -16,7 +16,7 @@ import pytest
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration
-from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, TopicPartition, Uuid
+from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, NO_LEADER, TopicPartition, Uuid
 from kafkacompat.log._tests.logs import all_values
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.flush import LogFlush
@@ -598,27 +598,53 @@ def test_a_replica_to_come_lies_where_it_was_asked_for(disks: Disks) -> None:
     assert [each[2] for each in disks.told] == [C]
 
 
-def a_replica(directory: Uuid, isr: tuple[int, ...]) -> PartitionRegistration:
-    return replace(partition_image(replicas=(2, NODE_ID), isr=isr, leader=2), directories=(A, directory))
+def a_replica(directory: Uuid, isr: tuple[int, ...], **changes: Any) -> PartitionRegistration:
+    partition = partition_image(replicas=(2, NODE_ID), isr=isr, leader=2)
+    return replace(partition, directories=(A, directory), **changes)
 
 
-@pytest.mark.parametrize(
-    ("named", "isr", "serves"),
-    [
-        (B, (2,), True),
-        (DIRECTORY_UNASSIGNED, (2,), True),
-        (A, (2,), False),
-        (B, (2, NODE_ID), False),
-        (DIRECTORY_UNASSIGNED, (2, NODE_ID), False),
-    ],
-)
-def test_while_a_directory_is_offline_only_replicas_out_of_the_isr_begin_empty(
-    disks: Disks, named: Uuid, isr: tuple[int, ...], serves: bool
+OUT_OF_THE_ISR = {
+    "its directory is online": (a_replica(B, (2,)), True),
+    "its directory is to be chosen": (a_replica(DIRECTORY_UNASSIGNED, (2,)), True),
+    "its directory is offline": (a_replica(A, (2,)), False),
+    "in the ISR": (a_replica(B, (2, NODE_ID)), False),
+    "in the ISR, its directory to be chosen": (a_replica(DIRECTORY_UNASSIGNED, (2, NODE_ID)), False),
+    "eligible": (a_replica(B, (2,), eligible_leader_replicas=(NODE_ID,)), False),
+    "last known": (a_replica(B, (), leader=NO_LEADER, last_known_elr=(NODE_ID,)), False),
+    "without a leader": (a_replica(B, (2,), leader=NO_LEADER), False),
+}
+"""A replica, and whether its leader may fill it from the beginning."""
+
+
+@pytest.mark.parametrize("what", OUT_OF_THE_ISR)
+def test_while_a_directory_is_offline_only_replicas_that_a_leader_fills_begin_empty(
+    disks: Disks, what: str
 ) -> None:
     disks.logs.fail_directory(disks.logs.directories[0], OSError(5, "broken"))
-    image = image_of(topic_image("t", {0: a_replica(named, isr)}))
-    disks.manager.on_image(MetadataImage(), image)
+    replica, serves = OUT_OF_THE_ISR[what]
+    disks.manager.on_image(MetadataImage(), image_of(topic_image("t", {0: replica})))
     assert (disks.manager.core(NAME) is not None) == serves
+
+
+@pytest.mark.parametrize("what", ["last known", "its directory is online"])
+def test_a_log_that_cannot_be_opened_is_set_aside_only_where_a_leader_fills_another(
+    tmp_path: Path, what: str
+) -> None:
+    """Out of the ISR for this very start, which is an unclean one, it may still have what nobody else has."""
+    disks = Disks(tmp_path)
+    disks.publish(B)
+    disks.append(3)
+    disks.logs.shut_down(7)
+    log_file = tmp_path / "b" / "t-0" / f"{0:020d}.log"
+    log_file.rename(tmp_path / "kept")
+    log_file.mkdir()
+    again = Disks(tmp_path)
+    replica, is_filled = OUT_OF_THE_ISR[what]
+    again.manager.on_image(MetadataImage(), image_of(topic_image("t", {0: replica})))
+    again.time.advance(10)
+    again.run()
+    assert (again.manager.core(NAME) is not None) == is_filled
+    assert len([each for each in (tmp_path / "b").iterdir() if each.name.endswith("-stray")]) == is_filled
 
 
 def test_very_many_small_batches_are_copied_with_the_loop_in_between(
