@@ -157,4 +157,93 @@ BUGS = (
         "",
         ("raft/_tests/test_leader_state.py",),
     ),
+    PlantedBug(
+        "whoever leads a quorum of another cluster is believed",
+        "raft/elections.py",
+        "    if not has_valid_cluster_id(state, request.cluster_id):\n"
+        "        _answer_epoch(state, request_id, ErrorCode.NONE, ErrorCode.INCONSISTENT_CLUSTER_ID)\n"
+        "        return False\n",
+        "",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "a follower of another cluster is served",
+        "raft/leading.py",
+        "    if not has_valid_cluster_id(state, request.cluster_id):\n"
+        "        response = _build_fetch_response(state, ErrorCode.NONE)\n",
+        "    if False:\n        response = _build_fetch_response(state, ErrorCode.NONE)\n",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "a leader whose epoch is over is not told so",
+        "raft/elections.py",
+        "    if request.epoch < state.epoch:\n"
+        "        _answer_epoch(state, request_id, ErrorCode.FENCED_LEADER_EPOCH)\n"
+        "        return False\n",
+        "",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "node 0 cannot lead",
+        "raft/elections.py",
+        "    if is_leap or request.leader_id < 0 or",
+        "    if is_leap or request.leader_id <= 0 or",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "node 0 is voted for by nobody",
+        "raft/elections.py",
+        "    if request.candidate.id < 0 or",
+        "    if request.candidate.id <= 0 or",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "whoever has an empty log is voted for by nobody",
+        "raft/elections.py",
+        "request.last_offset < 0 or request.last_epoch < 0 or",
+        "request.last_offset < 0 or request.last_epoch <= 0 or",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "a leader takes a diverging follower for one that needs a snapshot",
+        "raft/leading.py",
+        "        if validity is Validity.DIVERGING:\n",
+        "        if False:\n",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "a preferred candidate whose disk was lost stands for election first",
+        "raft/elections.py",
+        "        if key.id == me.id and key.directory_id in (ZERO_UUID, me.directory_id):\n            if place",
+        "        if key.id == me.id:\n            if place",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "a resigned leader repeats itself to whoever has heard it",
+        "raft/elections.py",
+        "        state.resigned.unacknowledged.remove(node_id)\n",
+        "        pass\n",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "a voter that has fallen silent is not told again who leads",
+        "raft/leading.py",
+        "(last_fetch_ms < 0 or last_fetch_ms <= quiet_since_ms) and",
+        "last_fetch_ms < 0 and",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "a fetch that was answered with its records is parked as well",
+        "raft/leading.py",
+        "                request.max_bytes,\n            )\n        )\n        return True\n",
+        "                request.max_bytes,\n            )\n        )\n        return False\n",
+        ("raft/_tests/test_peers.py",),
+    ),
+    PlantedBug(
+        "an answer to a fetch after another epoch's records is taken",
+        "raft/following.py",
+        "request.fetch_offset != state.log.end or request.last_fetched_epoch != state.log.last_epoch:",
+        "request.fetch_offset != state.log.end:",
+        ("raft/_tests/test_peers.py",),
+    ),
 )
