@@ -1,4 +1,4 @@
-"""Who may do what: access control lists and the decision over them (Kafka's StandardAuthorizer, KIP-801).
+"""Who is asking, and who may do what: SASL's exchanges, access control lists and the decision over them (KIP-801).
 
-Pure. Knows no sockets, no requests and no metadata log; controller/ makes the records, api/ asks for decisions.
+Knows no sockets and no metadata log; controller/ makes the records, api/ asks for decisions.
 """

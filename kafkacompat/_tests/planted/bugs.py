@@ -15,6 +15,7 @@ from kafkacompat._tests.planted import (
     of_pipeline,
     of_raft,
     of_rights,
+    of_security,
     of_transactions,
 )
 
@@ -32,5 +33,6 @@ AREAS = (
     of_partitions,
     of_controller,
     of_answers,
+    of_security,
 )
 BUGS = tuple(bug for area in AREAS for bug in area.BUGS)

@@ -1,0 +1,50 @@
+"""PLAIN (RFC 4616): the client's one message names the user and holds the password. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hmac import compare_digest
+
+from kafkacompat.security.sasl_server import SaslAuthenticationError
+
+MECHANISM = "PLAIN"
+USER_PREFIX = "user_"
+"""Options of the login module that begin so are users: user_alice="her password"."""
+_PARTS = 3
+_FAILED = "Authentication failed: "
+
+
+class PlainSaslServer:
+    """`options`: those of the server's login module."""
+
+    __slots__ = ("_options", "authorization_id")
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+        self.authorization_id: str | None = None
+
+    def evaluate_response(self, response: bytes) -> bytes:
+        parts = response.decode("utf-8", "replace").split("\0", _PARTS)
+        if len(parts) != _PARTS:
+            raise SaslAuthenticationError(
+                f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}"
+            )
+        authorization_id, user, password = parts
+        if not user:
+            raise SaslAuthenticationError(_FAILED + "username not specified")
+        if not password:
+            raise SaslAuthenticationError(_FAILED + "password not specified")
+        expected = self._options.get(USER_PREFIX + user)
+        if expected is None or not compare_digest(password.encode(), expected.encode()):
+            raise SaslAuthenticationError(_FAILED + "Invalid username or password")
+        if authorization_id not in ("", user):
+            raise SaslAuthenticationError(
+                _FAILED + "Client requested an authorization id that is different from username"
+            )
+        self.authorization_id = user
+        return b""
+
+
+def initial_response(user: str, password: str) -> bytes:
+    """What a client sends."""
+    return f"\0{user}\0{password}".encode()

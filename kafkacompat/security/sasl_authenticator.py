@@ -1,0 +1,237 @@
+"""Who is at the other end of a connection to a SASL listener: SaslHandshake, the mechanism's exchange, and both again (KIP-368).
+
+Pure: a frame and the time in, an outcome out. Until the exchange is complete nothing else is understood but ApiVersions, once.
+Follows Apache Kafka's SaslServerAuthenticator. No outcome holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from struct import Struct as Layout
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkacompat.security.sasl_server import SaslAuthenticationError, SaslError, SaslServer
+from kafkacompat.wire.apis import APIS, ApiKey, request_class
+from kafkacompat.wire.codec import decoder, encoder
+from kafkacompat.wire.errors import ErrorCode, WireError
+from kafkacompat.wire.headers import RequestHeader, parse_request_header, response_header_bytes
+from kafkacompat.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from kafkacompat.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+    from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+
+REAUTHENTICATION_EVERY_MS = 1000
+"""A session is not begun anew more often than this."""
+FIRST_HANDSHAKE_WITH_AUTHENTICATE = 1
+"""Behind an older handshake the mechanism's messages come without requests around them."""
+_SIZE = Layout(">i")
+
+
+class EnabledMechanism(NamedTuple):
+    """One of a listener's `sasl.enabled.mechanisms`."""
+
+    begin: Callable[[], SaslServer]
+    """A new exchange."""
+    max_reauth_ms: int
+    """connections.max.reauth.ms: how long a session lasts; 0 for ever."""
+
+
+class Answer(NamedTuple):
+    """Send this, a whole reply with its size."""
+
+    reply: bytes
+
+
+class Failure(NamedTuple):
+    """After connection.failed.authentication.delay.ms send the reply, if there is one, and close."""
+
+    reply: bytes | None
+    reason: str
+
+
+class AskedForVersions(NamedTuple):
+    """An ApiVersions request, for whoever serves it everywhere."""
+
+
+class IllegalRequest(NamedTuple):
+    """A request in place of SaslAuthenticate: as a Failure, with ILLEGAL_SASL_STATE in the form of its own API."""
+
+    header: RequestHeader
+
+
+Outcome = Answer | Failure | AskedForVersions | IllegalRequest
+
+
+class _State(Enum):
+    HANDSHAKE_OR_VERSIONS = 0
+    HANDSHAKE = 1
+    """The versions are told."""
+    AUTHENTICATE = 2
+    BAD_MECHANISM = 3
+    """The handshake was for another mechanism than the session began with: what follows fails."""
+    COMPLETE = 4
+    FAILED = 5
+
+
+class SaslServerAuthenticator:
+    """Of one connection. WireError from any method ends it at once, without an answer."""
+
+    __slots__ = (
+        "_before",
+        "_has_headers",
+        "_mechanism",
+        "_mechanisms",
+        "_reauthentication_began_ms",
+        "_server",
+        "_state",
+        "expires_ms",
+        "user",
+    )
+
+    def __init__(self, mechanisms: Mapping[str, EnabledMechanism]) -> None:
+        self._mechanisms = mechanisms
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+        self._has_headers = False
+        self._before: tuple[str, str] | None = None
+        """Mechanism and user of the session that is begun anew."""
+        self._reauthentication_began_ms: int | None = None
+        self._state = _State.HANDSHAKE_OR_VERSIONS
+        self.user: str | None = None
+        """Once authenticated, also while the session is begun anew."""
+        self.expires_ms: int | None = None
+        """When the session ends unless it is begun anew; None for never."""
+
+    @property
+    def is_complete(self) -> bool:
+        return self._state is _State.COMPLETE
+
+    def versions_told(self) -> None:
+        """An ApiVersions request was answered with versions: there is no second one."""
+        self._state = _State.HANDSHAKE
+
+    def begins_anew(self, api_key: int, now_ms: int) -> bool:
+        """Whether this request on an authenticated connection begins its session anew, and so goes to `handle`."""
+        if api_key != ApiKey.SASL_HANDSHAKE or self.expires_ms is None:
+            return False
+        began_ms = self._reauthentication_began_ms
+        if began_ms is not None and now_ms - began_ms < REAUTHENTICATION_EVERY_MS:
+            return False
+        assert self.user is not None
+        self._reauthentication_began_ms = now_ms
+        self._before = (self._mechanism, self.user)
+        self._has_headers = False
+        self._server = None
+        self._state = _State.HANDSHAKE
+        return True
+
+    def has_expired(self, now_ms: int) -> bool:
+        return self.expires_ms is not None and now_ms > self.expires_ms
+
+    def handle(self, frame: memoryview, now_ms: int) -> Outcome:
+        """What to do about one frame, while not complete."""
+        if self._state is _State.AUTHENTICATE:
+            outcome = self._authenticate(frame, now_ms) if self._has_headers else self._token(frame, now_ms)
+        elif self._state is _State.BAD_MECHANISM:
+            outcome = Failure(None, "another mechanism than the session began with")
+        elif self._state in (_State.HANDSHAKE_OR_VERSIONS, _State.HANDSHAKE):
+            outcome = self._handshake_or_versions(frame)
+        else:
+            raise WireError("a frame behind the end of a SASL exchange")
+        if isinstance(outcome, (Failure, IllegalRequest)):
+            self._state = _State.FAILED
+        return outcome
+
+    def _handshake_or_versions(self, frame: memoryview) -> Outcome:
+        header = parse_request_header(frame)
+        if header.api_key == ApiKey.API_VERSIONS and self._state is _State.HANDSHAKE_OR_VERSIONS:
+            return AskedForVersions()
+        if header.api_key != ApiKey.SASL_HANDSHAKE:
+            raise WireError(f"request of API {header.api_key} before authentication")
+        request: SaslHandshakeRequest = _decoded(header, frame)
+        self._has_headers = header.api_version >= FIRST_HANDSHAKE_WITH_AUTHENTICATE
+        answer = SaslHandshakeResponse(mechanisms=list(self._mechanisms))
+        enabled = self._mechanisms.get(request.mechanism)
+        if enabled is None:
+            answer.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            return Failure(_reply(header, answer), "a SASL mechanism that is not enabled")
+        if self._before is not None and self._before[0] != request.mechanism:
+            self._state = _State.BAD_MECHANISM
+        else:
+            self._mechanism, self._server = request.mechanism, enabled.begin()
+            self._state = _State.AUTHENTICATE
+        return Answer(_reply(header, answer))
+
+    def _authenticate(self, frame: memoryview, now_ms: int) -> Outcome:
+        header = parse_request_header(frame)
+        if header.api_key != ApiKey.SASL_AUTHENTICATE:
+            return IllegalRequest(header)
+        request: SaslAuthenticateRequest = _decoded(header, frame)
+        try:
+            token = self._evaluate(bytes(request.auth_bytes))
+        except SaslAuthenticationError as error:
+            return self._refused(header, str(error))
+        except SaslError:
+            again = "authentication" if self._before is None else "re-authentication"
+            return self._refused(
+                header,
+                f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._mechanism}",
+            )
+        lifetime_ms = self._complete(now_ms)
+        answer = SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+        return Answer(_reply(header, answer))
+
+    def _token(self, frame: memoryview, now_ms: int) -> Outcome:
+        try:
+            token = self._evaluate(bytes(frame))
+        except SaslAuthenticationError as error:
+            return Failure(None, str(error))
+        except SaslError as error:
+            raise WireError(f"SASL with {self._mechanism}: {error}") from None
+        self._complete(now_ms)
+        return Answer(_SIZE.pack(len(token)) + token)
+
+    def _evaluate(self, response: bytes) -> bytes:
+        assert self._server is not None
+        token = self._server.evaluate_response(response)
+        user = self._server.authorization_id
+        if user is not None and self._before is not None and user != self._before[1]:
+            raise SaslAuthenticationError(
+                f"Cannot change principals during re-authentication from User.{self._before[1]}: User.{user}"
+            )
+        return token
+
+    def _complete(self, now_ms: int) -> int:
+        """How long the session may last from now on, 0 for ever or while the exchange goes on."""
+        assert self._server is not None
+        if self._server.authorization_id is None:
+            return 0
+        self.user = self._server.authorization_id
+        self._server = None
+        self._state = _State.COMPLETE
+        lifetime_ms = max(0, self._mechanisms[self._mechanism].max_reauth_ms)
+        self.expires_ms = now_ms + lifetime_ms if lifetime_ms else None
+        return lifetime_ms
+
+    def _refused(self, header: RequestHeader, text: str) -> Failure:
+        answer = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
+        return Failure(_reply(header, answer), text)
+
+
+def _decoded(header: RequestHeader, frame: memoryview) -> Any:
+    """WireError also for a version that there is not."""
+    api = APIS[header.api_key]
+    if not api.oldest <= header.api_version <= api.latest:
+        raise WireError(f"API {header.api_key} has no version {header.api_version}")
+    return decoder(request_class(header.api_key), header.api_version)(frame, header.body_offset)[0]
+
+
+def _reply(header: RequestHeader, answer: Any) -> bytes:
+    out = bytearray(_SIZE.size)
+    out += response_header_bytes(header.api_key, header.api_version, header.correlation_id)
+    encoder(type(answer), header.api_version)(answer, out)
+    _SIZE.pack_into(out, 0, len(out) - _SIZE.size)
+    return bytes(out)

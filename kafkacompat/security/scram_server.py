@@ -1,0 +1,116 @@
+"""The server's side of SCRAM: first and final message of the client, checked against what is kept of the password. Pure.
+
+Follows Apache Kafka: no channel binding, and what a client binds is part of what it proves but is not looked at; a message that
+says more than it must is taken. A user that there is not fails as a wrong password does.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from hmac import compare_digest
+
+from kafkacompat.security.sasl_server import SaslAuthenticationError, SaslError
+from kafkacompat.security.scram import (
+    ScramCredential,
+    ScramMechanism,
+    exclusive_or,
+    user_name,
+)
+
+TOKEN_AUTHENTICATION = "tokenauth"
+"""The extension by which the user's name is the id of a delegation token."""
+_SASL_NAME = r"(?:[^\x00=,\x80-\U0010ffff]|=2C|=3D)+"
+_VALUE = r"[^\x00,\x80-\U0010ffff]+"
+_PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64_DIGIT = "[a-zA-Z0-9/+]"
+_BASE64 = f"(?:{_BASE64_DIGIT}{{4}})*(?:{_BASE64_DIGIT}{{3}}=|{_BASE64_DIGIT}{{2}}==)?"
+_EXTENSIONS = f"(?:,[A-Za-z]+={_VALUE})*"
+_CLIENT_FIRST = re.compile(
+    f"n,(?:a=({_SASL_NAME}))?,(?:m={_VALUE},)?n=({_SASL_NAME}),r=({_PRINTABLE})({_EXTENSIONS})"
+)
+_CLIENT_FINAL = re.compile(f"c=({_BASE64}),r=({_PRINTABLE}){_EXTENSIONS},p=({_BASE64})")
+
+
+class ScramSaslServer:
+    """`credential_of`: what is kept of a user, None of whom nothing is. `nonce`: the server's, of this exchange alone."""
+
+    __slots__ = (
+        "_client_first_bare",
+        "_credential",
+        "_credential_of",
+        "_mechanism",
+        "_nonce",
+        "_server_first",
+        "_user",
+        "authorization_id",
+    )
+
+    def __init__(
+        self, mechanism: ScramMechanism, credential_of: Callable[[str], ScramCredential | None], nonce: str
+    ) -> None:
+        self._mechanism = mechanism
+        self._credential_of = credential_of
+        self._nonce = nonce
+        """The client's and the server's, once the client has told its own."""
+        self._credential: ScramCredential | None = None
+        self._client_first_bare = self._server_first = ""
+        self._user = ""
+        self.authorization_id: str | None = None
+
+    def evaluate_response(self, response: bytes) -> bytes:
+        text = response.decode("utf-8", "replace")
+        return self._first(text) if self._credential is None else self._final(text, self._credential)
+
+    def _first(self, text: str) -> bytes:
+        message = _CLIENT_FIRST.fullmatch(text)
+        if message is None:
+            raise SaslError("Invalid SCRAM client first message format")
+        authorization_id, name, client_nonce, extensions = message.groups()
+        if _is_of_token(extensions):
+            raise SaslError("Token Authentication failed: there are no delegation tokens")
+        try:
+            self._user = user_name(name)
+        except ValueError:
+            raise SaslError("Authentication failed: Credentials could not be obtained") from None
+        credential = self._credential_of(self._user)
+        if credential is None:
+            raise SaslError("Authentication failed: Invalid user credentials")
+        if authorization_id not in (None, self._user):
+            raise SaslAuthenticationError(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        if credential.iterations < self._mechanism.min_iterations:
+            raise SaslError(f"fewer iterations than {self._mechanism.name} needs")
+        self._credential = credential
+        self._nonce = client_nonce + self._nonce
+        self._client_first_bare = f"n={name},r={client_nonce}{extensions}"
+        salt = b64encode(credential.salt).decode()
+        self._server_first = f"r={self._nonce},s={salt},i={credential.iterations}"
+        return self._server_first.encode()
+
+    def _final(self, text: str, credential: ScramCredential) -> bytes:
+        message = _CLIENT_FINAL.fullmatch(text)
+        if message is None:
+            raise SaslError("Invalid SCRAM client final message format")
+        binding, nonce, proof = message.groups()
+        if nonce != self._nonce:
+            raise SaslError("Invalid client nonce in the final client message")
+        without_proof = f"c={b64encode(b64decode(binding)).decode()},r={nonce}"
+        signed = ",".join((self._client_first_bare, self._server_first, without_proof)).encode()
+        mechanism = self._mechanism
+        try:
+            client_key = exclusive_or(mechanism.hmac(credential.stored_key, signed), b64decode(proof))
+        except ValueError:
+            raise SaslError("Invalid client credentials") from None
+        if not compare_digest(mechanism.digest(client_key), credential.stored_key):
+            raise SaslError("Invalid client credentials")
+        self.authorization_id = self._user
+        return b"v=" + b64encode(mechanism.hmac(credential.server_key, signed))
+
+
+def _is_of_token(extensions: str) -> bool:
+    """`extensions`: each behind a comma; the last of a name counts."""
+    named = dict(each.split("=", 1) for each in extensions.split(",") if each)
+    return named.get(TOKEN_AUTHENTICATION, "").lower() == "true"
