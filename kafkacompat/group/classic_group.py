@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.group.classic_member import ClassicMember, Protocols
+from kafkacompat.group.classic_group_member import ClassicGroupMember, Protocols
 from kafkacompat.group.subscription import MalformedSubscription, topics_of_all
 from kafkacompat.wire.errors import ErrorCode
 
@@ -88,7 +88,7 @@ class ClassicGroup:
         self.leader_id = leader_id
         self.current_state_timestamp_ms = current_state_timestamp_ms
         """When the state was entered; -1 unknown."""
-        self.members: dict[str, ClassicMember] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
         self.pending_join: set[str] = set()
@@ -127,7 +127,7 @@ class ClassicGroup:
 
     # --- members
 
-    def add(self, member: ClassicMember, waiter: Deferred[Any] | None = None) -> None:
+    def add(self, member: ClassicGroupMember, waiter: Deferred[Any] | None = None) -> None:
         if member.group_instance_id is not None:
             if member.group_instance_id in self.static_members:
                 raise ValueError(
@@ -161,14 +161,14 @@ class ClassicGroup:
 
     def replace_static_member(
         self, group_instance_id: str, old_member_id: str, new_member_id: str
-    ) -> ClassicMember:
+    ) -> ClassicGroupMember:
         """The same instance under a new id: it inherits everything but parked calls, leadership included."""
         old = self.members.pop(old_member_id)
         if old.awaiting_join is not None or old.awaiting_sync is not None:
             raise ValueError(
                 f"member {old_member_id} has a parked call, which must be answered before it is replaced"
             )
-        new = ClassicMember(
+        new = ClassicGroupMember(
             new_member_id,
             old.group_instance_id,
             old.client_id,
@@ -189,7 +189,7 @@ class ClassicGroup:
 
     def update_member(
         self,
-        member: ClassicMember,
+        member: ClassicGroupMember,
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
@@ -203,7 +203,7 @@ class ClassicGroup:
         self.awaiting_join_count += (waiter is not None) - (member.awaiting_join is not None)
         member.awaiting_join = waiter
 
-    def take_join_waiter(self, member: ClassicMember) -> Deferred[Any] | None:
+    def take_join_waiter(self, member: ClassicGroupMember) -> Deferred[Any] | None:
         """The parked join, which the caller must answer."""
         waiter = member.awaiting_join
         if waiter is not None:

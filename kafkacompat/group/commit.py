@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.rebalance import reset_heartbeat
+from kafkacompat.group.rebalance import reschedule_heartbeat
 from kafkacompat.group.records import CommittedOffset, GroupKind, GroupRecord, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.stepping.jobs import Pace
@@ -63,7 +63,7 @@ def commit_offsets(
     if group is not None:
         _validate_commit(group, request.member_id, request.group_instance_id, generation_id)
         if group.state is _S.STABLE or group.state is _S.PREPARING_REBALANCE:
-            reset_heartbeat(machine.env, group, group.members[request.member_id])
+            reschedule_heartbeat(machine.env, group, group.members[request.member_id])
     else:
         _validate_commit_elsewhere(machine, group_id, generation_id, absent_group_is_named)
     retention_ms = request.retention_time_ms

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.group.classic_group import ClassicGroupState
 from kafkacompat.group.environment import Environment
-from kafkacompat.group.rebalance import reset_heartbeat
+from kafkacompat.group.rebalance import reschedule_heartbeat
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,5 +31,5 @@ def heartbeat(env: Environment, request: HeartbeatRequest) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is _S.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    reset_heartbeat(env, group, group.members[request.member_id])
+    reschedule_heartbeat(env, group, group.members[request.member_id])
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is _S.PREPARING_REBALANCE else ErrorCode.NONE

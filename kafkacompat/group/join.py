@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic_member import ClassicMember, Protocols
+from kafkacompat.group.classic_group_member import ClassicGroupMember, Protocols
 from kafkacompat.group.environment import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Environment,
@@ -20,15 +20,15 @@ from kafkacompat.group.environment import (
     nothing,
 )
 from kafkacompat.group.rebalance import (
+    current_members,
     end_group,
-    expire_session,
+    expire_member_heartbeat,
     join_refusal,
     join_response,
-    listed_members,
-    maybe_complete_join,
+    maybe_complete_join_phase,
+    maybe_prepare_rebalance_or_complete_join,
     prepare_rebalance,
-    prepare_rebalance_or_complete_join,
-    reset_heartbeat,
+    reschedule_heartbeat,
 )
 from kafkacompat.group.records import empty_group_record, group_metadata_record
 from kafkacompat.wire.errors import ErrorCode
@@ -63,11 +63,11 @@ def join(env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms
             env.reply(caller.waiter, join_refusal(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             return nothing()
         return _join_new_group(env, request, caller, now_ms)
-    if not _accepts(env, group, request.member_id):
+    if not _accept_joining_member(env, group, request.member_id):
         return _refuse_for_size(env, group, request, caller, now_ms)
     if unknown:
-        return _join_unknown(env, group, request, caller, now_ms)
-    return _join_known(env, group, request, caller, now_ms)
+        return _join_new_member(env, group, request, caller, now_ms)
+    return _join_existing_member(env, group, request, caller, now_ms)
 
 
 def _join_new_group(
@@ -80,7 +80,7 @@ def _join_new_group(
     group = ClassicGroup(request.group_id, current_state_timestamp_ms=now_ms)
     env.groups[group.group_id] = group
     first_reply = len(env.replies)
-    _join_unknown(env, group, request, caller, now_ms)  # an empty group only begins to wait for company
+    _join_new_member(env, group, request, caller, now_ms)  # an empty group only begins to wait for company
     held = env.replies[first_reply:]
     del env.replies[first_reply:]
 
@@ -104,7 +104,7 @@ def _join_new_group(
         if group.state is _S.DEAD:
             end_group(env, group, error, at_ms)
             return None
-        return maybe_complete_join(env, group, at_ms)
+        return maybe_complete_join_phase(env, group, at_ms)
 
     return CoordinatorResult(
         (empty_group_record(group.group_id, now_ms),),
@@ -120,7 +120,7 @@ def _forget(env: Environment, group: ClassicGroup, member_id: str) -> None:
     env.timers.cancel(heartbeat_key(group, member_id))
 
 
-def _accepts(env: Environment, group: ClassicGroup, member_id: str) -> bool:
+def _accept_joining_member(env: Environment, group: ClassicGroup, member_id: str) -> bool:
     """Whether group.max.size has room. While joining, those who wait are counted, so that the last to come are refused."""
     if group.state in (_S.EMPTY, _S.DEAD):
         return True
@@ -143,7 +143,7 @@ def _refuse_for_size(
     return nothing()
 
 
-def _join_unknown(
+def _join_new_member(
     env: Environment, group: ClassicGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
     protocols = _protocols(request)
@@ -156,22 +156,24 @@ def _join_unknown(
     if request.group_instance_id is not None:
         member_id = env.member_id(request.group_instance_id)
         if request.group_instance_id in group.static_members:
-            return _replace_static(env, group, request, caller, member_id, now_ms)
-        return _add(env, group, request, caller, member_id, now_ms)
+            return _update_static_member_then_rebalance_or_complete_join(
+                env, group, request, caller, member_id, now_ms
+            )
+        return _add_member_then_rebalance_or_complete_join(env, group, request, caller, member_id, now_ms)
     member_id = env.member_id(caller.client_id)
     if not caller.requires_known_member_id:
-        return _add(env, group, request, caller, member_id, now_ms)
+        return _add_member_then_rebalance_or_complete_join(env, group, request, caller, member_id, now_ms)
     group.pending_join.add(member_id)
     env.timers.schedule(
         heartbeat_key(group, member_id),
         request.session_timeout_ms,
-        lambda at_ms: expire_session(env, group, member_id, at_ms),
+        lambda at_ms: expire_member_heartbeat(env, group, member_id, at_ms),
     )
     env.reply(caller.waiter, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
     return nothing()
 
 
-def _join_known(
+def _join_existing_member(
     env: Environment, group: ClassicGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
     member_id = request.member_id
@@ -184,7 +186,7 @@ def _join_known(
         if request.group_instance_id is not None:
             # Pending ids are given to dynamic members only; Kafka answers this contradiction the same way.
             return _refuse(env, caller, member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
-        return _add(env, group, request, caller, member_id, now_ms)
+        return _add_member_then_rebalance_or_complete_join(env, group, request, caller, member_id, now_ms)
     error = group.validate_member(member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
         return _refuse(env, caller, member_id, error)
@@ -200,7 +202,7 @@ def _join_known(
         env.reply(caller.waiter, join_response(group, member))
         return nothing()
     # A leader that joins again asks for a rebalance, since what it assigns from may have changed outside the group.
-    return _update(env, group, member, request, caller, now_ms)
+    return _update_member_then_rebalance_or_complete_join(env, group, member, request, caller, now_ms)
 
 
 def _refuse(env: Environment, caller: JoinCaller, member_id: str, error: ErrorCode) -> GroupResult:
@@ -208,7 +210,7 @@ def _refuse(env: Environment, caller: JoinCaller, member_id: str, error: ErrorCo
     return nothing()
 
 
-def _add(
+def _add_member_then_rebalance_or_complete_join(
     env: Environment,
     group: ClassicGroup,
     request: JoinGroupRequest,
@@ -216,7 +218,7 @@ def _add(
     member_id: str,
     now_ms: int,
 ) -> GroupResult:
-    member = ClassicMember(
+    member = ClassicGroupMember(
         member_id,
         request.group_instance_id,
         caller.client_id,
@@ -230,14 +232,14 @@ def _add(
     if group.state is _S.PREPARING_REBALANCE and group.previous_state is _S.EMPTY:
         group.new_member_added = True
     group.add(member, caller.waiter)
-    reset_heartbeat(env, group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    return prepare_rebalance_or_complete_join(env, group, now_ms)
+    reschedule_heartbeat(env, group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    return maybe_prepare_rebalance_or_complete_join(env, group, now_ms)
 
 
-def _update(
+def _update_member_then_rebalance_or_complete_join(
     env: Environment,
     group: ClassicGroup,
-    member: ClassicMember,
+    member: ClassicGroupMember,
     request: JoinGroupRequest,
     caller: JoinCaller,
     now_ms: int,
@@ -247,10 +249,10 @@ def _update(
     group.update_member(
         member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms, caller.waiter
     )
-    return prepare_rebalance_or_complete_join(env, group, now_ms)
+    return maybe_prepare_rebalance_or_complete_join(env, group, now_ms)
 
 
-def _replace_static(
+def _update_static_member_then_rebalance_or_complete_join(
     env: Environment,
     group: ClassicGroup,
     request: JoinGroupRequest,
@@ -269,14 +271,14 @@ def _replace_static(
     group.update_member(
         member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms, caller.waiter
     )
-    reset_heartbeat(env, group, member)
+    reschedule_heartbeat(env, group, member)
     if group.state is _S.COMPLETING_REBALANCE:
         # The leader may be assigning to the old id.
         return prepare_rebalance(env, group, now_ms)
     if group.state is not _S.STABLE:
-        return maybe_complete_join(env, group, now_ms)
+        return maybe_complete_join_phase(env, group, now_ms)
     if group.select_protocol() != group.protocol_name:
-        return prepare_rebalance_or_complete_join(env, group, now_ms)
+        return maybe_prepare_rebalance_or_complete_join(env, group, now_ms)
 
     was_refused = False
 
@@ -305,7 +307,7 @@ def _replace_static(
         )
         if caller.can_skip_assignment:
             leads = group.leader_id == new_member_id
-            response.members = listed_members(group) if leads else []
+            response.members = current_members(group) if leads else []
             response.leader = group.leader_id or ""
             response.skip_assignment = leads
         else:
@@ -325,17 +327,17 @@ def _replace_static(
 
 
 def _revert_replacement(
-    env: Environment, group: ClassicGroup, member: ClassicMember, old: ClassicMember
+    env: Environment, group: ClassicGroup, member: ClassicGroupMember, old: ClassicGroupMember
 ) -> None:
     """The log has not taken the new id: the old one holds the place again, as it was."""
     assert member.group_instance_id is not None
     group.update_member(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms, None)
     env.timers.cancel(heartbeat_key(group, member.member_id))
     restored = group.replace_static_member(member.group_instance_id, member.member_id, old.member_id)
-    reset_heartbeat(env, group, restored)
+    reschedule_heartbeat(env, group, restored)
 
 
-def _fence(env: Environment, group: ClassicGroup, member: ClassicMember) -> None:
+def _fence(env: Environment, group: ClassicGroup, member: ClassicGroupMember) -> None:
     env.reply(group.take_join_waiter(member), join_refusal(member.member_id, ErrorCode.FENCED_INSTANCE_ID))
     waiter, member.awaiting_sync = member.awaiting_sync, None
     env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))

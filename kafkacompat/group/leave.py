@@ -11,8 +11,8 @@ from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.environment import Environment, heartbeat_key
 from kafkacompat.group.rebalance import (
-    maybe_complete_join,
-    prepare_rebalance_or_complete_join,
+    maybe_complete_join_phase,
+    maybe_prepare_rebalance_or_complete_join,
     remove_member,
 )
 from kafkacompat.group.records import GroupRecord
@@ -49,9 +49,9 @@ def leave(
     if all(answer.error_code for answer in answers):
         return CoordinatorResult((), response)
     if group.state in (_S.STABLE, _S.COMPLETING_REBALANCE):
-        result = prepare_rebalance_or_complete_join(env, group, now_ms)
+        result = maybe_prepare_rebalance_or_complete_join(env, group, now_ms)
     else:
-        result = maybe_complete_join(env, group, now_ms)
+        result = maybe_complete_join_phase(env, group, now_ms)
     return result.answering(response)
 
 

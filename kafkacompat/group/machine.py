@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, LoadFailure
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic_member import ClassicMember
+from kafkacompat.group.classic_group_member import ClassicGroupMember
 from kafkacompat.group.environment import Environment, GroupSettings, GroupTimers
 from kafkacompat.group.offsets import OffsetStore
-from kafkacompat.group.rebalance import end_group, prepare_rebalance, reset_heartbeat
+from kafkacompat.group.rebalance import end_group, prepare_rebalance, reschedule_heartbeat
 from kafkacompat.group.records import (
     MEMBER_TYPES,
     CarriedRecord,
@@ -113,7 +113,7 @@ class GroupMachine:
         for group in list(self.groups.values()):
             for member in list(group.members.values()):
                 if group.members.get(member.member_id) is member:
-                    reset_heartbeat(self.env, group, member)
+                    reschedule_heartbeat(self.env, group, member)
                 yield None
             is_too_large = len(group.members) > self.env.settings.max_size
             yield (
@@ -187,7 +187,7 @@ def restored_in_steps(group_id: str, value: GroupMetadataValue) -> Generator[int
     name = value.protocol or ""
     for each in value.members:
         group.add(
-            ClassicMember(
+            ClassicGroupMember(
                 each.member_id,
                 each.group_instance_id,
                 each.client_id,

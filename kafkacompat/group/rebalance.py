@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic_member import EMPTY_ASSIGNMENT, ClassicMember
+from kafkacompat.group.classic_group_member import EMPTY_ASSIGNMENT, ClassicGroupMember
 from kafkacompat.group.environment import (
     Environment,
     GroupResult,
@@ -26,16 +26,18 @@ from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 _S = ClassicGroupState
 
 
-def prepare_rebalance_or_complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
+def maybe_prepare_rebalance_or_complete_join(
+    env: Environment, group: ClassicGroup, now_ms: int
+) -> GroupResult:
     if group.can_rebalance():
         return prepare_rebalance(env, group, now_ms)
-    return maybe_complete_join(env, group, now_ms)
+    return maybe_complete_join_phase(env, group, now_ms)
 
 
 def prepare_rebalance(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
     """Ask everybody to join again; an empty group first waits for company (group.initial.rebalance.delay.ms)."""
     if group.state is _S.COMPLETING_REBALANCE:
-        reset_assignments(env, group, ErrorCode.REBALANCE_IN_PROGRESS)
+        reset_and_propagate_assignments(env, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
     env.timers.cancel(sync_key(group))
     initial = group.state is _S.EMPTY
@@ -46,23 +48,23 @@ def prepare_rebalance(env: Environment, group: ClassicGroup, now_ms: int) -> Gro
     if initial:
         return nothing()
     if group.has_all_members_joined():
-        return complete_join(env, group, now_ms)
+        return complete_classic_group_join(env, group, now_ms)
     _schedule_join(env, group)
     return nothing()
 
 
-def maybe_complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
+def maybe_complete_join_phase(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
     """Complete at once when all have joined, unless the initial delay is running."""
     if (
         group.state is _S.PREPARING_REBALANCE
         and group.previous_state is not _S.EMPTY
         and group.has_all_members_joined()
     ):
-        return complete_join(env, group, now_ms)
+        return complete_classic_group_join(env, group, now_ms)
     return nothing()
 
 
-def complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
+def complete_classic_group_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
     """Start the next generation with those who joined; static members stay until their session ends."""
     if group.state is _S.DEAD:
         return nothing()
@@ -82,7 +84,7 @@ def complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupRe
         return CoordinatorResult((group_metadata_record(group, {}),), None, replay=False)
     for member in group.members.values():
         env.reply(group.take_join_waiter(member), join_response(group, member))
-        reset_heartbeat(env, group, member)
+        reschedule_heartbeat(env, group, member)
         member.is_new = False
         group.pending_sync.add(member.member_id)
     generation_id = group.generation_id
@@ -94,10 +96,10 @@ def complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupRe
     return nothing()
 
 
-def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
+def join_response(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupResponse:
     """The current generation; the leader alone is told of the members."""
     return JoinGroupResponse(
-        members=listed_members(group) if group.leader_id == member.member_id else [],
+        members=current_members(group) if group.leader_id == member.member_id else [],
         member_id=member.member_id,
         generation_id=group.generation_id,
         protocol_name=group.protocol_name,
@@ -106,7 +108,7 @@ def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupRespon
     )
 
 
-def listed_members(group: ClassicGroup) -> list[JoinGroupResponseMember]:
+def current_members(group: ClassicGroup) -> list[JoinGroupResponseMember]:
     name = group.protocol_name or ""
     return [
         JoinGroupResponseMember(
@@ -125,20 +127,22 @@ def join_refusal(member_id: str, error: ErrorCode) -> JoinGroupResponse:
 # --- assignments
 
 
-def reset_assignments(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
+def reset_and_propagate_assignments(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
     """Take all assignments back and tell whoever waits for one."""
     for member in group.members.values():
         member.assignment = EMPTY_ASSIGNMENT
-    _propagate(env, group, error)
+    _propagate_assignments(env, group, error)
 
 
-def set_assignments(env: Environment, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+def set_and_propagate_assignments(
+    env: Environment, group: ClassicGroup, assignments: dict[str, bytes]
+) -> None:
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, EMPTY_ASSIGNMENT)
-    _propagate(env, group, ErrorCode.NONE)
+    _propagate_assignments(env, group, ErrorCode.NONE)
 
 
-def _propagate(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
+def _propagate_assignments(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
     succeeded = error is ErrorCode.NONE
     for member in group.members.values():
         waiter, member.awaiting_sync = member.awaiting_sync, None
@@ -150,24 +154,26 @@ def _propagate(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
         )
         if env.reply(waiter, response):
             # A session that ended while the call was parked has been ignored, so nothing else counts its time.
-            reset_heartbeat(env, group, member)
+            reschedule_heartbeat(env, group, member)
 
 
 # --- sessions
 
 
-def reset_heartbeat(
-    env: Environment, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
+def reschedule_heartbeat(
+    env: Environment, group: ClassicGroup, member: ClassicGroupMember, timeout_ms: int | None = None
 ) -> None:
     member_id = member.member_id
     env.timers.schedule(
         heartbeat_key(group, member_id),
         member.session_timeout_ms if timeout_ms is None else timeout_ms,
-        lambda at_ms: expire_session(env, group, member_id, at_ms),
+        lambda at_ms: expire_member_heartbeat(env, group, member_id, at_ms),
     )
 
 
-def expire_session(env: Environment, group: ClassicGroup, member_id: str, now_ms: int) -> GroupResult:
+def expire_member_heartbeat(
+    env: Environment, group: ClassicGroup, member_id: str, now_ms: int
+) -> GroupResult:
     """A member's time is up; one with a parked call lives on, but for a new one."""
     if group.state is _S.DEAD:
         return nothing()
@@ -183,7 +189,7 @@ def expire_session(env: Environment, group: ClassicGroup, member_id: str, now_ms
     return _complete_join_if_all_joined(env, group, now_ms)
 
 
-def remove_member(env: Environment, group: ClassicGroup, member: ClassicMember) -> None:
+def remove_member(env: Environment, group: ClassicGroup, member: ClassicGroupMember) -> None:
     """Without a rebalance yet; whatever the member waits for is answered UNKNOWN_MEMBER_ID, so that it comes again."""
     env.timers.cancel(heartbeat_key(group, member.member_id))
     env.reply(group.take_join_waiter(member), join_refusal("", ErrorCode.UNKNOWN_MEMBER_ID))
@@ -207,7 +213,7 @@ def end_group(env: Environment, group: ClassicGroup, error: ErrorCode, now_ms: i
 
 def _complete_join_if_all_joined(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
     if group.state is _S.PREPARING_REBALANCE and group.has_all_members_joined():
-        return complete_join(env, group, now_ms)
+        return complete_classic_group_join(env, group, now_ms)
     return nothing()
 
 
@@ -216,7 +222,9 @@ def _complete_join_if_all_joined(env: Environment, group: ClassicGroup, now_ms: 
 
 def _schedule_join(env: Environment, group: ClassicGroup) -> None:
     env.timers.schedule(
-        join_key(group), group.rebalance_timeout_ms(), lambda at_ms: complete_join(env, group, at_ms)
+        join_key(group),
+        group.rebalance_timeout_ms(),
+        lambda at_ms: complete_classic_group_join(env, group, at_ms),
     )
 
 
@@ -224,11 +232,13 @@ def _schedule_initial(env: Environment, group: ClassicGroup, delay_ms: int, rema
     env.timers.schedule(
         join_key(group),
         delay_ms,
-        lambda at_ms: _complete_initial_or_wait(env, group, delay_ms, remaining_ms, at_ms),
+        lambda at_ms: _try_complete_initial_rebalance_else_schedule(
+            env, group, delay_ms, remaining_ms, at_ms
+        ),
     )
 
 
-def _complete_initial_or_wait(
+def _try_complete_initial_rebalance_else_schedule(
     env: Environment, group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int
 ) -> GroupResult:
     if group.state is _S.DEAD:
@@ -238,7 +248,7 @@ def _complete_initial_or_wait(
         next_delay_ms = min(env.settings.initial_rebalance_delay_ms, remaining_ms)
         _schedule_initial(env, group, next_delay_ms, max(remaining_ms - delay_ms, 0))
         return nothing()
-    return complete_join(env, group, now_ms)
+    return complete_classic_group_join(env, group, now_ms)
 
 
 def _expire_pending_sync(

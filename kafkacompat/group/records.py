@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import LOADED_ELEMENTS_MAX, STEP_COST, LoadFailure
-from kafkacompat.group.classic_member import EMPTY_ASSIGNMENT
+from kafkacompat.group.classic_group_member import EMPTY_ASSIGNMENT
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.wire.codec import decode, encode, steps_decoder
 from kafkacompat.wire.errors import WireError

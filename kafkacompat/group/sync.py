@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic_member import EMPTY_ASSIGNMENT
+from kafkacompat.group.classic_group_member import EMPTY_ASSIGNMENT
 from kafkacompat.group.environment import Environment, GroupResult, nothing
 from kafkacompat.group.rebalance import (
-    prepare_rebalance_or_complete_join,
-    reset_assignments,
-    set_assignments,
+    maybe_prepare_rebalance_or_complete_join,
+    reset_and_propagate_assignments,
+    set_and_propagate_assignments,
 )
 from kafkacompat.group.records import group_metadata_record
 from kafkacompat.wire.errors import ErrorCode
@@ -68,11 +68,11 @@ def _write_plan(env: Environment, group: ClassicGroup, request: SyncGroupRequest
         if group.state is not _S.COMPLETING_REBALANCE or group.generation_id != generation_id:
             return None
         if error is ErrorCode.NONE:
-            set_assignments(env, group, assignments)
+            set_and_propagate_assignments(env, group, assignments)
             group.transition_to(_S.STABLE, at_ms)
             return None
-        reset_assignments(env, group, error)
-        return prepare_rebalance_or_complete_join(env, group, at_ms)
+        reset_and_propagate_assignments(env, group, error)
+        return maybe_prepare_rebalance_or_complete_join(env, group, at_ms)
 
     return CoordinatorResult(
         (group_metadata_record(group, assignments),), None, replay=False, committed=committed

@@ -33,7 +33,7 @@ from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, ShardState
 from kafkacompat.group import retention
 from kafkacompat.group import subscription as subscriptions
 from kafkacompat.group.classic_group import ClassicGroupState
-from kafkacompat.group.classic_member import ClassicMember
+from kafkacompat.group.classic_group_member import ClassicGroupMember
 from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import OffsetRecord
@@ -352,7 +352,7 @@ def test_a_group_of_many_members_is_described_in_steps_as_it_was_at_one_moment()
     group = machine(world).groups["g0"]
     for index in range(4_000):
         group.add(
-            ClassicMember(
+            ClassicGroupMember(
                 f"m{index}", None, "c", "/h", 1000, 1000, "consumer", (("range", b"x"),), b"a%d" % index
             )
         )

@@ -12,7 +12,7 @@ from kafkacompat.group.classic_group import (
     ClassicGroupState,
     InvalidTransition,
 )
-from kafkacompat.group.classic_member import ClassicMember, Protocols
+from kafkacompat.group.classic_group_member import ClassicGroupMember, Protocols
 from kafkacompat.group.subscription import MalformedSubscription, subscribed_topics
 from kafkacompat.wire.errors import ErrorCode
 
@@ -49,8 +49,8 @@ def test_a_rebalance_may_begin_where_the_table_says_so(state: S) -> None:
 
 def member(
     name: str, protocols: Protocols, instance: str | None = None, rebalance_ms: int = 10
-) -> ClassicMember:
-    return ClassicMember(name, instance, "c", "/h", rebalance_ms, 10, "consumer", protocols)
+) -> ClassicGroupMember:
+    return ClassicGroupMember(name, instance, "c", "/h", rebalance_ms, 10, "consumer", protocols)
 
 
 def test_the_protocol_is_common_to_all_and_chosen_by_vote() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic_member import ClassicMember
+from kafkacompat.group.classic_group_member import ClassicGroupMember
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import OffsetRecord
@@ -30,7 +30,7 @@ def machine(state: ClassicGroupState | None) -> GroupMachine:
     if state is not None:
         group = ClassicGroup("g", generation_id=3, protocol_type="consumer")
         if state is not ClassicGroupState.EMPTY:
-            group.add(ClassicMember("m", "i", "c", "h", 1000, 1000, "consumer", (("range", b""),)))
+            group.add(ClassicGroupMember("m", "i", "c", "h", 1000, 1000, "consumer", (("range", b""),)))
         group.state = state
         made.groups["g"] = group
     return made

@@ -18,7 +18,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 EMPTY_ASSIGNMENT = b""
 
 
-class ClassicMember:
+class ClassicGroupMember:
     """`awaiting_join` and `awaiting_sync` are the parked calls; at most one of each.
 
     `is_new` holds from the first join to its answer: such a member has its own, longer deadline, because it cannot send
