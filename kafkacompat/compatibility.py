@@ -1,7 +1,7 @@
 """The derived parts of docs/compatibility.md: python -m kafkacompat.compatibility [--check] [PAGE]
 
-Duty: tables of the APIs, features and settings served, from the declarations that the broker itself goes by, written between
-the page's markers. Must not know: what people write around them, or the interop results (interop_tests/report).
+The tables of the APIs, features and settings served come from the declarations that the broker itself goes by, and are written
+between the page's markers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bugs of our own, met where many are served one after another: reported with the stack, and the others go on.
 
-Duty: the one way in which such a fault is told. Must not know: anybody. Not for the quorum, replay, publication, or what a log or
-an ISR promises: whatever is unexpected there halts the node.
+All such faults are told in this one way. Not for the quorum, replay, publication, or what a log or an ISR promises: whatever is
+unexpected there halts the node.
 """
 
 from __future__ import annotations

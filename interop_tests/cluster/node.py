@@ -1,6 +1,6 @@
 """One node of a cluster: a process of kafkacompat or of Apache Kafka with its server.properties, data folder and log.
 
-Duty: format, start, stop, kill, pause and resume it. Must not know: the other nodes, or what a cluster is for.
+It is formatted, started, stopped, killed, paused and resumed.
 """
 
 from __future__ import annotations

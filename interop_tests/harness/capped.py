@@ -1,7 +1,7 @@
 """A relay in front of a broker that shows clients the message versions of an older Kafka release.
 
-It lowers the ranges in ApiVersions replies and leaves every other byte alone, so a new client speaks to the broker in
-the old versions. What the clients then ask in is recorded. Must not know: which client or broker it stands between.
+It lowers the ranges in ApiVersions replies and leaves every other byte alone, so a new client speaks to the broker in the old
+versions. What the clients then ask in is recorded.
 """
 
 from __future__ import annotations

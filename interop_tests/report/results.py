@@ -1,6 +1,6 @@
 """Results of the suite's runs, and the part of docs/compatibility.md that shows them.
 
-Duty: read pytest's JUnit files, count, write Markdown between the page's markers. Must not know: how the suite is run.
+pytest's JUnit files are read and counted, and Markdown is written between the page's markers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (key 24, versions 0-5): partitions become part of a transaction. KIP-98, KIP-890.
 
-Duty: refuse topics that do not exist and, to clients, internal ones; then the coordinator. Versions 0-3 are clients', of one
-transaction; 4 and 5 are brokers', of many, some only to be verified. Nothing of a transaction is added when a part is refused.
+Topics that do not exist are refused and, to clients, internal ones; the coordinator decides on the rest. Versions 0-3 are clients',
+of one transaction; 4 and 5 are brokers', of many, some only to be verified. Nothing of a transaction is added when a part is
+refused.
 """
 
 from __future__ import annotations

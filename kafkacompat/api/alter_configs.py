@@ -1,6 +1,6 @@
 """AlterConfigs (key 33, versions 0-2): the old call that replaces a resource's whole set, done by the controller.
 
-Duty: refuse other brokers' settings, which only they may pass on.
+Other brokers' settings are refused, for only they may pass them on.
 """
 
 from __future__ import annotations

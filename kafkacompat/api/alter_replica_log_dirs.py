@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (key 34, versions 1-2): replicas of this broker move from one of its directories to another. KIP-113.
 
-An answer without error says that the move has begun; DescribeLogDirs shows how far it is. Must not know how a replica is moved.
+An answer without error says that the move has begun; DescribeLogDirs shows how far it is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """ApiVersions (key 18, versions 0-4): what this broker serves, and the features a client may act on.
 
-Duty: the ranges, all from the registry's one table, and features. A client turns to a feature's protocol when it sees
-the feature, so only those served here are shown, whatever the cluster has finalized: never
-group.version, share.version or streams.version yet. A version above the range is answered by
-`unsupported_version`, always as version 0. KIP-35, KIP-511, KIP-584.
+The ranges are all from the registry's one table. A client turns to a feature's protocol when it sees the feature, so only those
+served here are shown, whatever the cluster has finalized: never group.version, share.version or streams.version yet. A version
+above the range is answered by `unsupported_version`, always as version 0. KIP-35, KIP-511, KIP-584.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ApiVersions (key 18, versions 0-4) on controller listeners: what is served there, and the levels of every feature.
 
-Duty: the ranges of the controller's table, the features this software understands and those the cluster has finalized. Other
+It tells the ranges of the controller's table, the features this software understands and those the cluster has finalized. Other
 nodes go by it (a leader that is to add a voter looks for kraft.version), and no client turns to a feature's protocol here, so
 nothing is left out. KIP-35, KIP-511, KIP-584, KIP-919.
 """

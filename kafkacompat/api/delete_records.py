@@ -1,6 +1,6 @@
 """DeleteRecords (key 21, versions 0-2): moves the start of logs. KIP-107.
 
-Duty: shapes; what may be deleted is partition/lookup's. A partition named twice is handled once, by its last mention.
+What may be deleted partition/lookup says. A partition named twice is handled once, by its last mention.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32, versions 1-4): settings with their sources, synonyms and our documentation.
 
-Duty: which resources may be asked for, the shape of entries. The entries themselves come from the node's dynamic settings.
-KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation), KIP-412 (loggers).
+Which resources may be asked for, and what an entry looks like, is decided here. The entries themselves come from the node's dynamic
+settings. KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation), KIP-412 (loggers).
 """
 
 from __future__ import annotations

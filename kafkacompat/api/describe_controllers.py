@@ -1,7 +1,7 @@
 """DescribeCluster (key 60, versions 0-2) on controller listeners: cluster id, controllers, and which is active. KIP-919.
 
-Duty: show the registered controllers that have the client's listener. Brokers are asked of brokers (describe_cluster). Not to
-be had below metadata.version 15, where controllers do not register.
+Registered controllers are shown that have the client's listener. Brokers are asked of brokers (describe_cluster). Not to be had
+below metadata.version 15, where controllers do not register.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Topics as Metadata replies name them, kept in the bytes of a version for as long as the image says the same.
 
-Duty: keep them by what they depend on, the topic's image and the brokers' (by identity, for images are never changed in place),
-the listener, the version, and whether operations were asked for. Must not know: what the bytes say. Only the loop's thread
-comes here. It is bounded in bytes; when it is full it is emptied, and fills again with what is asked for now.
+They are kept by what they depend on: the topic's image and the brokers' (by identity, for images are never changed in place), the
+listener, the version, and whether operations were asked for. Only the loop's thread comes here. It is bounded in bytes; when it is
+full it is emptied, and fills again with what is asked for now.
 """
 
 from __future__ import annotations

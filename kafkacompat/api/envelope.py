@@ -1,8 +1,8 @@
 """Envelope (key 58, version 0): a client's request that a broker passes on to the controller. KIP-590.
 
-Duty: unwrap, check what may come this way, have it handled as if the client had come here itself, wrap the answer. The
-inner request's own refusals lie in its own answer; an error of the envelope says that it could not be opened, or that this
-is not the active controller (NOT_CONTROLLER), so that the broker tries another. Must not know what any inner request means.
+The request is unwrapped, checked for whether it may come this way, and handled as if the client had come here itself; its answer is
+wrapped. The inner request's own refusals lie in its own answer; an error of the envelope says that it could not be opened, or that
+this is not the active controller (NOT_CONTROLLER), so that the broker tries another.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fetch (key 1, versions 4-18): the request's shapes turned into one, for partition/fetch to serve.
 
-Duty: names and ids by version, where the replica id stands, the isolation level. Limits, sessions and waits are the
+Names and ids stand where the version has them, and so do the replica id and the isolation level. Limits, sessions and waits are the
 FetchService's. From version 13 topics come by id (KIP-516); the follower's state moved into a tag in 15 (KIP-903).
 """
 

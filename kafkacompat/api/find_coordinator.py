@@ -1,8 +1,8 @@
 """FindCoordinator (key 10, versions 0-6): which broker coordinates a group or a transactional id.
 
-Duty: key to partition of the coordinator's topic to its leader's endpoint on the caller's listener; ask for the topic where it
-does not exist yet. Share groups are not served yet: their keys are refused with INVALID_REQUEST, as Kafka refuses a
-kind of coordinator that it does not run, so that clients fail at once instead of asking until they time out. KIP-699.
+A key leads to a partition of the coordinator's topic, and that to its leader's endpoint on the caller's listener; the topic is
+asked for where it does not exist yet. Share groups are not served yet: their keys are refused with INVALID_REQUEST, as Kafka
+refuses a kind of coordinator that it does not run, so that clients fail at once instead of asking until they time out. KIP-699.
 """
 
 from __future__ import annotations

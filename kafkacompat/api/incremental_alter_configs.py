@@ -1,8 +1,7 @@
 """IncrementalAlterConfigs (key 44, versions 0-1): settings one by one; loggers here, everything else at the controller.
 
-Duty: take the BROKER_LOGGER resources out, since they live in this process, and other brokers' settings, which only they may
-pass on; put their answers back in their places.
-KIP-339, KIP-412. An operation nobody knows is answered INVALID_REQUEST.
+The BROKER_LOGGER resources are taken out, since they live in this process, and other brokers' settings, which only they may pass
+on; their answers are put back in their places. KIP-339, KIP-412. An operation nobody knows is answered INVALID_REQUEST.
 """
 
 from __future__ import annotations

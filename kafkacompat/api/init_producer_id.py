@@ -1,7 +1,7 @@
 """InitProducerId (key 22, versions 0-5): producer ids for idempotent producers, and the start of transactional ones.
 
-Duty: a fresh id without a transactional id; with one the question to its coordinator. Where Kafka refuses while this broker has
-no ids yet, the request waits for them a while, so that a first producer need not ask again. KIP-98, KIP-360.
+Without a transactional id a fresh id is given; with one its coordinator is asked. Where Kafka refuses while this broker has no ids
+yet, the request waits for them a while, so that a first producer need not ask again. KIP-98, KIP-360.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ListOffsets (key 2, versions 1-11): offsets by timestamp or special value.
 
-Duty: which special timestamps a version may use, repeated partitions, codes that older versions lack.
-What the offsets are is partition/lookup's. KIP-79, KIP-207, KIP-734, KIP-1005.
+Which special timestamps there are depends on the version, and older ones lack some codes; a partition that is named twice is
+refused. What the offsets are is partition/lookup's. KIP-79, KIP-207, KIP-734, KIP-1005.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Long requests: handled in steps of the loop, and their answers encoded in steps, while the connection waits.
 
-Duty: nothing but turns: whose steps an API has, the slices of those that answer one element after another, and the answer's bytes.
-Must not know: any API, headers, sockets.
+It knows whose steps an API has, cuts those into slices that answer one element after another, and encodes the answer.
 """
 
 from __future__ import annotations

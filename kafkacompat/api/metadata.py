@@ -1,8 +1,8 @@
 """Metadata (key 3, versions 0-13): brokers and topics as the client's listener sees them; topics made on demand.
 
-Duty: whom to name, which topics, what each partition's state is called, and asking for missing topics to be made.
-Everything comes from the image, so every broker says the same at one offset; a topic that the image has not changed is told
-in the same bytes again. KIP-516 (topic ids), KIP-430.
+It says whom to name, which topics, and what each partition's state is called, and asks for missing topics to be made. Everything
+comes from the image, so every broker says the same at one offset; a topic that the image has not changed is told in the same bytes
+again. KIP-516 (topic ids), KIP-430.
 """
 
 from __future__ import annotations

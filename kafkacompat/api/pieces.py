@@ -1,6 +1,6 @@
 """Requests of many partitions, carried out as so many small ones, one after another.
 
-Duty: cut the topics, and put the answers together. Only where each partition is answered for itself. Must not know: any API.
+The topics are cut, and the answers put together. Only where each partition is answered for itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Produce (key 0, versions 3-13): records to the partitions, the answer when acks are satisfied.
 
-Duty: topic ids to names, refusals of the whole request, the order of answers. What a batch must look like is
-records/validate's, who leads is partition/'s, and whose transaction may write is transactional_produce's. Advertised from
-version 0; using 0-2 closes the connection. KIP-98, KIP-951 (current leader), KIP-516 (topic ids from version 13).
+Topic ids become names, whole requests are refused, and answers come in the order of the request. What a batch must look like is
+records/validate's, who leads is partition/'s, and whose transaction may write is transactional_produce's. Advertised from version
+0; using 0-2 closes the connection. KIP-98, KIP-951 (current leader), KIP-516 (topic ids from version 13).
 """
 
 from __future__ import annotations

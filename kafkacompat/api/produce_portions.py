@@ -1,7 +1,7 @@
 """A Produce whose partitions are appended in portions, between which the loop is given back.
 
-Duty: the way through the partitions, what is refused before the log is asked, and what is waited for. Must not know: what a
-batch may look like, or how long one takes: that is validation's to say.
+Here is the way through the partitions, what is refused before the log is asked, and what is waited for. What a batch may look like,
+and how long one takes, is validation's to say.
 """
 
 from __future__ import annotations

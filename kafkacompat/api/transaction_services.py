@@ -1,6 +1,6 @@
 """What handlers may call for transactions: the coordinator, the writer of markers, and the verifier, as Protocols.
 
-Duty: the shape of api.context's services of transactions. Must not know: who stands behind them.
+They are the services of transactions in api.context.
 """
 
 from __future__ import annotations

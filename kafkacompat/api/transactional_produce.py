@@ -1,7 +1,7 @@
 """Produce within a transaction: its partitions verified, or added, before anything is appended. KIP-890.
 
-Duty: which partitions of a request need their coordinator's word, the question, and what each is refused with. Must not know: how
-records are appended or answered. A partition whose transaction is open in the log needs nobody's word.
+It finds the partitions of a request that need their coordinator's word, asks for it, and says what each is refused with. A
+partition whose transaction is open in the log needs nobody's word.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A small blocking client for the commands: any message of any API, to any broker of a cluster.
 
-It speaks the protocol like anybody's client and must not know that the broker may be ours. One request at a time; every
-wait has a bound. A broker that goes away is asked again, or another one in its place, as Kafka's clients do.
+It speaks the protocol like anybody's client, to any broker. One request at a time; every wait has a bound. A broker that goes away
+is asked again, or another one in its place, as Kafka's clients do.
 """
 
 from __future__ import annotations

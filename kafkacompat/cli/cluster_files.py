@@ -1,8 +1,8 @@
 """The directory of a cluster on one machine: which nodes there are, their server.properties, their folders.
 
-Duty: DIR/cluster.json and DIR/node-N/server.properties. It knows Kafka's settings by name; it starts nothing and asks nobody.
-A server.properties is written once, when its node is made, and is the user's from then on, save for the one line that says
-where controllers are found.
+Its files are DIR/cluster.json and DIR/node-N/server.properties. Nothing is started here, and nobody asked.
+A server.properties is written once, when its node is made, and is the user's from then on, save for the one line that says where
+controllers are found.
 """
 
 from __future__ import annotations

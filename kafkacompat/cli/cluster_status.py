@@ -1,6 +1,6 @@
 """A cluster's state for a person: one row a node, one line for the whole, and what has changed since the last look.
 
-Duty: look at processes and ask a broker, then words. It changes nothing.
+It looks at processes and asks a broker. It changes nothing.
 """
 
 from __future__ import annotations

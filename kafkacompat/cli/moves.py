@@ -1,6 +1,6 @@
 """Partitions on their way to other brokers: begun, throttled, watched, cancelled. KIP-455, KIP-73.
 
-Duty: a plan in, requests to the cluster out, until every replica is where the plan wants it. The throttle is set and removed as
+A plan comes in, and requests go to the cluster until every replica is where the plan wants it. The throttle is set and removed as
 kafka-reassign-partitions does it: rates of the brokers, lists of replicas of the topics. It knows no process.
 """
 

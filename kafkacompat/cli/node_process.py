@@ -1,6 +1,6 @@
 """The processes of a cluster's nodes: started apart from us, found again by anybody through a file with the pid, stopped.
 
-Duty: start, look, stop. It knows processes and the files of a node; what a node does it does not know.
+It starts, looks and stops. It knows processes and the files of a node; what a node does it does not know.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plans of where replicas are to lie: balanced, rack aware, moving as little as it can; and Kafka's JSON form of a plan.
 
-Duty: replicas now and brokers wanted in, replicas wanted out. Pure: it knows no connection and no file. The JSON form is that of
-kafka-reassign-partitions (version 1).
+Replicas as they lie and the brokers wanted come in, the replicas wanted go out. Pure: it knows no connection and no file. The JSON
+form is that of kafka-reassign-partitions (version 1).
 """
 
 from __future__ import annotations

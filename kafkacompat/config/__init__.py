@@ -1,9 +1,8 @@
 """Kafka's settings: definitions, server.properties, layers that change while running, and what topics
 make of them.
 
-Duty: everything about names and values of settings. Must not know: any other package but ids and wire.errors.
-The parts: keys (definitions), properties (file syntax), server (a node's settings), endpoints (listeners),
-constraints (what fits together), topic, group, dynamic (layers), describe (DescribeConfigs entries).
+The parts: keys (definitions), properties (file syntax), server (a node's settings), endpoints (listeners), constraints (what fits
+together), topic, group, dynamic (layers), describe (DescribeConfigs entries).
 """
 
 from kafkacompat.config.constraints import parse_connection_overrides, parse_voters

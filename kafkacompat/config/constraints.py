@@ -1,7 +1,7 @@
 """Which settings of a node fit together.
 
-Duty: refuse at start what cannot work, naming the settings, and warn of what Kafka only warns of. Must
-not know: how settings are parsed. Follows what a Kafka 4.3.0 broker refuses and accepts at start.
+What cannot work is refused at start, with the names of the settings; of what Kafka only warns of, a warning is given. Follows what
+a Kafka 4.3.0 broker refuses and accepts at start.
 """
 
 from __future__ import annotations

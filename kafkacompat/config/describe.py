@@ -1,8 +1,7 @@
 """What DescribeConfigs tells: value, source and synonyms of every setting of a broker, a topic or a group.
 
-Duty: those entries, without wire forms. Must not know: requests, authorisation. Follows Kafka 4.3: synonyms from the
-highest precedence down, beginning at the described name; the source is that of the first. Entries come by name
-(Kafka's come in the order of a hash).
+The entries are without wire forms. Follows Kafka 4.3: synonyms from the highest precedence down, beginning at the described name;
+the source is that of the first. Entries come by name (Kafka's come in the order of a hash).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Broker settings that change while the broker runs: layers over the static file.
 
-Duty: check changes, give the effective settings of a node. Must not know: where layers are kept, or who reacts.
-Follows Kafka 4.3: this broker's layer wins over the cluster's default layer, that over the file, that over the
-built-in values; a layer's setting replaces all settings of the same meaning below it.
+Changes are checked here, and the effective settings of a node worked out. Follows Kafka 4.3: this broker's layer wins over the
+cluster's default layer, that over the file, that over the built-in values; a layer's setting replaces all settings of the same
+meaning below it.
 """
 
 from __future__ import annotations

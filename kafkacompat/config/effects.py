@@ -1,6 +1,6 @@
 """Settings that are accepted without effect, for the page that says so.
 
-Duty: that list, derived from the definitions. Must not know: how the page looks.
+The list is derived from the definitions.
 """
 
 from __future__ import annotations

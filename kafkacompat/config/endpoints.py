@@ -1,7 +1,7 @@
 """Listeners: `NAME://host:port` lists and the protocol each name stands for.
 
-Duty: parse them and check that they do not collide. Must not know: sockets, or the rest of the settings.
-Follows Kafka 4.3: names compare in upper case; equal ports only when 0, or for one IPv4 and one IPv6 address.
+They are parsed, and checked not to collide. Follows Kafka 4.3: names compare in upper case; equal ports only when 0, or for one
+IPv4 and one IPv6 address.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The one error of the settings.
 
-Duty: say which setting is wrong, with which value, and why. Must not know: where the setting came from.
+It says which setting is wrong, with which value, and why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A group's settings: names, values, and the bounds that the broker's settings put on them.
 
-Duty: validation of group overrides, their effective values. Must not know: groups. Follows Kafka 4.3's group settings
-of the newer group kinds (KIP-848, KIP-932, KIP-1071).
+Overrides are validated here, and the values worked out that hold for a group. Follows Kafka 4.3's group settings of the newer group
+kinds (KIP-848, KIP-932, KIP-1071).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Every setting's definition: name, type, default, bounds, and whether and where it may change while running.
 
-Duty: read the tables in config/tables once, parse a setting's text, render its value. Must not
-know: the node's own values. Follows Kafka 4.3's ConfigDef; names, types and defaults are those of a 4.3.0
-broker. A setting is honoured when settings/documentation.tsv has a line for it: what has an effect is what is
-explained.
+The tables in config/tables are read once; a setting's text is parsed and its value rendered by them. Follows Kafka 4.3's ConfigDef;
+names, types and defaults are those of a 4.3.0 broker. A setting is honoured when settings/documentation.tsv has a line for it: what
+has an effect is what is explained.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Java's .properties syntax, in which server.properties is written.
 
-Duty: text to names and values. Must not know: any setting. Follows java.util.Properties.load: comments
-with # or !, separators = and : and blanks, a backslash at the end of a line continues it, \\uXXXX and the
-usual escapes.
+Follows java.util.Properties.load: comments with # or !, separators = and : and blanks, a backslash at the end of a line continues
+it, \\uXXXX and the usual escapes.
 """
 
 from __future__ import annotations

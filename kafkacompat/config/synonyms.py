@@ -1,7 +1,7 @@
 """Settings that stand for one another.
 
-Duty: which broker settings mean the same, and from which broker setting a topic's or a group's default comes.
-Must not know: values. Follows Kafka 4.3: the first name of a family wins over the others.
+They say which broker settings mean the same, and from which broker setting a topic's or a group's default comes. Follows Kafka 4.3:
+the first name of a family wins over the others.
 """
 
 from __future__ import annotations

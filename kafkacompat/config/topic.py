@@ -1,7 +1,7 @@
 """A topic's settings: definitions checked, overrides and broker defaults merged into one typed value.
 
-Duty: LogConfig and the validation of topic overrides. Must not know: logs, or who asks. Follows Kafka
-4.3: a topic's own setting wins, then the broker's setting of the same meaning, then the built-in value.
+The result is a LogConfig; overrides of topics are validated here. Follows Kafka 4.3: a topic's own setting wins, then the broker's
+setting of the same meaning, then the built-in value.
 """
 
 from __future__ import annotations

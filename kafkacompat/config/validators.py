@@ -1,8 +1,7 @@
 """Bounds of a setting's value, read from the `valid` column of the tables in settings/.
 
-Duty: turn the column's text into a check. Must not know: which setting is checked, or where values come from.
-Follows the notation of Kafka's ConfigDef: `[low,...]`, `[low,...,high]`, `[a, b]`, `(case insensitive)
-[a, b]`; for lists our own `distinct [non-empty] [nullable] [[a, b]]`.
+The column's text becomes a check. Follows the notation of Kafka's ConfigDef: `[low,...]`, `[low,...,high]`, `[a, b]`, `(case
+insensitive) [a, b]`; for lists our own `distinct [non-empty] [nullable] [[a, b]]`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What two nodes agree on first on a connection between them: which versions of which APIs they may use.
 
-Duty: ask by ApiVersions at our highest version, and once more at one of the peer's own if that is too new for it (KIP-511). Must
-not know requests but this one, nor who waits. Raises what a connection that is of no use raises.
+The versions are asked for by ApiVersions at our highest version, and once more at one of the peer's own if that is too new for it
+(KIP-511). Raises what a connection that is of no use raises.
 """
 
 from __future__ import annotations

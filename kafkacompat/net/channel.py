@@ -1,8 +1,8 @@
 """One connection to another node for this node's own requests: typed messages out, typed messages back.
 
-Duty: open when first asked, agree on versions (ApiVersions, as Kafka's NetworkClient does), send in the order of the calls, match
-replies, bound waiting and memory, back off before trying again. Must not know what any request means, nor which node it
-talks to. All in the loop's thread: `request` sends at once when the socket takes it.
+It opens when first asked, agrees on versions (ApiVersions, as Kafka's NetworkClient does), sends in the order of the calls, matches
+replies, bounds waiting and memory, and backs off before it tries again. All in the loop's thread: `request` sends at once when the
+socket takes it.
 
 A request in flight that times out ends the connection, as in Kafka, since whatever comes behind it would wait as long;
 the others in flight are lost with it. While a connection is being made requests wait in line; when it cannot be had all

@@ -1,7 +1,7 @@
 """All connections of this node to others: one channel for each host, port and purpose.
 
-Duty: hand out channels, probe, close all. Must not know nodes or requests. Two purposes never share a connection, so that
-a long fetch does not stand in the way of a heartbeat (as in Kafka, which gives each its own network client).
+Two purposes never share a connection, so that a long fetch does not stand in the way of a heartbeat (as in Kafka, which gives each
+its own network client).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Opening one TCP connection, and telling apart why it cannot be had.
 
-Duty: resolve, connect without blocking, set the options. Must not know requests. The difference between a refusal (the host is
+The name is resolved, the socket connects without blocking, and its options are set. The difference between a refusal (the host is
 there and no process listens) and silence matters to whoever decides that a peer's process is gone.
 """
 

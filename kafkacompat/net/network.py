@@ -1,6 +1,6 @@
 """The network's doors of ports, on trio: this node's channels, its socket servers, its name.
 
-Duty: let those who are no coroutines of the loop's ask for what takes time. All in a nursery that outlives it.
+Those who are no coroutines of the loop's ask here for what takes time. All in a nursery that outlives it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """Which connections have received bytes or can send again: one set of sockets for all of them.
 
-Duty: wait for the set with trio, hand ready connections their turns. Must not know requests or replies. Why not a trio task
-that waits for each socket: registering a socket for every wait and switching tasks costs about as much as a small
-request itself, or as a piece of a large reply. A socket stays registered for as long as it is read; sending is waited for only
-while a full socket holds output back, because a socket that takes more is always ready.
-Under load the loop's thread stays here for a while: when requests follow each other closely, as the last few did, it asks for
-the next one again and again for SPIN_S, because waking a core that sleeps costs more than a small request. Then, or when they
-come further apart, it waits in the kernel, LINGER_S at most, instead of going through the loop. After a longer lull it does
-neither, so a quiet broker stays quiet. So that the loop's other tasks (timers, workers' results, new connections) are not kept
-waiting it goes back after BUSY_S and one turn at the latest, however many are ready; those whose turn has not come are the first
-when it is here again.
+It waits for the set with trio, and hands ready connections their turns. Why not a trio task that waits for each socket: registering
+a socket for every wait and switching tasks costs about as much as a small request itself, or as a piece of a large reply. A socket
+stays registered for as long as it is read; sending is waited for only while a full socket holds output back, because a socket that
+takes more is always ready. Under load the loop's thread stays here for a while: when requests follow each other closely, as the
+last few did, it asks for the next one again and again for SPIN_S, because waking a core that sleeps costs more than a small
+request. Then, or when they come further apart, it waits in the kernel, LINGER_S at most, instead of going through the loop. After a
+longer lull it does neither, so a quiet broker stays quiet. So that the loop's other tasks (timers, workers' results, new
+connections) are not kept waiting it goes back after BUSY_S and one turn at the latest, however many are ready; those whose turn has
+not come are the first when it is here again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The bytes of one connection that are not handled yet, and the frames in them.
 
-Duty: give room to receive into, cut whole frames out, without copying. Must not know sockets or requests. A frame is an
-int32 size and as many bytes (`socket.request.max.bytes` at most). A frame of another kind than those that bring
-records, which its first two bytes tell, has a bound of its own. Memory follows what was received, never what a size prefix
-promises.
+It gives room to receive into and cuts whole frames out, without copying. A frame is an int32 size and as many bytes
+(`socket.request.max.bytes` at most). A frame of another kind than those that bring records, which its first two bytes tell, has a
+bound of its own. Memory follows what was received, never what a size prefix promises.
 """
 
 from __future__ import annotations

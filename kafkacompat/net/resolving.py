@@ -1,7 +1,7 @@
 """Names of hosts to addresses, for what this node listens on and whom it counts.
 
-Duty: ask the system's resolver in a thread, for a bounded time. It may take as long as the name servers let it, and whoever gives
-up leaves the thread behind: neither the loop nor the end of the process waits for it.
+The system's resolver is asked in a thread, for a bounded time. It may take as long as the name servers let it, and whoever gives up
+leaves the thread behind: neither the loop nor the end of the process waits for it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The real clock, chance and timers of ports, on trio.
 
-Must not know who uses them. One heap and one task serve all timers; while nothing is due nothing wakes.
+One heap and one task serve all timers; while nothing is due nothing wakes.
 """
 
 from __future__ import annotations

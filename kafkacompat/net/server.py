@@ -1,6 +1,6 @@
 """All listeners and connections of a node.
 
-Duty: bind, accept within bounds, let connections take turns, close the idle, drain. Must not know requests.
+It binds, accepts within bounds, lets connections take turns, closes the idle, and drains.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Tells the active controller in which directory each replica of this broker lies: AssignReplicasToDirs (KIP-858).
 
-Duty: gather what is to be told, send it in batches, one at a time, until the controller has taken it. Must not know: logs,
-moves, why a replica lies where it does. A replica that is no longer this broker's is left out. Waits after failures are Apache
-Kafka 4.3's.
+What is to be told is gathered and sent in batches, one at a time, until the controller has taken it. A replica that is no longer
+this broker's is left out. Waits after failures are Apache Kafka 4.3's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Topics made on demand: by a Metadata request for a name that does not exist, and the internal topics when first needed.
 
-Duty: api.context.AutoTopicCreator. Whether creation is allowed is checked by the caller; a creation that fails is forgotten, so
-that the next request tries again. Follows Kafka's AutoTopicCreationManager.
+Whether creation is allowed is checked by the caller; a creation that fails is forgotten, so that the next request tries again.
+Follows Kafka's AutoTopicCreationManager.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A broker's life in the cluster as a machine: registered, caught up, unfenced, shut down in order (KIP-631, KIP-858, KIP-966).
 
-Pure: events and the time in, the next request and when it is due out. One request is under way at a time. Must not know how a
-request travels, nor what the broker does at each step. The waits are Apache Kafka 4.3's, save two: a registration is tried
-again at least every REGISTRATION_RETRY_MAX_MS, since what stands in its way is mostly the session of an earlier life that is
-about to end; and during a controlled shutdown the waits grow from SHUTDOWN_POLL_MS.
+Pure: events and the time in, the next request and when it is due out. One request is under way at a time. The waits are Apache
+Kafka 4.3's, save two: a registration is tried again at least every REGISTRATION_RETRY_MAX_MS, since what stands in its way is
+mostly the session of an earlier life that is about to end; and during a controlled shutdown the waits grow from SHUTDOWN_POLL_MS.
 
 A controller that does not know this broker's epoch (STALE_BROKER_EPOCH) is asked again and nothing else: as in Kafka, a broker
 that was unregistered while it ran comes back by a restart only. Unlike Kafka's, one whose place was taken by another incarnation

@@ -1,7 +1,7 @@
 """Keeps the log cleaner going: as many cleanings at once as log.cleaner.threads says, a look for work every backoff.
 
-Duty: steps into worker threads, their ends back, the checkpoint after each cleaning. Must not know: what cleaning is. A cleaning
-that is done is followed by the next at once; log.cleaner.backoff.ms passes when nothing was found, as in Kafka, or one failed.
+Steps of a cleaning go into worker threads, their ends come back here, and a checkpoint follows each cleaning. A cleaning that is
+done is followed by the next at once; log.cleaner.backoff.ms passes when nothing was found, as in Kafka, or one failed.
 """
 
 from __future__ import annotations

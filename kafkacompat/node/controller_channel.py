@@ -1,8 +1,8 @@
 """The way from this node to the active controller, whichever node that is.
 
-Duty: send a request there, again after a lost connection or NOT_CONTROLLER, until the answer is there or its time is over. Must
-not know what is asked. Follows Kafka's NodeToControllerChannelManager: one connection for each purpose, so that a slow
-request does not hold up heartbeats. While this node is the active controller itself no socket is used.
+A request is sent there, and again after a lost connection or NOT_CONTROLLER, until the answer is there or its time is over. Follows
+Kafka's NodeToControllerChannelManager: one connection for each purpose, so that a slow request does not hold up heartbeats. While
+this node is the active controller itself no socket is used.
 
 A request may so be handled twice, the first time by a controller whose answer was lost: what is sent here bears that.
 """

@@ -1,7 +1,7 @@
 """Tells the active controller where this node's controller listens and what it understands (KIP-919).
 
-Duty: ask until the metadata log shows this incarnation's registration, from the metadata.version on that has such records. Must not
-know how the request travels. The waits after failures are Apache Kafka 4.3's.
+It asks until the metadata log shows this incarnation's registration, from the metadata.version on that has such records. The waits
+after failures are Apache Kafka 4.3's.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Clients' requests that a broker has the active controller carry out (KIP-590).
 
-Duty: the ControllerService of broker listeners: call this node's own controller while it is active, else send the request in an
-Envelope, with who asked and from where. Must not know what is asked. The controller's answer goes to the client as it is;
-that there was none in time becomes REQUEST_TIMED_OUT, an envelope that could not be opened UNKNOWN_SERVER_ERROR, and a version
-that the controller does not know ends the client's connection, as in Kafka: the client then asks for the versions anew. So
-does this node's stop.
+The ControllerService of broker listeners calls this node's own controller while it is active; else it sends the request in an
+Envelope, with who asked and from where. The controller's answer goes to the client as it is; that there was none in time becomes
+REQUEST_TIMED_OUT, an envelope that could not be opened UNKNOWN_SERVER_ERROR, and a version that the controller does not know ends
+the client's connection, as in Kafka: the client then asks for the versions anew. So does this node's stop.
 """
 
 from __future__ import annotations

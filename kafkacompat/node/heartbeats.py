@@ -1,8 +1,8 @@
 """Carries a broker's life out: sends what broker_life wants when it is due, and tells whoever waits for a step.
 
-Duty: timers, requests over the controller channel, the log. Decides nothing. `server` calls `start` when metadata is
-followed, `ready_to_unfence` when the first image has been taken up, `shut_down` before the logs close, and writes
-`broker_epoch` into every `.kafka_cleanshutdown` after that.
+Timers, requests over the controller channel and the log are its part; broker_life decides. `server` calls `start` when metadata is
+followed, `ready_to_unfence` when the first image has been taken up, `shut_down` before the logs close, and writes `broker_epoch`
+into every `.kafka_cleanshutdown` after that.
 """
 
 from __future__ import annotations

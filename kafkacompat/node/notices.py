@@ -1,7 +1,7 @@
 """Lines for the node's log about settings in metadata that do not do what their author may expect.
 
-Duty: name, once each, settings of topics, groups and brokers that are accepted without effect, and dynamic settings of this
-node that are left out. Must not know: what settings do. The command line warns of those in server.properties itself.
+Once each it names settings of topics, groups and brokers that are accepted without effect, and dynamic settings of this node that
+are left out. The command line warns of those in server.properties itself.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What a node does by the clock: checkpoints, flushes, retention, forgetting idle producers.
 
-Duty: ask the log upkeep for what is due when a setting's interval is over; what blocks goes to a worker, and the result
-back. Decides nothing about logs.
-Several lanes, one of them for the syncs of each log directory: a sync, the removal of large files or the reading of old ones can
-take seconds, and neither another directory's syncs nor the small checkpoint files should wait for it. In a lane one job runs at a
-time, and a job that is asked for while it waits already is not asked for twice: two writers of one checkpoint never meet.
+The log upkeep is asked for what is due when a setting's interval is over; what blocks goes to a worker, and its result comes back.
+Decides nothing about logs. Several lanes, one of them for the syncs of each log directory: a sync, the removal of large files or
+the reading of old ones can take seconds, and neither another directory's syncs nor the small checkpoint files should wait for it.
+In a lane one job runs at a time, and a job that is asked for while it waits already is not asked for twice: two writers of one
+checkpoint never meet.
 """
 
 from __future__ import annotations

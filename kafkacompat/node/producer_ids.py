@@ -1,8 +1,7 @@
 """Producer ids out of blocks that the controller gives, the next block asked for before the current one ends.
 
-Duty: api.context.ProducerIds. Knows nothing of producers. Follows Kafka: blocks of 1000, prefetch at 90 % use, so an id is
-never given twice in the life of a cluster and a restart loses at most the rest of two blocks. Where Kafka refuses while a block is
-on its way, a request may wait for it here: `when_available`.
+Follows Kafka: blocks of 1000, prefetch at 90 % use, so an id is never given twice in the life of a cluster and a restart loses at
+most the rest of two blocks. Where Kafka refuses while a block is on its way, a request may wait for it here: `when_available`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """This node's settings in effect: the static file under the dynamic layers that the newest image holds.
 
-Duty: api.context.DynamicSettings, and a new LogConfig for whoever asks. Knows layers and not what a setting does. Per image the
-layers are compared by identity, so an image that changes no setting of this node costs nothing.
+Whoever reads a setting that may change, or needs a new LogConfig, asks here. Knows layers and not what a setting does. Per image
+the layers are compared by identity, so an image that changes no setting of this node costs nothing.
 """
 
 from __future__ import annotations

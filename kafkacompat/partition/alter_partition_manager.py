@@ -1,8 +1,9 @@
 """Changes of in-sync sets on their way to the controller: AlterPartition, all that wait in one request, one request at a time.
 
-Duty: batch, send again what was not answered, hand each answer to its partition. It knows neither sockets (`alter` gives the
-response when it has one) nor what a partition does with an answer. A proposal that the partition has given up meanwhile is not
-sent. Bounded by the partitions led here: one proposal each. Follows Kafka's AlterPartitionManager (KIP-497, KIP-903: version 3).
+Proposals are sent in batches, and again when they were not answered; each answer goes to its partition. It knows neither sockets
+(`alter` gives the response when it has one) nor what a partition does with an answer. A proposal that the partition has given up
+meanwhile is not sent. Bounded by the partitions led here: one proposal each. Follows Kafka's AlterPartitionManager (KIP-497,
+KIP-903: version 3).
 """
 
 from __future__ import annotations

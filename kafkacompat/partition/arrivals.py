@@ -1,11 +1,10 @@
 """New partitions whose logs are still to be opened: a few at a time, or when they are first asked for.
 
-Duty: keep them in order and have them opened, with the files made by a worker, for making one may take a millisecond and
-requests would wait. Must not know: logs, roles, images. As in Kafka, the reply to the creation of a large topic does not wait
-for every log; unlike there nobody meets a partition that is not open yet. Only partitions that cannot have a log already may
-wait here, for retention must not look at a log before its topic's settings are known. A name that checkpoints still speak of waits
-until they are written anew: whoever asks for it meanwhile is told to come again. So does one whose log could not be made for want
-of room or of descriptors, until there are some.
+They are kept in order and opened one after another; a worker makes their files, for making one may take a millisecond and requests
+would wait. As in Kafka, the reply to the creation of a large topic does not wait for every log; unlike there nobody meets a
+partition that is not open yet. Only partitions that cannot have a log already may wait here, for retention must not look at a log
+before its topic's settings are known. A name that checkpoints still speak of waits until they are written anew: whoever asks for it
+meanwhile is told to come again. So does one whose log could not be made for want of room or of descriptors, until there are some.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Roles of a new image that are taken a few at a time, or when their partition is asked for.
 
-Duty: keep each partition's changes in order and have them taken, a step of the loop each. An image that changes many partitions at
-once (a broker of thousands is fenced, a large topic goes) would keep requests waiting. Until its turn a partition has its former
-role, as if this broker had heard of the image later; whoever asks for it has it take its role first. Must not know: roles, logs.
+Each partition's changes are kept in order and taken, a step of the loop each. An image that changes many partitions at once (a
+broker of thousands is fenced, a large topic goes) would keep requests waiting. Until its turn a partition has its former role, as
+if this broker had heard of the image later; whoever asks for it has it take its role first.
 """
 
 from __future__ import annotations

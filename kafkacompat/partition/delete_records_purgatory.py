@@ -1,7 +1,7 @@
 """DeleteRecords: the log's start moved up on the leader, answered when every live replica has followed.
 
-Duty: the wait, partition by partition. Followers learn the new start from their fetches and tell theirs with the next one.
-Knows neither requests nor fetches. Timeout: REQUEST_TIMED_OUT for what is still awaited; the records stay deleted.
+Each partition is waited for by itself. Followers learn the new start from their fetches and tell theirs with the next one. Knows
+neither requests nor fetches. Timeout: REQUEST_TIMED_OUT for what is still awaited; the records stay deleted.
 """
 
 from __future__ import annotations

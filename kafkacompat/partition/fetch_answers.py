@@ -1,6 +1,6 @@
 """What a fetch is told besides records: refusals, the current leader, and the message that holds it all.
 
-Duty: answers from the metadata and the session. It knows no logs and does not wait. Follows KIP-227 (which partitions an
+Answers are made from the metadata and the session. It knows no logs and does not wait. Follows KIP-227 (which partitions an
 incremental response carries) and KIP-951 (current leader).
 """
 

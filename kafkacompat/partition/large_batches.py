@@ -1,7 +1,7 @@
 """Produced batches that take the loop longer than one step of it may: opened in threads, checked in steps.
 
-Duty: how many at a time, how many may wait, what becomes of the rest. Must not know: partitions, requests. What a batch is refused
-for is records/validate's. The order of a connection's batches is kept by whoever waits: it is not read meanwhile.
+How many are opened at a time and how many may wait is bounded; one more is told to come again. What a batch is refused for is
+records/validate's. The order of a connection's batches is kept by whoever waits: it is not read meanwhile.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Moves of replicas between this node's directories: copying to future logs, and the change of places (KIP-113, KIP-858).
 
-Duty: for each move, copy whole batches until the future log has all of the current one, sync it, have the controller told where
-the replica is about to lie, only then change places, and let go of the old log once the new one is durable. The shell around
-copying.py: it reads, waits and throttles. Must not know: requests, images, why a move was asked for. Imported when something
-moves. Settings: num.replica.alter.log.dirs.threads (moves under way at a time), replica.alter.log.dirs.io.max.bytes.per.second,
-alter.log.dirs.replication.quota.window.num and .size.seconds, replica.fetch.backoff.ms.
+For each move whole batches are copied until the future log has all of the current one; it is synced, the controller is told where
+the replica is about to lie, only then do the logs change places, and the old one goes once the new one is durable. The shell around
+copying.py: it reads, waits and throttles. Imported when something moves. Settings: num.replica.alter.log.dirs.threads (moves under
+way at a time), replica.alter.log.dirs.io.max.bytes.per.second, alter.log.dirs.replication.quota.window.num and .size.seconds,
+replica.fetch.backoff.ms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """In which directory each replica of this node lies, against what the metadata says, and what AlterReplicaLogDirs asks for.
 
-Duty: have the controller told where the two differ (KIP-858); begin and end moves (KIP-113); after a start go on with those that
-a stop cut short. The log wins: where it lies is told to the controller, it is not moved to where the metadata says. Must not know:
-how records are copied (moves.py, imported when something moves), requests and versions.
+Where the two differ the controller is told (KIP-858). Moves are begun and ended here (KIP-113); after a start those go on that a
+stop cut short. The log wins: where it lies is told to the controller, it is not moved to where the metadata says. How records are
+copied is moves.py's, imported when something moves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Appends that wait until enough replicas have them: acks=all.
 
-Duty: park, settle by partition, answer at the timeout. It knows neither requests nor how followers fetch. A leader or epoch
-that changed ends the wait of its partition with NOT_LEADER_OR_FOLLOWER; what was appended stays.
+Each partition of a request is settled by itself, and the request is answered when all are, or at its timeout. It knows neither
+requests nor how followers fetch. A leader or epoch that changed ends the wait of its partition with NOT_LEADER_OR_FOLLOWER; what
+was appended stays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which replica a consumer should rather read from: KIP-392's selector, asked by the leader.
 
-Duty: the choice among the leader and its in-sync followers that have the offset. Knows neither requests nor logs' contents.
-Setting: replica.selector.class; Kafka's two selectors are known, by their Java names.
+It chooses among the leader and its in-sync followers that have the offset. Knows neither requests nor logs' contents. Setting:
+replica.selector.class; Kafka's two selectors are known, by their Java names.
 """
 
 from __future__ import annotations

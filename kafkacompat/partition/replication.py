@@ -1,9 +1,9 @@
 """Replication of this node's partitions: who is followed from where, and what the leaders here ask the controller for.
 
-Duty: put each partition with a new role into the fetcher of its leader or take it out; look for laggards in the ISR by the
-clock; send proposed in-sync sets. The shell that joins fetchers, alter_partition_manager and the manager; it decides nothing about
-offsets. What only nodes of several need is imported when it is needed: a lone node starts as quickly without it.
-Settings: num.replica.fetchers, replica.fetch.*, replica.lag.time.max.ms, replica.socket.timeout.ms, and the throttles'.
+Each partition with a new role is put into the fetcher of its leader or taken out; laggards in the ISR are looked for by the clock;
+proposed in-sync sets are sent. The shell that joins fetchers, alter_partition_manager and the manager; it decides nothing about
+offsets. What only nodes of several need is imported when it is needed: a lone node starts as quickly without it. Settings:
+num.replica.fetchers, replica.fetch.*, replica.lag.time.max.ms, replica.socket.timeout.ms, and the throttles'.
 """
 
 from __future__ import annotations

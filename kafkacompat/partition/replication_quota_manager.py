@@ -1,7 +1,7 @@
 """Replication that is held back, so that moving partitions leaves room for clients: KIP-73.
 
-Duty: the rate over the last seconds against its limit, and which partitions it concerns. A pure core but for the clock it is given;
-it knows neither fetches nor sockets. A throttle never concerns replicas in the ISR: they would fall out of it.
+The rate over the last seconds is held against its limit, for the partitions that a topic's settings name. A pure core but for the
+clock it is given; it knows neither fetches nor sockets. A throttle never concerns replicas in the ISR: they would fall out of it.
 Settings: leader and follower.replication.throttled.rate and .replicas, replication.quota.window.num and .size.seconds.
 """
 

@@ -1,7 +1,7 @@
 """ListOffsets by time: searches that read files, in worker threads, and the answer once it still holds.
 
-Duty: how many run and wait, and whether what was found counts: the partition is led as it was asked for, its log is the one that
-was searched, nothing that was found has been truncated or deleted meanwhile. Else it is searched again. Knows no versions.
+How many run and wait is bounded. What was found counts only if the partition is led as it was asked for, its log is the one that
+was searched, and nothing that was found has been truncated or deleted meanwhile. Else it is searched again. Knows no versions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who is told when a partition has moved: produces and deletions that wait for replicas, and parked fetches.
 
-Duty: pass on what moved (high watermark, end, role), at once or when the appends of one request are all done. It decides nothing
-and knows neither requests nor logs.
+What moved (high watermark, end, role) is passed on at once, or when the appends of one request are all done. It decides nothing and
+knows neither requests nor logs.
 """
 
 from __future__ import annotations

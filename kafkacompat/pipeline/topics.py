@@ -1,7 +1,7 @@
 """The pipeline's topics: names, partitions, configs, and their creation.
 
-Whoever writes to or reads from a topic calls `create_missing` first, so that no order of starting is wrong. Result topics
-that hold a latest value per key are compacted (`cleanup.policy`); must not know what is in a record.
+Whoever writes to or reads from a topic calls `create_missing` first, so that no order of starting is wrong. Result topics that hold
+a latest value per key are compacted (`cleanup.policy`).
 """
 
 from __future__ import annotations

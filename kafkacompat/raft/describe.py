@@ -1,7 +1,7 @@
 """DescribeQuorum (KIP-595, KIP-836, KIP-853): what a leader tells of its quorum.
 
-Pure: a report and a request give the response. Must not know how a leader counts progress, nor who asks. A quorum with one topic
-and one partition answers a request for exactly that; anything else is unknown, entry by entry, as in Apache Kafka.
+Pure: a report and a request give the response. A quorum with one topic and one partition answers a request for exactly that;
+anything else is unknown, entry by entry, as in Apache Kafka.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The 61-byte header of a record batch (magic 2): view, check, stamp and build.
 
-Duty: everything about a batch that its header tells, and putting a batch together. Must not know: logs, topics, offsets
-beyond those given. Also parses the shared front of the two old formats (magic 0 and 1), which only lie on disk;
-legacy.py opens those. Follows KIP-98's message format.
+Everything about a batch that its header tells is here, and how a batch is put together. Also parses the shared front of the two old
+formats (magic 0 and 1), which only lie on disk; legacy.py opens those. Follows KIP-98's message format.
 """
 
 from __future__ import annotations

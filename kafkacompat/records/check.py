@@ -1,8 +1,7 @@
 """The strict check of an uncompressed body without making objects: the hot path's reading of records.
 
-Duty: the same verdict as record.iterate_records plus "offset deltas are 0..n-1", and the range of the timestamps. Must not
-know: what the verdict is for. Every record of a batch is checked, because Kafka refuses a malformed one wherever it
-lies. Two gaits make that cheap:
+The verdict is that of record.iterate_records plus "offset deltas are 0..n-1", and the range of the timestamps.
+Every record of a batch is checked, because Kafka refuses a malformed one wherever it lies. Two gaits make that cheap:
 - a walk over the varints, about 0.35 us a record;
 - for runs of records of one size (what loads and most pipelines send) a check in C: in such a run each structural byte
   recurs at a fixed stride, so slices with that stride, compared against constants and against a table of offsets,

@@ -1,6 +1,6 @@
 """An uncompressed body as columns: where each record lies, its offset delta, its key, which values are null.
 
-Duty: what compaction asks of records, without an object per record. Must not know: what is kept. Records were checked when they
+Compaction asks for them: no record becomes an object. Records were checked when they
 were appended; here only what would lead astray is looked at. Two gaits, as in check.py:
 - a walk over the varints, about 0.4 us a record;
 - for runs of records that are built alike (same widths, same lengths of key and value) slices with the record's size as stride

@@ -1,6 +1,6 @@
 """The four codecs in the framings that clients send and Kafka writes.
 
-Duty: compress a batch's body and open one, never beyond a bound. Must not know: records. Codec numbers are the low three
+A batch's body is compressed, and opened, never beyond a bound. Codec numbers are the low three
 bits of a batch's attributes. Libraries are loaded with the first batch that needs them.
 gzip: RFC 1952, members one after another. snappy: xerial's stream, or one bare block. lz4: the frame format.
 zstd: frames one after another. Follows KIP-110 and KIP-390.

@@ -1,7 +1,6 @@
 """Control records: the keys that say what a control batch is, and the value of a transaction's end marker.
 
-Duty: frame keys and markers. Must not know: what raft's control values hold (the caller gives those as bytes).
-Follows KIP-98 (markers) and KIP-595 (raft types).
+What raft's control values hold the caller gives as bytes. Follows KIP-98 (markers) and KIP-595 (raft types).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a topic's settings say to a batch whose records are sound: refused, taken as it is, stamped, or written anew.
 
-Duty: timestamps, keys, codec and level. Must not know: how the records were checked. Where each record becomes an object, or
-a body is compressed, it works in steps.
+Timestamps, keys, codec and level are judged. Where each record becomes an object, or a body is compressed, it works in steps.
 """
 
 from __future__ import annotations

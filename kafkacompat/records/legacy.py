@@ -1,7 +1,7 @@
 """The two formats before record batches (magic 0 and 1), as they may lie in old segments.
 
-Duty: open one message or wrapper of theirs. Must not know: how they came to lie there; nothing here writes them, because
-Kafka 4 takes only magic 2. Follows KIP-31 and KIP-32.
+Each message or wrapper is opened by itself. Nothing here writes them, because Kafka 4 takes only magic 2. Follows KIP-31 and
+KIP-32.
 """
 
 from __future__ import annotations

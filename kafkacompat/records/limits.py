@@ -1,7 +1,7 @@
 """What a produced batch may hold, however small its bytes are.
 
-Duty: the bounds and their defaults. Must not know: who sets or checks them. Kafka has none of these: a batch of a kilobyte may
-unfold to gigabytes there, or hold millions of headers, and every one is looked at.
+Kafka has none of these: a batch of a kilobyte may unfold to gigabytes there, or hold millions of headers, and every one is looked
+at.
 """
 
 from __future__ import annotations

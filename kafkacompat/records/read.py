@@ -1,7 +1,7 @@
 """Records of any batch, whatever its format and codec: for lookups, replay and dumps, not for the hot path.
 
-Duty: open a batch and give (offset, record). Must not know: where the batch lies. What lies in a log may never have been checked
-against the bounds of what is produced, so a record is made when its turn comes, and of millions of headers only some.
+A batch is opened, and (offset, record) given. What lies in a log may never have been checked against the bounds of what is
+produced, so a record is made when its turn comes, and of millions of headers only some.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records inside a batch of magic 2: their varints, decoding, encoding.
 
-Duty: turn an uncompressed body into records and back, strictly: whatever Kafka calls malformed raises RecordMalformed.
-Must not know: headers of batches, topics. check.py does the same checks at speed, without making objects.
+An uncompressed body becomes records and back, strictly: whatever Kafka calls malformed raises RecordMalformed. check.py does the
+same checks at speed, without making objects.
 """
 
 from __future__ import annotations

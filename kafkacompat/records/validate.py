@@ -1,7 +1,7 @@
 """What a broker checks before it appends a produced batch, in Kafka's order and with Kafka's codes.
 
-Duty: turn the records of one partition of a Produce into a ValidatedBatch, or refuse. Must not know: partitions, sequence
-state, logs. The batch stays in the buffer it came in; nothing is copied unless it must be re-encoded.
+The records of one partition of a Produce become a ValidatedBatch, or are refused. The batch stays in the buffer it came in; nothing
+is copied unless it must be re-encoded.
 
 Always per batch, from the 61 bytes of the header: exactly one batch, magic 2, base offset 0, size, crc32c, offset range
 against count, no control batch, a sequence with a producer id, max and base timestamp.

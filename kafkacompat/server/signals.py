@@ -1,9 +1,8 @@
 """The signals that ask a node to stop, from the first moment of its process to the last.
 
-Duty: count them, and tell whoever takes care of them. Must not know what a stop is. SIGTERM, SIGINT (Ctrl-C), and SIGHUP (the
-terminal was closed) unless the process was started to outlive its terminal (nohup). None of them ends the process by itself: not
-before anybody listens, so that the start ends in order, and not after the node has stopped, so that a stop that went well is told
-by its exit status.
+They are counted, and told to whoever takes care of them. SIGTERM, SIGINT (Ctrl-C), and SIGHUP (the terminal was closed) unless the
+process was started to outlive its terminal (nohup). None of them ends the process by itself: not before anybody listens, so that
+the start ends in order, and not after the node has stopped, so that a stop that went well is told by its exit status.
 """
 
 from __future__ import annotations

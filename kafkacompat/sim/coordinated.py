@@ -1,6 +1,6 @@
 """A simulated client's way to whoever coordinates one key: a transactional id or a group.
 
-Duty: ask any broker who it is, and send there. Must not know: what is sent, or which answers send the client to ask again.
+Any broker is asked who it is, and the request sent there.
 """
 
 from __future__ import annotations

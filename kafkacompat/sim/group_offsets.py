@@ -1,7 +1,6 @@
 """How a simulated client of a group reads the offsets that are committed in it.
 
-Duty: ask until a coordinator answers that still leads the group's partition when its answer is there. Must not know: what the
-numbers should be.
+It asks until a coordinator answers that still leads the group's partition when its answer is there.
 """
 
 from __future__ import annotations

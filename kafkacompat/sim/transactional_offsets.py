@@ -1,7 +1,7 @@
 """Offsets that a simulated producer commits within its transactions, as a pipeline does with those of its input. KIP-447.
 
-Duty: commit a number for one partition in a group of its own, and read it as a consumer does that waits for open transactions
-(require_stable). Must not know: transactions' records, or which number is due.
+A number is committed for one partition in a group of its own, and read as a consumer does that waits for open transactions
+(require_stable).
 """
 
 from __future__ import annotations

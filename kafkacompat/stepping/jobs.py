@@ -1,8 +1,8 @@
 """Work for the loop's thread that takes longer than one step of it may: done piece by piece, with the loop in between.
 
-Duty: of each piece of work one step in turn, and the jobs that a step asks for in threads. Must not know: what the work is.
-One step is done each time the timer fires, however many wait, so that the loop never does several in a row; with a clock as many
-as end within STEPS_S, for small ones.
+Of each piece of work one step is done in turn, and the jobs that a step asks for run in threads. One step is done each time the
+timer fires, however many wait, so that the loop never does several in a row; with a clock as many as end within STEPS_S, for small
+ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Long work in steps: a generator that yields wherever others may come in between, and who drives it.
 
-Duty: nothing but turns of one work, which yields nothing; `stepping` is for works that wait for jobs and share the turns. A step is
+One work has all its turns, and yields nothing; `stepping/jobs` is for works that wait for jobs and share the turns. A step is
 bounded by counts that the work itself keeps, far below the 20 ms that one step may take. Knows no work.
 """
 

@@ -1,6 +1,6 @@
 """Starts and stops a broker process for a test, from synchronous, trio or asyncio code.
 
-It knows the broker's command line and its ready line; it must not know the broker's insides.
+It knows the broker's command line and its ready line, and nothing of its insides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The APIs of the protocol: keys, versions, and which messages they take.
 
-Duty: from an API key to its facts and to its message classes, which are imported when first asked for. Must not know:
-what any API does, or which of them this broker serves.
+An API key leads to its facts and to its message classes, which are imported when first asked for.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
 """Generated codecs: the functions that every request and reply passes through.
 
-Duty: give, per message class and version, a decoding and an encoding function, made on first use from the definition.
-Must not know: headers, frames, brokers. Decoding raises WireError and nothing else, for any bytes; encoding raises
-EncodeError for a message that the version cannot carry. Versions are limited to those of the definition.
+For a message class and version there is a decoding and an encoding function, made from the definition on first use. Decoding raises
+WireError and nothing else, for any bytes; encoding raises EncodeError for a message that the version cannot carry. Versions are
+limited to those of the definition.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """The protocol's types as `construct` declarations: what `construct` itself does not have.
 
-Duty: varints with Kafka's bound, lengths that may be null, arrays compared with the bytes left, nullable structs, tag
-sections. Must not know: definitions, messages. Failures are construct's own errors.
+Varints have Kafka's bound, lengths may be null, arrays are compared with the bytes left; there are nullable structs and tag
+sections. Failures are construct's own errors.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Generates the function that decodes one message at one version.
 
-Duty: flat source in which nested structs and arrays are inlined and runs of fixed-size fields (with the length or tag
-count that follows them) are one struct call. Must not know: sockets, headers, brokers. Whatever the bytes are, the
-function raises only WireError; a length is compared with the bytes that are left before anything is allocated.
+The source is flat: nested structs and arrays are inlined, and runs of fixed-size fields (with the length or tag count that follows
+them) are one struct call. Whatever the bytes are, the function raises only WireError; a length is compared with the bytes that are
+left before anything is allocated.
 
 In steps it is a generator of the same, for requests so large that the loop must be given back meanwhile: it yields after each
 STEP_UNITS of work, and counts the elements of all arrays against a bound. A unit is about a microsecond: an element decoded, 16

@@ -1,8 +1,7 @@
 """Message definitions as values: Kafka's JSON turned into frozen specifications.
 
-Duty: parse one definition file (names, types, version ranges, tags, defaults) and answer questions about one version
-of it. Must not know: how any codec lays out bytes, or what a broker is. Follows the rules of Kafka's message
-generator (a field without versions has its tagged versions; a `null` default must be written as such).
+One definition file (names, types, version ranges, tags, defaults) is parsed, and answers questions about one version of it. Follows
+the rules of Kafka's message generator (a field without versions has its tagged versions; a `null` default must be written as such).
 """
 
 import json

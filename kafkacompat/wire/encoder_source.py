@@ -1,8 +1,8 @@
 """Generates the function that encodes one message at one version.
 
-Duty: flat source in which nested structs and arrays are inlined and runs of fixed-size fields are one struct call.
-Must not know: sockets, headers, brokers. As Kafka's writers do, it drops an ignorable field that the version has not,
-refuses any other such field that is not its default, and writes a tagged field only when it is not its default.
+The source is flat: nested structs and arrays are inlined, and runs of fixed-size fields are one struct call. As Kafka's writers do,
+it drops an ignorable field that the version has not, refuses any other such field that is not its default, and writes a tagged
+field only when it is not its default.
 """
 
 import struct

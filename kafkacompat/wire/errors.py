@@ -1,7 +1,6 @@
 """Kafka's error codes, and the error that says a peer broke the wire.
 
-Duty: name every error code of the protocol and say which ones a client may retry. Must not know: messages,
-brokers, or anything else of the project. Follows Kafka 4.3's table of errors.
+Every error code of the protocol has its name here, and which ones a client may retry. Follows Kafka 4.3's table of errors.
 """
 
 import enum

@@ -1,8 +1,7 @@
 """Frames: a 32-bit size, then that many bytes. Sans-I/O.
 
-Duty: cut what a socket received into frames without copying them, within a bound (socket.request.max.bytes), and
-give on the headers' functions. Must not know: sockets, messages. The order is: `space()`, receive into it,
-`received(n)`, then `next_frame()` until it gives None.
+What a socket received is cut into frames without being copied, within a bound (socket.request.max.bytes), and given on to the
+headers' functions. The order is: `space()`, receive into it, `received(n)`, then `next_frame()` until it gives None.
 """
 
 from struct import Struct as Layout

@@ -1,7 +1,7 @@
 """Writes the typed message modules from the definitions: `python -m kafkacompat.wire.generate`.
 
-Duty: the text of `wire/messages/*.py`, one module a definition, and of `wire/tables.py`. Must not know: byte
-layouts. With `--check` nothing is written and the exit status says whether the files are up to date.
+It writes `wire/messages/*.py`, one module a definition, and `wire/tables.py`. With `--check` nothing is written and the exit status
+says whether the files are up to date.
 """
 
 import sys

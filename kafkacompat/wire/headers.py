@@ -1,9 +1,8 @@
 """Request and response headers, whose version depends on the API and its version.
 
-Duty: read and write headers, with Kafka's exceptions: the client id keeps its 16-bit length in flexible headers,
-ApiVersions replies have the oldest header at every version (KIP-511), and the header of an ApiVersions request too new for
-us is read as far as it goes, so that it can be answered. Must not know: bodies,
-sockets. WireError for a header that cannot be read.
+Kafka has exceptions: the client id keeps its 16-bit length in flexible headers, ApiVersions replies have the oldest header at every
+version (KIP-511), and the header of an ApiVersions request too new for us is read as far as it goes, so that it can be answered.
+WireError for a header that cannot be read.
 """
 
 from struct import Struct as Layout

@@ -1,7 +1,6 @@
 """The base of the typed messages.
 
-Duty: equality, representation and the constants that every generated message and nested struct has. Must not know:
-any message, or how it is put into bytes.
+Every generated message and nested struct has its equality, its representation and its constants from here.
 """
 
 from typing import Any, ClassVar

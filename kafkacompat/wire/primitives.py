@@ -1,8 +1,8 @@
 """The protocol's primitive types: varints, strings, tag sections.
 
-Duty: read and write one primitive at a position, with every bound checked. Must not know: messages. Reading functions
-take any one-dimensional buffer of bytes and return the value and the position after it; they raise WireError for
-whatever is truncated, too long or not UTF-8. Kafka's limits: 5 bytes a varint, 10 a varlong, 32767 bytes a string.
+One primitive is read or written at a position, with every bound checked. Reading functions take any one-dimensional buffer of bytes
+and return the value and the position after it; they raise WireError for whatever is truncated, too long or not UTF-8. Kafka's
+limits: 5 bytes a varint, 10 a varlong, 32767 bytes a string.
 """
 
 from typing import TypeAlias

@@ -1,6 +1,6 @@
 """A principal as one node tells it to another, in the form of Kafka's own serializer: an int16 version, then the data.
 
-Duty: bytes to DefaultPrincipalData and back. Must not know: who may do what. WireError for bytes that are none.
+WireError for bytes that are none.
 """
 
 from struct import Struct as Layout

@@ -1,8 +1,8 @@
 """From a record's type to its message class.
 
-Duty: find the classes of metadata records and of the coordinators' keys and values, importing each when first asked
-for. Must not know: how records are framed. A coordinator's key begins with its type as an int16, a value with its
-version; a metadata record with varints of frame version, type and version: whoever reads them reads those first.
+The classes of metadata records and of the coordinators' keys and values are imported each when first asked for. A coordinator's key
+begins with its type as an int16, a value with its version; a metadata record with varints of frame version, type and version:
+whoever reads them reads those first.
 """
 
 from kafkacompat.wire.apis import message_class

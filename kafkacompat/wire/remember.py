@@ -1,7 +1,6 @@
 """A cache for functions of few possible arguments, such as (message class, version).
 
-Duty: `functools.cache` with the function's own type, because mypy takes a class whose objects are unhashable for
-unhashable itself. Must not know: anything else.
+It is `functools.cache` with the function's own type, because mypy takes a class whose objects are unhashable for unhashable itself.
 """
 
 from collections.abc import Callable

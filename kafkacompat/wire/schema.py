@@ -1,8 +1,7 @@
 """The reference codec: a message definition turned into a `construct` declaration.
 
-Duty: encode and decode any message at any version by a declaration that says plainly what is on the wire. It serves
-what is rare and judges the generated codecs, which must agree byte for byte. Must not know: headers, brokers.
-Import this module only where it is used: `construct` takes long to load.
+It encodes and decodes any message at any version, and says plainly what is on the wire. It serves what is rare and judges the
+generated codecs, which must agree byte for byte. Import this module only where it is used: `construct` takes long to load.
 """
 
 import io

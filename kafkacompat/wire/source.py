@@ -1,6 +1,6 @@
 """What the two code generators share: lines of source, the names they refer to, and runs of fixed-size fields.
 
-Duty: collect Python source and turn runs of fixed-size values into one struct call. Must not know: messages.
+Runs of fixed-size values become one struct call.
 """
 
 from functools import cache

@@ -1,6 +1,6 @@
 """The text of `wire/tables.py`: what must be known of every API and record type before any message is imported.
 
-Duty: join apis.tsv with the definitions. Must not know: byte layouts, brokers. Part of `wire.generate`.
+apis.tsv is joined with the definitions. Part of `wire.generate`.
 """
 
 import csv
