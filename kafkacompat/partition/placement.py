@@ -98,8 +98,8 @@ class Placement:
             self._logs.mark_stray(name)
 
     def _withhold_former(self, image: MetadataImage) -> None:
-        """Of a replica in the ISR the metadata name a directory, and that may be one which is offline: what lies in another one may
-        be of before a move. Led from there it would lack what was acknowledged since. Outside of the ISR the leader fills it."""
+        """Of a replica the metadata name a directory, and that may be one which is offline: what lies in another one may be of
+        before a move. Led from there it would lack what was acknowledged since, unless its leader fills it first."""
         directories = self._logs.directories
         if all(each.online for each in directories):
             return
@@ -107,7 +107,8 @@ class Placement:
         for name in sorted(self._logs.logs):
             partition = image.topics[name.topic].partitions[name.partition]
             named = partition.directory(self._hosted.node_id)
-            if self._hosted.node_id in partition.isr and named not in known and not is_reserved_uuid(named):
+            is_filled = self._is_filled(partition)
+            if not is_filled and named not in known and not is_reserved_uuid(named):
                 reason = (
                     "the metadata name another directory for it, perhaps one that is offline; "
                     "once that is not in log.dirs any more, this log counts"
@@ -115,17 +116,21 @@ class Placement:
                 self._logs.withhold(name, reason)
 
     def may_begin_empty(self, image: PartitionRegistration) -> bool:
-        """A replica that its leader fills, in a directory that is online or not chosen yet: out of the ISR, and not eligible.
+        """A replica that its leader fills, in a directory that is online or not chosen yet."""
+        named = image.directory(self._hosted.node_id)
+        return self._is_filled(image) and (
+            named == DIRECTORY_UNASSIGNED
+            or any(each.online and each.directory_id == named for each in self._logs.directories)
+        )
 
-        Without a leader it may be the last known one, out of the ISR for an unclean start alone: whoever elects it counts on what
-        cannot be opened now.
-        """
+    def _is_filled(self, image: PartitionRegistration) -> bool:
+        """Whether its leader gives it what it lacks before anybody elects it: it is neither in sync nor eligible. Without a leader
+        it may be the last known one, which is out of the ISR for an unclean start alone."""
         node_id = self._hosted.node_id
-        if image.leader == NO_LEADER or node_id in image.isr or node_id in image.eligible_leader_replicas:
-            return False
-        named = image.directory(node_id)
-        return named == DIRECTORY_UNASSIGNED or any(
-            each.online and each.directory_id == named for each in self._logs.directories
+        return (
+            image.leader != NO_LEADER
+            and node_id not in image.isr
+            and node_id not in image.eligible_leader_replicas
         )
 
     def role_taken(self, core: PartitionCore, image: PartitionRegistration) -> None:

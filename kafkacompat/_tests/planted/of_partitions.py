@@ -124,15 +124,22 @@ BUGS = (
     PlantedBug(
         "the last known leader begins empty where its log cannot be opened",
         "partition/placement.py",
-        "if image.leader == NO_LEADER or node_id in image.isr or",
-        "if node_id in image.isr or",
+        "            image.leader != NO_LEADER\n",
+        "            True\n",
+        ("partition/_tests/test_moves.py",),
+    ),
+    PlantedBug(
+        "the last known leader leads what a move has left behind",
+        "partition/placement.py",
+        "is_filled = self._is_filled(partition)",
+        "is_filled = self._hosted.node_id not in partition.isr",
         ("partition/_tests/test_moves.py",),
     ),
     PlantedBug(
         "an eligible leader begins empty where its log cannot be opened",
         "partition/placement.py",
-        " or node_id in image.eligible_leader_replicas:",
-        ":",
+        "            and node_id not in image.eligible_leader_replicas\n",
+        "",
         ("partition/_tests/test_moves.py",),
     ),
     PlantedBug(

@@ -281,27 +281,34 @@ def test_the_old_log_is_not_served_while_the_directory_of_the_new_one_is_away(
     assert (again.home(), again.log().log_end_offset) == ("b", 40)
 
 
+LAST_KNOWN: dict[str, Any] = {"isr": (), "leader": NO_LEADER, "last_known_elr": (NODE_ID,)}
+ELIGIBLE: dict[str, Any] = {"isr": (NODE_ID + 1,), "eligible_leader_replicas": (NODE_ID,)}
+
+
 @pytest.mark.parametrize(
-    ("named", "isr", "is_away", "serves"),
+    ("named", "what", "is_away", "serves"),
     [
-        (B, (NODE_ID,), True, False),
-        (B, (NODE_ID,), False, True),
-        (B, (NODE_ID + 1,), True, True),
-        (C, (NODE_ID,), True, True),
-        (DIRECTORY_UNASSIGNED, (NODE_ID,), True, True),
-        (DIRECTORY_LOST, (NODE_ID,), True, True),
-        (bytes(16), (NODE_ID,), True, True),
+        (B, {"isr": (NODE_ID,)}, True, False),
+        (B, {"isr": (NODE_ID,)}, False, True),
+        (B, {"isr": (NODE_ID + 1,)}, True, True),
+        (B, LAST_KNOWN, True, False),
+        (B, LAST_KNOWN, False, True),
+        (B, ELIGIBLE, True, False),
+        (C, {"isr": (NODE_ID,)}, True, True),
+        (DIRECTORY_UNASSIGNED, {"isr": (NODE_ID,)}, True, True),
+        (DIRECTORY_LOST, {"isr": (NODE_ID,)}, True, True),
+        (bytes(16), {"isr": (NODE_ID,)}, True, True),
     ],
 )
 def test_a_log_beside_the_directory_that_the_metadata_name_is_served_unless_that_is_away(
-    disks: Disks, tmp_path: Path, named: Uuid, isr: tuple[int, ...], is_away: bool, serves: bool
+    disks: Disks, tmp_path: Path, named: Uuid, what: dict[str, Any], is_away: bool, serves: bool
 ) -> None:
     disks.publish(A)
     disks.append(3)
     if is_away:
         (tmp_path / "b" / "replication-offset-checkpoint").mkdir()
     again = Disks(tmp_path)
-    again.publish(named, isr=isr)
+    again.publish(named, **what)
     assert (again.manager.core(NAME) is not None) == serves
     assert (tmp_path / "a" / "t-0").exists()
 
