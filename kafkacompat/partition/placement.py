@@ -58,7 +58,8 @@ class Placement:
 
         What changed while this node or a directory was away may have taken a replica from it, and its topic may have been made
         anew: such a log is a stray, as in Kafka, out of the way and not removed. A future log that the metadata names and that has
-        no current log beside it was about to be alone: it becomes the current one. The others go on when their role is taken.
+        no current log beside it was about to be alone: it becomes the current one, unless the current one may be away, which may
+        have more, and no leader fills the other. The others go on when their role is taken.
         """
         node_id, futures = self._hosted.node_id, self._logs.futures
         ids = {name: topic.id for name, topic in image.topics.items()}
@@ -76,7 +77,11 @@ class Placement:
                         "the future log of %s in %s is of no replica here: a stray", name, home.path
                     )
                     futures.set_aside(name)
-                elif self._logs.get(name) is None and partition.directory(node_id) == home.directory_id:
+                elif (
+                    self._logs.get(name) is None
+                    and partition.directory(node_id) == home.directory_id
+                    and (self._is_filled(partition) or not self._logs.may_have(name))
+                ):
                     logger.info("the future log of %s in %s becomes the current one", name, home.path)
                     self._logs.promote_future(name)
             except OSError as error:

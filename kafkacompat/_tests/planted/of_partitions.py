@@ -136,6 +136,13 @@ BUGS = (
         ("partition/_tests/test_moves.py",),
     ),
     PlantedBug(
+        "a copy is led while the log that it was made from is away",
+        "partition/placement.py",
+        "                    and (self._is_filled(partition) or not self._logs.may_have(name))\n",
+        "",
+        ("partition/_tests/test_moves.py",),
+    ),
+    PlantedBug(
         "an eligible leader begins empty where its log cannot be opened",
         "partition/placement.py",
         "            and node_id not in image.eligible_leader_replicas\n",

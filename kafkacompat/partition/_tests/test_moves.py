@@ -495,6 +495,30 @@ def test_a_start_after_a_crash_between_the_two_renames(disks: Disks, tmp_path: P
     assert again.told == []
 
 
+@pytest.mark.parametrize("what", [{"isr": (NODE_ID,)}, LAST_KNOWN, {"isr": (NODE_ID + 1,)}])
+def test_a_copy_is_not_served_while_its_log_may_lie_in_a_directory_that_is_away(
+    disks: Disks, tmp_path: Path, what: dict[str, Any]
+) -> None:
+    """The controller has been told of its directory already, and what came since is in the log alone; a leader would fill it."""
+    disks.publish(A)
+    disks.append(20)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    disks.append(5)
+    is_filled = what == {"isr": (NODE_ID + 1,)}
+    trouble = tmp_path / "a" / "replication-offset-checkpoint"
+    trouble.mkdir()
+    without = Disks(tmp_path)
+    without.publish(B, **what)
+    assert (without.manager.core(NAME) is not None) == is_filled
+    assert (without.logs.get(NAME) is not None) == is_filled
+    if not is_filled:
+        trouble.rmdir()
+        again = Disks(tmp_path)
+        again.publish(B)
+        assert (again.home(), again.log().log_end_offset) == ("a", 25)
+
+
 def test_a_future_log_of_no_replica_is_a_stray(disks: Disks, tmp_path: Path) -> None:
     disks.publish(A)
     disks.placement.alter(NAME, disks.path("b"))
