@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class ShardLog:
-    __slots__ = ("_compression", "_doubtful_end", "_partition", "_uncommitted", "_writer")
+    __slots__ = ("_compression", "_doubtful_end", "_partition", "_told", "_uncommitted", "_writer")
 
     def __init__(self, writer: PartitionWriter, partition: int, compression: int) -> None:
         self._writer = writer
@@ -33,6 +33,8 @@ class ShardLog:
         """The latest append that is not committed yet."""
         self._doubtful_end = -1
         """Where the latest append ends when the wait for it has failed."""
+        self._told = ErrorCode.NONE
+        """What the last append was refused with."""
 
     def found(self) -> Log | None:
         """The log when this node leads the partition."""
@@ -77,13 +79,15 @@ class ShardLog:
             )
             terms = TransactionTerms(owner.verification_guard)
             error, last_offset = self._writer.append_transactional(self._partition, batch, terms)
-        if error is not ErrorCode.NONE:
+        if error is not ErrorCode.NONE and error is not self._told:
+            # Once: on a full disk each commit of each client is refused, and what tells of it may lie there too.
             logger.warning(
                 "coordinator partition %d: %d records could not be written: %s",
                 self._partition,
                 len(records),
                 error.name,
             )
+        self._told = error
         return error, last_offset - len(records) + 1, last_offset + 1
 
     def append_marker(self, marker: Buffer, transaction_version: int) -> tuple[ErrorCode, int]:

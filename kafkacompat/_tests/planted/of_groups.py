@@ -6,6 +6,13 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a full disk fills the log with each commit that it refuses",
+        "coordinator/shard_log.py",
+        "        if error is not ErrorCode.NONE and error is not self._told:",
+        "        if error is not ErrorCode.NONE:",
+        ("coordinator/_tests/test_offsets.py",),
+    ),
+    PlantedBug(
         "a group is dropped when the wait for its first record fails",
         "group/join.py",
         "        if group.state is _S.DEAD:\n            end_group(env, group, error, at_ms)",

@@ -161,6 +161,18 @@ def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
         assert fetch(world).committed_offset == 1
 
 
+def test_of_commits_that_are_refused_alike_one_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """On a full disk that is each commit of each client, and the node's log may lie there too."""
+    world = World()
+    for refusal in (E.KAFKA_STORAGE_ERROR, None, E.KAFKA_STORAGE_ERROR):
+        world.partitions.refusal = refusal
+        for _ in range(5):
+            commit(world, 2)
+    told = [each.getMessage() for each in caplog.records if "could not be written" in each.getMessage()]
+    assert len(told) == 2
+    assert all("1 records could not be written: KAFKA_STORAGE_ERROR" in each for each in told)
+
+
 def test_offsets_show_once_they_are_committed() -> None:
     world = World()
     commit(world, 1)
