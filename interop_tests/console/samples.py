@@ -146,7 +146,7 @@ def sessions(minutes: int, chance: random.Random, users: int = 300) -> list[Resu
 
 
 def metrics(minutes: int, chance: random.Random) -> list[Result]:
-    """Five services, of which payments is slow and failing for five minutes, with the alerts for it."""
+    """Five services, of which payments is slow and failing for five minutes, and the alerts for it fire and are resolved."""
     made = []
     for number, service in enumerate(SERVICES):
         for minute in range(minutes):
@@ -172,18 +172,21 @@ def metrics(minutes: int, chance: random.Random) -> list[Result]:
                     cpu_mean_percent=35.0 + 8 * number + chance.uniform(-3, 3),
                 )
             )
-            if outage:
+            state = {minutes - 12: "firing", minutes - 7: "resolved"}.get(minute)
+            if service == "payments" and state is not None:
                 for rule, value, threshold, severity in (
-                    ("latency_p95_ms", middle * 2.6, 500.0, "warning"),
+                    ("latency_p95", middle * 2.6, 500.0, "warning"),
                     ("error_rate", error_rate, 0.05, "critical"),
                 ):
                     made.append(
                         result(
                             "metrics.alerts",
-                            f"{service}|{rule}|{BASE_MS + minute * MINUTE_MS}",
+                            f"{service}|{rule}",
                             at_ms,
                             service=service,
                             rule=rule,
+                            state=state,
+                            since_ms=BASE_MS + (minutes - 12) * MINUTE_MS,
                             **window(minute),
                             value=value,
                             threshold=threshold,

@@ -42,7 +42,7 @@ def test_the_figures_are_those_that_were_written(page: Page, shown_broker: Broke
     share = 100 * number(settled, "status_5xx") / number(settled, "requests")
     assert tiles[tiles.index("Server errors") + 1] == f"{share:.1f} %of requests"
     assert tiles[tiles.index("Visitors") + 1] == f"{number(of('activity.visitors')[-2], 'visitors'):,.0f}"
-    assert tiles[tiles.index("Alerts") + 1] == "10in the last hour"
+    assert tiles[tiles.index("Alerts") + 1] == "2in the last hour"
     assert "latest: payments" in tiles[tiles.index("Alerts") + 2]
     page.wait_for("#health", "healthy")
     assert page.text("#where") == shown_broker.bootstrap
@@ -81,6 +81,7 @@ def test_top_pages_sessions_services_and_alerts_are_listed(page: Page) -> None:
     assert page.rows("#sessions")[0][0] == latest.fields["user_id"]
     alerts = page.text("#alerts")
     assert "critical payments" in alerts
+    assert "resolved payments" in alerts
     assert "error_rate: 18 %, threshold 5 %" in alerts
     assert page.text("#sessions-note") == "latest session of 300 users"
 

@@ -55,6 +55,12 @@ def read_text(session: SparkSession, place: str) -> str | None:
         stream.close()
 
 
+def remove(session: SparkSession, place: str) -> None:
+    """Remove a file. One that is not there is no failure, and one that stays takes room only."""
+    path, system = _path(session, place)
+    system.delete(path, False)
+
+
 @contextlib.contextmanager
 def _named(what: str) -> Iterator[None]:
     """PipelineFailed that says what was to be done, for whatever the JVM's files refuse."""

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from kafkacompat.pipeline import topics
+from kafkacompat.pipeline.alerting import Alerting
 from kafkacompat.pipeline.jobs import activity, logs, metrics
 from kafkacompat.pipeline.jobs.judging import good, once, rejected
 from kafkacompat.pipeline.jobs.log_formats import line_format
@@ -21,13 +22,15 @@ from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.results import (
     as_records,
     one_record_each,
-    record,
     rejected_records,
     row_record,
     with_event_id,
 )
 
 Build = Callable[[DataFrame, RunOptions], DataFrame]
+BatchWriter = Callable[[DataFrame, int], None]
+MakeWriter = Callable[[str, RunOptions], BatchWriter]
+"""Given the folder of the query's checkpoint. It may be called again with the same batch, after a death."""
 
 APPEND: Final = "append"
 UPDATE: Final = "update"
@@ -44,6 +47,8 @@ class Query:
     # Folder below --output; None for a query that feeds topics.
     table: str | None = None
     partitioned_by: tuple[str, ...] = ("date",)
+    # What writes each batch, where the rows of `build` are not what is written.
+    writer: MakeWriter | None = None
 
 
 def _once(events: DataFrame, options: RunOptions) -> DataFrame:
@@ -135,28 +140,8 @@ def metrics_windows(source: DataFrame, options: RunOptions) -> DataFrame:
 
 
 def metrics_live(source: DataFrame, options: RunOptions) -> DataFrame:
-    """The figures of windows as they grow, and the alerts that they raise, to two topics.
-
-    An alert's event id goes by service, rule, window and severity: raised once, however often the window is looked at.
-    """
-    rows = metrics.live_windows(_once(good(metrics.judge(source)), options), options.window_s)
-    key = ["service", "window_start_ms"]
-    # A batch that is run again must give the same ids, and its estimates may differ in a digit.
-    exact = [name for name in rows.columns if name not in metrics.ESTIMATES]
-    window = row_record(topics.METRICS_WINDOWS, rows.columns, key, told_by=exact)
-
-    def raised(alert: Column) -> Column:
-        said = {name: alert[name] for name in ("rule", "value", "threshold", "severity")}
-        place = {name: F.col(name) for name in ("service", "window_start_ms", "window_end_ms")}
-        return record(
-            topics.METRICS_ALERTS,
-            place | said,
-            ["service", "rule", "window_start_ms"],
-            told_by=["severity"],
-        )
-
-    with_alerts = metrics.with_alerts(rows)
-    return as_records(with_alerts, F.concat(F.array(window), F.transform("alerts", raised)))
+    """The figures of windows as they grow. `Alerting` makes records of them, and of the alerts that they change."""
+    return metrics.live_windows(_once(good(metrics.judge(source)), options), options.window_s)
 
 
 def metrics_latest(source: DataFrame, options: RunOptions) -> DataFrame:
@@ -194,7 +179,7 @@ QUERIES: Final[dict[str, tuple[Query, ...]]] = {
     ),
     "metrics": (
         _table("metrics-windows", "metrics", metrics_windows, "metrics/windows"),
-        _topic("metrics-live", "metrics", metrics_live, UPDATE),
+        Query("metrics-live", topics.INPUTS["metrics"], metrics_live, UPDATE, writer=Alerting),
         _topic("metrics-latest", "metrics", metrics_latest, UPDATE),
         _topic("metrics-rejected", "metrics", metrics_rejects, APPEND),
     ),

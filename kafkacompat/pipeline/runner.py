@@ -90,7 +90,9 @@ def start(session: SparkSession, query: Query, options: RunOptions) -> Streaming
     writer = rows.writeStream.queryName(query.name).outputMode(query.output_mode)
     writer = writer.option("checkpointLocation", checkpoint_of(query, options))
     table = table_of(query, options)
-    if table is None:
+    if query.writer is not None:
+        writer = writer.foreachBatch(query.writer(checkpoint_of(query, options), options))
+    elif table is None:
         writer = writer.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
     else:
         writer = writer.format("parquet").partitionBy(*query.partitioned_by)

@@ -6,6 +6,41 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "an alert is resolved by a window that still fills",
+        "pipeline/alerts.py",
+        "    over = one.windows[:-1]\n",
+        "    over = one.windows\n",
+        ("pipeline/_tests/test_alerts.py",),
+    ),
+    PlantedBug(
+        "a rule fires again for late events of a window that was resolved",
+        "pipeline/alerts.py",
+        "        if before is None and now.start_ms <= one.settled_ms:\n",
+        "        if False:\n",
+        ("pipeline/_tests/test_alerts.py::test_late_events_of_windows_before_a_change_make_no_other",),
+    ),
+    PlantedBug(
+        "a gap between windows does not begin a rule's duration anew",
+        "pipeline/alerts.py",
+        "if row and row[-1].end_ms == each.start_ms else",
+        "if row else",
+        ("pipeline/_tests/test_alerts.py::test_a_good_window_or_a_missing_one_begins_the_duration_anew",),
+    ),
+    PlantedBug(
+        "a batch that is run again goes on from the alerts after it",
+        "pipeline/alerting.py",
+        "if number < batch)",
+        "if number <= batch)",
+        ("pipeline/_tests/test_alerting.py::test_a_batch_that_is_run_again_writes_the_same_changes",),
+    ),
+    PlantedBug(
+        "the page shows an alert that was resolved as firing",
+        "console/core/views.py",
+        "for row in reversed(alerts)}",
+        "for row in alerts}",
+        ("console/_tests/test_views.py::test_an_alert_fires_until_its_rule_is_resolved",),
+    ),
+    PlantedBug(
         "the demo's broker takes a port that others may take first",
         "pipeline/demo/plan.py",
         '"PLAINTEXT://127.0.0.1:0,',

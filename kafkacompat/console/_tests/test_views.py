@@ -103,17 +103,35 @@ def test_a_service_is_shown_with_windows_only_or_with_a_sample_only() -> None:
     assert cart["sample"]["memory_bytes"] is None
 
 
-def test_the_alerts_of_the_last_hour_are_counted_by_event_time() -> None:
-    def alert(minute: int) -> tuple[str, str, dict[str, Any]]:
-        said = {"service": "auth", "rule": "error_rate", "value": 1, "threshold": 0.5}
-        return ("metrics.alerts", "k", window(minute) | said)
+def change(
+    minute: int, state: str | None = "firing", rule: str = "error_rate", service: str = "auth"
+) -> tuple[str, str, dict[str, Any]]:
+    """The record of an alert that begins to fire or is resolved."""
+    said = {"service": service, "rule": rule, "value": 1, "threshold": 0.5}
+    return ("metrics.alerts", "k", window(minute) | said | ({"state": state} if state else {}))
 
-    view = results_view(folded(alert(0), alert(61), alert(100), measured("auth", 119, 1.0)))["metrics"][
-        "alerts"
-    ]
-    assert view["kept"] == 3
+
+def test_the_alerts_of_the_last_hour_are_counted_by_event_time() -> None:
+    view = results_view(
+        folded(change(0), change(61), change(70, "resolved"), change(100), measured("auth", 119, 1.0))
+    )["metrics"]["alerts"]
+    assert view["kept"] == 4
     assert view["last_hour"] == 2
-    assert [each["window_start_ms"] // MINUTE_MS for each in view["latest"]] == [100, 61, 0]
+    assert [each["window_start_ms"] // MINUTE_MS for each in view["latest"]] == [100, 70, 61, 0]
+    assert [each["state"] for each in view["latest"]] == ["firing", "resolved", "firing", "firing"]
+
+
+def test_an_alert_fires_until_its_rule_is_resolved() -> None:
+    def firing(*changes: tuple[str, str, dict[str, Any]]) -> list[str]:
+        services: list[str] = results_view(folded(*changes))["metrics"]["alerts"]["firing"]
+        return services
+
+    assert firing(change(0)) == ["auth"]
+    assert firing(change(5, "resolved"), change(0)) == []
+    assert firing(change(5, "resolved"), change(0), change(5)) == []
+    assert firing(change(0), change(5, "resolved", "cpu"), change(1, service="cart")) == ["auth", "cart"]
+    # A release that told windows instead of changes said no state.
+    assert firing(change(0, None)) == []
 
 
 def test_rejected_records_of_all_jobs_are_shown_newest_first_with_their_reasons() -> None:

@@ -142,7 +142,7 @@ RESULT_TOPICS: dict[str, ResultTopic] = {
             "window_start_ms",
             MAX_ALERTS,
             _WINDOW | {"event_id": TEXT, "service": TEXT, "rule": TEXT, "value": NUMBER, "threshold": NUMBER},
-            {"severity": TEXT},
+            {"severity": TEXT, "state": TEXT, "since_ms": WHOLE},
             by_event=True,
             tail_records=TAIL_ALERTS,
         ),

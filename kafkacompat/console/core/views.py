@@ -18,6 +18,7 @@ MAX_SERVICES_SHOWN = 24
 TOP_PAGES = 10
 RECENT_SESSIONS = 7
 RECENT_ALERTS = 12
+FIRING, RESOLVED = "firing", "resolved"
 RECENT_REJECTED = 8
 HOUR_MS = 3_600_000
 SESSION_BUCKETS_MS = (
@@ -168,7 +169,7 @@ def metrics_view(results: Results) -> View:
     latest = {row["service"]: row for row in results.rows(names.METRICS_LATEST)}
     alerts = sorted(
         results.rows(names.METRICS_ALERTS),
-        key=lambda row: (row["window_start_ms"], row["service"], row["rule"]),
+        key=lambda row: (row["window_start_ms"], row["service"], row["rule"], row["state"] == RESOLVED),
         reverse=True,
     )
     services = sorted(windows.keys() | latest.keys())[:MAX_SERVICES_SHOWN]
@@ -187,10 +188,14 @@ def newest_end_ms(rows: Iterable[Fields]) -> int:
 
 
 def alerts_view(alerts: list[Fields], now_ms: int) -> View:
-    """The latest alerts of a list, newest first, and how many fall into the hour of event time before now_ms."""
+    """The latest changes of alerts of a list, newest first; how many began to fire in the hour of event time before now_ms; and the
+    services for which one still fires."""
+    began = [row for row in alerts if row["state"] != RESOLVED]
+    last = {(row["service"], row["rule"]): row["state"] for row in reversed(alerts)}
     return {
         "kept": len(alerts),
-        "last_hour": sum(row["window_end_ms"] > now_ms - HOUR_MS for row in alerts),
+        "last_hour": sum(row["window_end_ms"] > now_ms - HOUR_MS for row in began),
+        "firing": sorted({service for (service, _), state in last.items() if state == FIRING}),
         "latest": [_alert_view(row) for row in alerts[:RECENT_ALERTS]],
     }
 
@@ -228,6 +233,8 @@ def _alert_view(row: Fields) -> View:
         "value",
         "threshold",
         "severity",
+        "state",
+        "since_ms",
     )
     return {name: row[name] for name in shown}
 

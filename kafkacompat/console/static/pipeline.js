@@ -147,7 +147,7 @@ export class PipelineView {
   }
 
   drawMetrics({ services, services_hidden: more, alerts }) {
-    const alarmed = new Set(alerts.latest.map((each) => `${each.service}|${each.window_start_ms}`));
+    const alarmed = new Set(alerts.firing);
     setText(byId("services-note"), services.length ? `latest full window${more > 0 ? `; ${more} more services` : ""}` : "");
     const rows = services.map((each, number) => ({ ...each, last: settled(each.windows), tone: `tone-${(number % SERVICE_TONES) + 1}` }));
     replace(byId("services"), rows.length === 0
@@ -167,7 +167,7 @@ export class PipelineView {
     replace(byId("alerts"), alerts.kept === 0
       ? empty("None: no service has gone over a threshold.")
       : h("ul", { class: "list" }, alerts.latest.map((each) => h("li", {},
-        h("div", { class: "line" }, h("span", {}, h("span", { class: `tag ${each.severity === "critical" ? "bad" : "warning"}` }, each.severity ?? "alert"), " ", h("b", {}, each.service)), h("span", { class: "muted" }, moment(each.window_start_ms).slice(5, 16))),
+        h("div", { class: "line" }, h("span", {}, alertTag(each), " ", h("b", {}, each.service)), h("span", { class: "muted" }, moment(each.window_start_ms).slice(5, 16))),
         h("span", { class: "clip" }, `${each.rule}: ${measured(each.rule, each.value)}, threshold ${measured(each.rule, each.threshold)}`)))));
     this.drawServiceCharts(rows);
   }
@@ -197,9 +197,13 @@ function moved(row) {
   return h("span", { class: `move ${by > 0 ? "up" : "down"}`, title: `rank ${row.rank_before} in the window before` }, `${by > 0 ? "▲" : "▼"} ${Math.abs(by)}`);
 }
 
+function alertTag({ state, severity }) {
+  if (state === "resolved") return h("span", { class: "tag good" }, "resolved");
+  return h("span", { class: `tag ${severity === "critical" ? "bad" : "warning"}` }, severity ?? "alert");
+}
+
 function serviceState(row, alarmed) {
-  const recent = row.windows.slice(-3).some((each) => alarmed.has(`${row.service}|${each.start_ms}`));
-  if (recent) return h("span", { class: "tag bad" }, "alert");
+  if (alarmed.has(row.service)) return h("span", { class: "tag bad" }, "alert");
   if (!row.last) return h("span", { class: "tag", title: "no window has been counted yet" }, "waiting");
   const mood = level(row.last.error_rate);
   return mood ? h("span", { class: `tag ${mood}` }, "errors") : h("span", { class: "tag good" }, "ok");

@@ -435,32 +435,6 @@ def test_percentiles_are_the_nearest_rank_of_rounded_latencies(records: Records)
     assert found["cpu_mean_percent"] == pytest.approx(sum(n % 7 for n in range(100)) / 100)
 
 
-def test_alerts_are_raised_by_threshold_and_not_for_few_samples(records: Records) -> None:
-    from kafkacompat.pipeline.jobs import metrics
-    from kafkacompat.pipeline.jobs.judging import good
-
-    def service(name: str, count: int, **values: Any) -> list[bytes]:
-        return [encoded(SAMPLE, event_id=f"{name}-{n}", service=name, **values) for n in range(count)]
-
-    values = [
-        *service("well", 30),
-        *service("slow", 30, latency_ms=700),
-        *service("down", 30, error=True, cpu_percent=96),
-        *service("rare", 19, error=True),
-    ]
-    windows = metrics.live_windows(good(metrics.judge(records("metrics.raw", *values))), 60)
-    found = {
-        (row["service"], alert["rule"]): (alert["severity"], alert["value"], alert["threshold"])
-        for row in rows(metrics.with_alerts(windows))
-        for alert in row["alerts"]
-    }
-    assert found == {
-        ("slow", "latency_p95"): ("warning", 700.0, 500.0),
-        ("down", "error_rate"): ("critical", 1.0, 0.2),
-        ("down", "cpu"): ("critical", 96.0, 95.0),
-    }
-
-
 def test_cpu_is_judged_by_the_cores_there_are(records: Records) -> None:
     from kafkacompat.pipeline.jobs import metrics
     from kafkacompat.pipeline.jobs.judging import good, rejected
@@ -474,12 +448,8 @@ def test_cpu_is_judged_by_the_cores_there_are(records: Records) -> None:
     judged = metrics.judge(records("metrics.raw", *busy, *idle, encoded(SAMPLE, cpu_cores=0)))
     assert [row["reason"] for row in rows(rejected(judged))] == ["out of range: cpu_cores"]
     for made in (metrics.window_rows, metrics.live_windows):
-        found = rows(metrics.with_alerts(made(good(judged), 60)))
+        found = rows(made(good(judged), 60))
         assert {row["service"]: row["cpu_mean_percent"] for row in found} == {"busy": 90.0, "idle": 30.0}
-        assert {row["service"]: [each["severity"] for each in row["alerts"]] for row in found} == {
-            "busy": ["warning"],
-            "idle": [],
-        }
 
 
 def test_the_latest_sample_goes_by_event_time(records: Records) -> None:
@@ -496,23 +466,18 @@ def test_the_latest_sample_goes_by_event_time(records: Records) -> None:
 
 def test_result_records_have_the_same_id_whenever_they_are_made(records: Records) -> None:
     from kafkacompat.pipeline import queries
+    from kafkacompat.pipeline.alerting import window_records
     from kafkacompat.pipeline.options import RunOptions
 
     options = RunOptions(jobs=("metrics",), checkpoint="", output="")
     slow = [encoded(SAMPLE, event_id=f"m-{n}", latency_ms=600 + n) for n in range(40)]
 
-    def made(values: list[bytes]) -> dict[tuple[str, str], dict[str, Any]]:
-        found = rows(queries.metrics_live(records("metrics.raw", *values), options))
-        return {(record["topic"], record["key"]): value_of(record) for record in found}
+    def made(values: list[bytes]) -> str:
+        (found,) = rows(window_records(queries.metrics_live(records("metrics.raw", *values), options)))
+        assert (found["topic"], found["key"]) == ("metrics.windows", f"shop|{RECEIVED_MS // 60_000 * 60_000}")
+        return str(value_of(found)["event_id"])
 
-    once, again, fewer = made(slow), made(slow[::-1]), made(slow[:30])
-    start = RECEIVED_MS // 60_000 * 60_000
-    window, alert = ("metrics.windows", f"shop|{start}"), ("metrics.alerts", f"shop|latency_p95|{start}")
-    assert once.keys() == {window, alert}
-    assert once[window]["event_id"] == again[window]["event_id"] != fewer[window]["event_id"]
-    # The same alert, though it tells another value.
-    assert once[alert]["event_id"] == fewer[alert]["event_id"]
-    assert once[alert]["value"] != fewer[alert]["value"]
+    assert made(slow) == made(slow[::-1]) != made(slow[:30])
 
 
 def test_a_copy_counts_once(records: Records) -> None:

@@ -1,4 +1,4 @@
-"""Operational metrics: samples of hosts and services to windowed figures, alerts by threshold, and the latest of a service.
+"""Operational metrics: samples of hosts and services to windowed figures, and the latest of a service.
 
 The table's percentiles are calculated from counts of latencies rounded to three digits, and its means from whole numbers:
 neither depends on the order in which samples came, so a run that was killed gives the same table.
@@ -6,7 +6,6 @@ neither depends on the order in which samples came, so a run that was killed giv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -38,26 +37,6 @@ LIVE_PERCENTILE_ACCURACY: Final = 1000
 
 ESTIMATES: Final = frozenset(f"latency_p{percentile}_ms" for percentile in PERCENTILES)
 """Columns of live rows that may depend on the order in which samples came."""
-
-ALERT_SAMPLES_MIN: Final = 20
-"""A window with fewer samples raises no alert."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """An alert: the column of a window that is looked at, and from which value on it is a warning or critical."""
-
-    name: str
-    column: str
-    warning: float
-    critical: float
-
-
-RULES: Final = (
-    Rule("error_rate", "error_rate", 0.05, 0.20),
-    Rule("latency_p95", "latency_p95_ms", 500.0, 2000.0),
-    Rule("cpu", "cpu_mean_percent", 85.0, 95.0),
-)
 
 
 def judge(records: DataFrame) -> DataFrame:
@@ -160,26 +139,6 @@ def live_windows(samples: DataFrame, window_s: int) -> DataFrame:
         (F.col("errors") / count).alias("error_rate"),
         (F.col("cpu_total") / count / 1000).alias("cpu_mean_percent"),
     )
-
-
-def alert(rule: Rule) -> Column:
-    """A struct of rule, value, threshold and severity where a window's row breaks this rule, else null."""
-    value = F.col(rule.column)
-    critical = value >= rule.critical
-    return F.when(
-        (F.col("count") >= ALERT_SAMPLES_MIN) & (value >= rule.warning),
-        F.struct(
-            F.lit(rule.name).alias("rule"),
-            value.alias("value"),
-            F.when(critical, F.lit(rule.critical)).otherwise(F.lit(rule.warning)).alias("threshold"),
-            F.when(critical, F.lit("critical")).otherwise(F.lit("warning")).alias("severity"),
-        ),
-    )
-
-
-def with_alerts(windows: DataFrame) -> DataFrame:
-    """Windows with a column `alerts`: an array of what `alert` gives for each rule that is broken."""
-    return windows.withColumn("alerts", F.array_compact(F.array(*(alert(rule) for rule in RULES))))
 
 
 def latest(samples: DataFrame) -> DataFrame:

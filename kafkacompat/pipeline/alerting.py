@@ -1,0 +1,125 @@
+"""Writes the batches of the query metrics-live: windows as records, and the alerts that they change.
+
+`alerts` decides. Its state lies in the query's checkpoint, a file a batch that changed it, and goes on there after a death: a batch
+that Spark runs again finds the state before it, and makes the same changes under the same event ids. Only windows of enough samples
+come to the driver. Executors run Spark's own code only.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from kafkacompat.pipeline import topics
+from kafkacompat.pipeline.alerts import (
+    COLUMNS,
+    SAMPLES_MIN,
+    Change,
+    State,
+    Tracker,
+    decode,
+    encode,
+)
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.jobs.metrics import ESTIMATES
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.places import names_in, read_text, remove, write_text
+from kafkacompat.pipeline.results import as_records, row_record
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER: Final = "alerts"
+RECORD_SCHEMA: Final = "array<struct<topic: string, key: string, value: string>>"
+BATCHES_KEPT: Final = 10
+"""As many as Spark keeps of its own state here."""
+
+
+def window_records(windows: DataFrame) -> DataFrame:
+    """Each window as a record. A batch that is run again must give the same ids, and its estimates may differ in a digit."""
+    exact = [name for name in windows.columns if name not in ESTIMATES]
+    window = row_record(
+        topics.METRICS_WINDOWS, windows.columns, ["service", "window_start_ms"], told_by=exact
+    )
+    return as_records(windows, F.array(window))
+
+
+def change_records(session: SparkSession, changes: list[Change]) -> DataFrame:
+    """Each change as a record. Made of a text by the JVM: a frame of Python's rows would start Python on an executor."""
+    made = [
+        {"topic": topics.METRICS_ALERTS, "key": change.key, "value": json.dumps(fields_of(change))}
+        for change in changes
+    ]
+    records = F.explode(F.from_json(F.lit(json.dumps(made)), RECORD_SCHEMA)).alias("made")
+    return session.range(1).select(records).select("made.*")
+
+
+def fields_of(change: Change) -> dict[str, str | int | float]:
+    """The value of a change's record."""
+    return {
+        "event_id": change.event_id,
+        "service": change.service,
+        "rule": change.rule,
+        "state": change.state,
+        "severity": change.severity,
+        "since_ms": change.since_ms,
+        "window_start_ms": change.window_start_ms,
+        "window_end_ms": change.window_end_ms,
+        "value": change.value,
+        "threshold": change.threshold,
+    }
+
+
+class Alerting:
+    """The writer of one query's batches."""
+
+    def __init__(self, checkpoint: str, options: RunOptions) -> None:
+        self._folder = f"{checkpoint}/{FOLDER}"
+        self._bootstrap = options.bootstrap
+        self._tracker = Tracker(options.window_s, options.watermark_s)
+
+    def __call__(self, windows: DataFrame, batch: int) -> None:
+        """Write a batch, then keep the state after it: one that dies in between is run again with the state before it."""
+        session = windows.sparkSession
+        # Made twice it would be counted twice into Spark's own state.
+        windows.persist()
+        try:
+            told = windows.where(F.col("count") >= SAMPLES_MIN).select(*COLUMNS).collect()
+            before = self._before(session, batch)
+            after, changes = self._tracker.step(before, [row.asDict() for row in told])
+            records = window_records(windows)
+            if changes:
+                records = records.union(change_records(session, changes))
+            self.write(records)
+            if after != before:
+                self._keep(session, batch, after)
+        finally:
+            windows.unpersist()
+
+    def write(self, records: DataFrame) -> None:
+        """To the topics that they name."""
+        records.write.format("kafka").option("kafka.bootstrap.servers", self._bootstrap).save()
+
+    def _before(self, session: SparkSession, batch: int) -> State:
+        last = max((number for number in self._kept(session) if number < batch), default=None)
+        text = None if last is None else read_text(session, f"{self._folder}/{last}")
+        if text is None:
+            return State()
+        try:
+            return decode(text)
+        except ValueError as error:
+            raise PipelineFailed(f"{self._folder}/{last}: {error}") from None
+
+    def _keep(self, session: SparkSession, batch: int, state: State) -> None:
+        write_text(session, f"{self._folder}/{batch}", encode(state))
+        kept = self._kept(session)
+        # The newest of those that are too old is what the oldest batch that may run again finds before it.
+        too_old = sorted(number for number in kept if number <= batch - BATCHES_KEPT)
+        for number in too_old[:-1]:
+            remove(session, f"{self._folder}/{number}")
+
+    def _kept(self, session: SparkSession) -> list[int]:
+        return [int(name) for name in names_in(session, self._folder) if name.isdigit()]
