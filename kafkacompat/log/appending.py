@@ -18,7 +18,8 @@ from kafkacompat.log.index import MAX_RELATIVE_OFFSET
 from kafkacompat.log.reading import LogParts, ReadableLog
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of
 from kafkacompat.log.rolling import roll_after_ms
-from kafkacompat.log.segment import INDEX_INTERVAL_MOST, Segment
+from kafkacompat.log.segment import Segment
+from kafkacompat.log.segment_batches import INDEX_INTERVAL_MOST
 from kafkacompat.log.segment_list import SegmentList
 from kafkacompat.log.transaction_index import AbortedTxn
 from kafkacompat.ports import AppendInfo, Buffer, LogRefused

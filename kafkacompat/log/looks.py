@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.log.index import IndexCorrupt
-from kafkacompat.log.segment import LOG_SUFFIX, Segment
+from kafkacompat.log.segment import Segment
+from kafkacompat.log.segment_batches import LOG_SUFFIX
 from kafkacompat.log.segment_indexes import last_time_entry
 
 if TYPE_CHECKING:

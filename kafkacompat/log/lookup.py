@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkacompat.log import scan
 from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt
 from kafkacompat.log.offset_index import OffsetIndex
-from kafkacompat.log.segment import LOG_SUFFIX, SCAN_CHUNK, Segment
+from kafkacompat.log.segment import Segment
+from kafkacompat.log.segment_batches import LOG_SUFFIX, SCAN_CHUNK
 from kafkacompat.log.segment_indexes import last_time_entry
 from kafkacompat.log.time_index import TimeIndex
 from kafkacompat.ports import AbortedTransaction, TimestampOffset

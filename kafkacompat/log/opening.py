@@ -20,7 +20,7 @@ from kafkacompat.log.checkpoint import (
 )
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory, trust_syncs_again
-from kafkacompat.log.segment import LOG_SUFFIX
+from kafkacompat.log.segment_batches import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig

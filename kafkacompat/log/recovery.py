@@ -26,7 +26,8 @@ from kafkacompat.log.epoch_cache import LeaderEpochCache
 from kafkacompat.log.index_cache import IndexCache
 from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.reading import LogParts
-from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, Segment
+from kafkacompat.log.segment import Segment
+from kafkacompat.log.segment_batches import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, REBUILT_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.log.segment_recovery import recover_segment, spared_on_a_full_disk
 from kafkacompat.log.snapshots import SnapshotStore

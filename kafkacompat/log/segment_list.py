@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.log.changes import change_of_many
 from kafkacompat.log.retention import NEVER_OLD, SegmentFacts
-from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
+from kafkacompat.log.segment import Segment
+from kafkacompat.log.segment_batches import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRead
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kafkacompat.log.producer_state import (
     decode_snapshot,
     encode_snapshot,
 )
-from kafkacompat.log.segment import SNAPSHOT_SUFFIX, file_stem
+from kafkacompat.log.segment_batches import SNAPSHOT_SUFFIX, file_stem
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Disk

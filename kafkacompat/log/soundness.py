@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.log import scan
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET
 from kafkacompat.log.replay import replay_segments
-from kafkacompat.log.segment import LOG_SUFFIX, SCAN_CHUNK
+from kafkacompat.log.segment_batches import LOG_SUFFIX, SCAN_CHUNK
 from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.record import RecordMalformed

@@ -160,7 +160,7 @@ BUGS = (
     ),
     PlantedBug(
         "damaged indexes are built anew in a step of the loop",
-        "log/segment.py",
+        "log/segment_batches.py",
         "        if self.mend_later is None:",
         "        if True:",
         (

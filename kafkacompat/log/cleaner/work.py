@@ -19,7 +19,7 @@ from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.log.cleaner.survivors import TOMBSTONE_BATCHES_MOST, Survivors
 from kafkacompat.log.cleaner.transactions import CleanedTransactions
 from kafkacompat.log.scan import whole_batches
-from kafkacompat.log.segment import LOG_SUFFIX
+from kafkacompat.log.segment_batches import LOG_SUFFIX
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.records.batch import (
     CODEC_MASK,
