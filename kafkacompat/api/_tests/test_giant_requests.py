@@ -384,7 +384,7 @@ def test_only_so_many_missing_topics_are_looked_at_as_may_be_made() -> None:
     api = Api(topic_image("t"))
     made: list[Any] = []
 
-    def create(request: Any) -> Deferred[Any]:
+    def create(request: Any, asker: Any) -> Deferred[Any]:
         made.append(request)
         return Deferred()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.api._tests.world import Api
+from kafkacompat.api.transactional_produce import producer_of
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
@@ -194,6 +195,14 @@ def test_a_transactional_request_has_one_producer(version: int, verified: str) -
     assert [error for _, error, _ in results(answer)] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 3
     assert api.verifier.asked == []
     assert [api.world.log(partition=index).log_end_offset for index in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("length", [0, 13, -1])
+def test_a_batch_that_lies_about_its_length_tells_of_no_producer(length: int) -> None:
+    lying = batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    assert producer_of(lying) == (7, 0, 0)
+    lying[8:12] = length.to_bytes(4, "big", signed=True)
+    assert producer_of(lying) is None
 
 
 @pytest.mark.parametrize("length", [0, 1, 13, -1, -(2**31)])

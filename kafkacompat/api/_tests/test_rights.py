@@ -359,6 +359,10 @@ def test_operations_that_are_told_are_the_senders() -> None:
         )
         assert [each.topic_authorized_operations for each in answer.topics] == [topic_bits]
         assert answer.cluster_authorized_operations == cluster_bits
+    api.node.authorizer = authorizer(mine(TOPIC, AclOperation.DESCRIBE, "a"))
+    answer = api.call(MetadataRequest(topics=None, include_topic_authorized_operations=True), 8)
+    assert [each.topic_authorized_operations for each in answer.topics] == [1 << AclOperation.DESCRIBE]
+    api.node.authorizer = authorizer(mine(CLUSTER, AclOperation.ALTER, "kafka-cluster"))
     described = api.call(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
     assert described.cluster_authorized_operations == cluster_bits
     api.node.authorizer = authorizer()
