@@ -34,7 +34,7 @@ def one_failed_directory_ends_the_node(patch: pytest.MonkeyPatch) -> None:
     """Although others live."""
 
     def failed(self: Any, directory: LogDirectory) -> None:
-        self._halt(f"{directory.path} has failed", directory)
+        self._halt(f"{directory.path} has failed", [directory])
 
     patch.setattr(BrokerDirectories, "_directory_failed", failed)
 
