@@ -190,6 +190,21 @@ def test_settings_behind_a_link_are_changed_where_they_are(tmp_path: Path) -> No
     assert "quorum.bootstrap.servers=127.0.0.1:10092\n" in kept.read_text()
 
 
+def test_a_node_whose_files_are_lost_keeps_nobody_from_new_controllers(tmp_path: Path) -> None:
+    """They are added because it is lost."""
+    files = ClusterFiles(tmp_path)
+    made = layout(3)
+    for node in made.nodes:
+        files.write_settings(made, node, {})
+    files.settings_path(2).unlink()
+    files.tell_of_controllers(made.without_node(1))
+    assert "127.0.0.1:10092" not in files.settings_path(3).read_text()
+    assert not files.settings_path(2).exists()
+    files.settings_path(2).mkdir()
+    with pytest.raises(CommandFailed, match=f"cannot read {files.settings_path(2)}: Is a directory"):
+        files.tell_of_controllers(made)
+
+
 class Nodes:
     """Processes that sleep in place of nodes."""
 

@@ -234,11 +234,17 @@ class ClusterFiles:
         write_whole(self.settings_path(node.node_id), text)
 
     def tell_of_controllers(self, layout: Layout) -> None:
-        """Every node finds the controllers that there are now when it is started next; nothing else of its file changes."""
+        """Every node finds the controllers that there are now when it is started next; nothing else of its file changes. One whose
+        files are lost is passed over: another is about to take its place."""
         wanted = property_line(CONTROLLERS_SETTING, controllers_of(layout))
         for node in layout.nodes:
             path = self.settings_path(node.node_id)
-            lines = path.read_text("latin-1").splitlines(keepends=True)
+            try:
+                lines = path.read_text("latin-1").splitlines(keepends=True)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise CommandFailed(f"cannot read {path}: {error.strerror}") from error
             changed = [
                 wanted if line.partition("=")[0].strip() == CONTROLLERS_SETTING else line for line in lines
             ]

@@ -6,6 +6,13 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "no controller is added while the files of a node are lost",
+        "cli/cluster_files.py",
+        "            except FileNotFoundError:\n                continue\n",
+        "",
+        ("_tests/test_cli_cluster.py",),
+    ),
+    PlantedBug(
         "a full disk empties the settings of a cluster's nodes",
         "cli/cluster_files.py",
         '                write_whole(path, "".join(changed))\n',
