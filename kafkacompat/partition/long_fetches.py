@@ -53,10 +53,11 @@ class LongFetches:
             context.partitions = () if context.error is not ErrorCode.NONE else partitions
             return (yield from self.served(context, parameters))
         for start in range(0, len(partitions), NAMED_A_STEP):
-            session.update(partitions[start : start + NAMED_A_STEP], ())
+            if not self._sessions.learn(session, partitions[start : start + NAMED_A_STEP], ()):
+                return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             yield None
         for start in range(0, len(forgotten), NAMED_A_STEP):
-            session.update((), forgotten[start : start + NAMED_A_STEP])
+            self._sessions.learn(session, (), forgotten[start : start + NAMED_A_STEP])
             yield None
         context.partitions = list(session.partitions.values())
         if self._sessions.drop_if_empty(session):

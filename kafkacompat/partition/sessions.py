@@ -2,7 +2,8 @@
 
 A pure core: time comes in as milliseconds, session ids from a function. It knows neither logs nor messages; a
 response partition is anything with `error_code`, `high_watermark`, `log_start_offset`, `records`, `diverging_epoch`
-and `preferred_read_replica`. Setting: max.incremental.fetch.session.cache.slots bounds the cache.
+and `preferred_read_replica`. Setting: max.incremental.fetch.session.cache.slots bounds the cache, and
+PARTITIONS_MAX what all sessions hold together.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
 """How long a session is safe from eviction by others of its kind (Kafka's fixed figure)."""
+PARTITIONS_MAX = 1_000_000
+"""Of all sessions together, about 300 bytes each. A session outlives its connection, so a bound of each one's size is none: with a
+thousand slots a client that comes again and again would take all memory there is. Who has no session names everything each time."""
 
 PartitionKey = tuple[bytes | str, int]
 """(topic id, index) in sessions that use topic ids, (name, index) in the others."""
@@ -207,10 +211,15 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """All sessions of this node, at most `slots`. `new_id` gives candidates in 1..2**31-1."""
+    """All sessions of this node, at most `slots`, of `partitions_max` partitions together.
 
-    def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
+    `new_id` gives candidates in 1..2**31-1.
+    """
+
+    def __init__(self, slots: int, new_id: Callable[[], int], partitions_max: int = PARTITIONS_MAX) -> None:
         self.slots = slots
+        self.partitions_max = partitions_max
+        self.partition_count = 0
         self.evictions = 0
         self._new_id = new_id
         self._sessions: dict[int, FetchSession] = {}
@@ -218,9 +227,6 @@ class FetchSessionCache:
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    def partition_count(self) -> int:
-        return sum(len(session.partitions) for session in self._sessions.values())
 
     def get(self, session_id: int) -> FetchSession | None:
         return self._sessions.get(session_id)
@@ -238,8 +244,9 @@ class FetchSessionCache:
     ) -> FetchContext:
         """The context of a request's (session id, epoch): sessionless, full with a wish for a session, incremental, or refused."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id != INVALID_SESSION_ID:
-                self._sessions.pop(session_id, None)
+            ended = self._sessions.get(session_id)
+            if ended is not None:
+                self._drop(ended)
             if epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
             return FetchContext(partitions, cache=self, privileged=privileged, uses_topic_ids=uses_topic_ids)
@@ -250,24 +257,48 @@ class FetchSessionCache:
             return FetchContext((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext((), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        if partitions or forgotten:
-            session.update(partitions, forgotten)
+        session.last_used_ms = now_ms
+        if (partitions or forgotten) and not self.learn(session, partitions, forgotten):
+            return FetchContext((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         known = session.partitions
         if not known:
-            del self._sessions[session_id]
+            self._drop(session)
             return FetchContext(())
         del self._sessions[session_id]
         self._sessions[session_id] = session
-        session.last_used_ms = now_ms
         session.epoch = next_epoch(epoch)
         return FetchContext(list(known.values()), session=session)
 
     def drop_if_empty(self, session: FetchSession) -> bool:
         if session.partitions:
             return False
+        self._drop(session)
+        return True
+
+    def learn(
+        self,
+        session: FetchSession,
+        partitions: Sequence[FetchRequestPartition],
+        forgotten: Sequence[tuple[Uuid, str | None, int]],
+    ) -> bool:
+        """What a request names and wishes no more. False when there is no room for it: then its session is over."""
+        before = len(session.partitions)
+        session.update(partitions, forgotten)
+        if self._sessions.get(session.id) is not session:
+            return True  # evicted since it was opened: it is this request's alone
+        grown = len(session.partitions) - before
+        self.partition_count += grown
+        if grown <= 0 or self.partition_count <= self.partitions_max:
+            return True
+        if self._make_room(session.privileged, 0, session.last_used_ms):
+            return True
+        self._drop(session)
+        return False
+
+    def _drop(self, session: FetchSession) -> None:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
-        return True
+            self.partition_count -= len(session.partitions)
 
     def maybe_create(
         self,
@@ -277,6 +308,8 @@ class FetchSessionCache:
         now_ms: int,
     ) -> FetchSession | None:
         """A new session if there is room, or another may be evicted for it."""
+        if not self._make_room(privileged, len(partitions), now_ms):
+            return None
         if len(self._sessions) >= self.slots and not self._maybe_evict(privileged, len(partitions), now_ms):
             return None
         session_id = self._new_id()
@@ -284,7 +317,29 @@ class FetchSessionCache:
             session_id = self._new_id()
         session = FetchSession(session_id, privileged, uses_topic_ids, partitions, now_ms)
         self._sessions[session_id] = session
+        self.partition_count += len(partitions)
         return session
+
+    def _make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
+        """Whether so many partitions more have room, where need be in place of sessions that nobody uses, or of consumers' for a
+        follower's; nobody loses a session for what has no room all the same."""
+        excess = self.partition_count + size - self.partitions_max
+        if excess <= 0:
+            return True
+        victims = []
+        for session in self._sessions.values():
+            is_idle = now_ms - session.last_used_ms > EVICTION_MS
+            if is_idle or (privileged and not session.privileged):
+                victims.append(session)
+                excess -= len(session.partitions)
+                if excess <= 0:
+                    break
+        else:
+            return False
+        for session in victims:
+            self._drop(session)
+        self.evictions += len(victims)
+        return True
 
     def _maybe_evict(self, privileged: bool, size: int, now_ms: int) -> bool:
         oldest = next(iter(self._sessions.values()), None)
@@ -298,7 +353,7 @@ class FetchSessionCache:
             victim = min(candidates, key=FetchSession.eviction_key)
             if (privileged, size, 0) < victim.eviction_key():
                 return False
-        del self._sessions[victim.id]
+        self._drop(victim)
         self.evictions += 1
         return True
 

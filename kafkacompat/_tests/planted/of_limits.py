@@ -238,4 +238,29 @@ BUGS = (
         "    except FileNotFoundError as error:\n        logging",
         ("_tests/test_cli_parts.py::test_a_node_whose_standard_output_takes_nothing_goes_on",),
     ),
+    PlantedBug(
+        "fetch sessions hold as many partitions as their clients like",
+        "partition/sessions.py",
+        "        if excess <= 0:\n            return True\n        victims",
+        "        if True:\n            return True\n        victims",
+        (
+            "partition/_tests/test_sessions.py::test_who_has_no_room_for_its_partitions_gets_no_session_and_the_others_keep_theirs",
+        ),
+    ),
+    PlantedBug(
+        "a fetch session grows beyond the room for all in the steps of a long fetch",
+        "partition/long_fetches.py",
+        "            if not self._sessions.learn(session, partitions[start : start + NAMED_A_STEP], ()):",
+        "            if session.update(partitions[start : start + NAMED_A_STEP], ()):",
+        (
+            "api/_tests/test_long_fetches.py::test_a_session_that_outgrows_the_room_for_all_is_over_and_the_next_fetch_has_none",
+        ),
+    ),
+    PlantedBug(
+        "the room of an evicted fetch session is never given back",
+        "partition/sessions.py",
+        "            self.partition_count -= len(session.partitions)",
+        "            self.partition_count -= 0",
+        ("partition/_tests/test_sessions.py::test_whatever_ends_or_shrinks_a_session_gives_its_room_back",),
+    ),
 )

@@ -147,6 +147,20 @@ def test_what_a_session_of_many_forgets_and_that_it_ends_is_as_with_a_small_one(
     assert in_steps(api, wrong, 12)[0].error_code == 70
 
 
+def test_a_session_that_outgrows_the_room_for_all_is_over_and_the_next_fetch_has_none() -> None:
+    api = consumer_api()
+    api.world.sessions.partitions_max = COUNT - 1
+    response, _ = in_steps(api, asking(range(COUNT), session_epoch=0), 12)
+    assert len(rows(response)) == COUNT
+    assert response.session_id == 0
+    response, _ = in_steps(api, asking(range(NAMED_A_STEP), session_epoch=0), 12)
+    grows = asking(range(NAMED_A_STEP, COUNT), session_id=response.session_id, session_epoch=1)
+    refused, _ = in_steps(api, grows, 12)
+    assert (refused.error_code, refused.session_id, rows(refused)) == (70, 0, [])
+    assert api.world.sessions.get(response.session_id) is None
+    assert api.world.sessions.partition_count == 0
+
+
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 10, 20, 30])
 def test_what_is_appended_between_two_steps_is_not_waited_for(steps: int) -> None:
     api = consumer_api()

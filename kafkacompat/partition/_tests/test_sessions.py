@@ -11,6 +11,7 @@ from kafkacompat.partition.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     MAX_EPOCH,
+    PARTITIONS_MAX,
     FetchContext,
     FetchSessionCache,
     next_epoch,
@@ -21,9 +22,9 @@ from kafkacompat.wire.messages.fetch_response import EpochEndOffset, PartitionDa
 TOPIC_ID = b"t" * 16
 
 
-def cache_of(slots: int = 10) -> FetchSessionCache:
+def cache_of(slots: int = 10, partitions_max: int = PARTITIONS_MAX) -> FetchSessionCache:
     ids = iter(range(1, 1000))
-    return FetchSessionCache(slots, lambda: next(ids))
+    return FetchSessionCache(slots, lambda: next(ids), partitions_max)
 
 
 def asked(
@@ -252,3 +253,73 @@ def test_a_smaller_consumer_does_not_push_out_a_larger_session() -> None:
     open_context(cache, first, 1, now_ms=later)
     assert session_with(cache, 0, now_ms=later + 1) == 0
     assert cache.get(first) is not None
+
+
+def test_who_has_no_room_for_its_partitions_gets_no_session_and_the_others_keep_theirs() -> None:
+    cache = cache_of(partitions_max=5)
+    kept = session_with(cache, 0, 1, 2)
+    assert session_with(cache, 0, 1, 2, now_ms=EVICTION_MS) == 0
+    assert cache.get(kept) is not None
+    assert session_with(cache, 0, 1, now_ms=EVICTION_MS) != 0
+    assert cache.partition_count == 5
+
+
+def test_sessions_that_nobody_uses_make_room_unless_that_is_not_enough() -> None:
+    cache = cache_of(partitions_max=5)
+    idle, used = session_with(cache, 0, 1), session_with(cache, 0, 1, now_ms=1)
+    assert session_with(cache, *range(4), now_ms=EVICTION_MS + 1) == 0
+    assert cache.get(idle) is not None
+    assert session_with(cache, *range(3), now_ms=EVICTION_MS + 1) != 0
+    assert cache.get(idle) is None
+    assert cache.get(used) is not None
+    assert (cache.partition_count, cache.evictions) == (5, 1)
+
+
+def test_a_followers_partitions_take_the_room_of_consumers() -> None:
+    cache = cache_of(partitions_max=5)
+    consumer = session_with(cache, 0, 1, 2)
+    follower = session_with(cache, 0, 1, 2, privileged=True)
+    assert follower != 0
+    assert cache.get(consumer) is None
+    assert session_with(cache, 0, 1, 2, privileged=True) == 0
+    assert cache.get(follower) is not None
+
+
+def test_a_session_that_grows_beyond_the_room_is_over_and_its_client_begins_anew() -> None:
+    cache = cache_of(partitions_max=4)
+    kept, grown = session_with(cache, 0), session_with(cache, 0)
+    assert open_context(cache, grown, 1, [asked(1), asked(2)]).error is ErrorCode.NONE
+    assert open_context(cache, grown, 2, [asked(1, 7), asked(2, 7)]).error is ErrorCode.NONE
+    assert cache.partition_count == 4
+    assert open_context(cache, grown, 3, [asked(3)]).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (cache.get(grown), cache.partition_count) == (None, 1)
+    assert cache.get(kept) is not None
+
+
+def test_whatever_ends_or_shrinks_a_session_gives_its_room_back() -> None:
+    cache = cache_of(slots=3, partitions_max=100)
+    closed, replaced, shrunk = (session_with(cache, 0, 1) for _ in range(3))
+    open_context(cache, closed, FINAL_EPOCH)
+    assert cache.partition_count == 4
+    session_with(cache, 0)
+    assert cache.partition_count == 5
+    open_context(cache, replaced, INITIAL_EPOCH)
+    assert cache.partition_count == 3
+    open_context(cache, shrunk, 1, forgotten=[(TOPIC_ID, "t", 0)])
+    assert cache.partition_count == 2
+    open_context(cache, shrunk, 2, forgotten=[(TOPIC_ID, "t", 1)])
+    assert (len(cache), cache.partition_count) == (1, 1)
+    assert session_with(cache, 0, 1, 2, now_ms=EVICTION_MS + 1) != 0
+    session_with(cache, 0, now_ms=EVICTION_MS + 1)
+    session_with(cache, 0, now_ms=EVICTION_MS + 1)
+    assert (len(cache), cache.evictions, cache.partition_count) == (3, 1, 5)
+
+
+def test_a_session_that_was_evicted_while_its_request_goes_on_takes_no_room() -> None:
+    cache = cache_of(partitions_max=3)
+    session = cache.get(session_with(cache, 0, 1))
+    assert session is not None
+    session_with(cache, 0, 1, privileged=True)
+    assert cache.get(session.id) is None
+    assert cache.learn(session, [asked(5), asked(6)], ())
+    assert cache.partition_count == 2
