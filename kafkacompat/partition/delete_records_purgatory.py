@@ -61,7 +61,9 @@ class DeleteRecordsPurgatory:
         for partition, offset in required.items():
             waiter.required[partition] = offset
             waiter.epochs[partition] = self._cores[partition].leader_epoch
-        if self._settle(waiter) or timeout_ms <= 0 or self._parked.is_full():
+        for partition in required:
+            self._settle(waiter, partition)
+        if not waiter.required or timeout_ms <= 0 or self._parked.is_full():
             waiter.expire()
         else:
             self._parked.park(waiter, list(waiter.required), timeout_ms)
@@ -72,19 +74,23 @@ class DeleteRecordsPurgatory:
         self._parked.for_each_on(core.topic_partition, self._look_again, core)
 
     def _look_again(self, waiter: DelayedDeleteRecords, moved: PartitionCore) -> None:
-        if self._settle(waiter):
+        # The one that moved only: thousands that a request waits for move one after another.
+        self._settle(waiter, moved.topic_partition)
+        if not waiter.required:
             self._parked.remove(waiter)
             waiter.expire()
 
-    def _settle(self, waiter: DelayedDeleteRecords) -> bool:
-        for partition, offset in list(waiter.required.items()):
-            core = self._cores.get(partition)
-            if core is None or core.check_leader(waiter.epochs[partition]) is not ErrorCode.NONE:
-                outcome = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
-            elif (low := core.low_watermark()) >= offset:
-                outcome = ErrorCode.NONE, low
-            else:
-                continue
-            waiter.outcomes[partition] = outcome
-            del waiter.required[partition]
-        return not waiter.required
+    def _settle(self, waiter: DelayedDeleteRecords, partition: TopicPartition) -> None:
+        """Note what is decided of one of its partitions, if it is."""
+        offset = waiter.required.get(partition)
+        if offset is None:
+            return
+        core = self._cores.get(partition)
+        if core is None or core.check_leader(waiter.epochs[partition]) is not ErrorCode.NONE:
+            outcome = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+        elif (low := core.low_watermark()) >= offset:
+            outcome = ErrorCode.NONE, low
+        else:
+            return
+        waiter.outcomes[partition] = outcome
+        del waiter.required[partition]

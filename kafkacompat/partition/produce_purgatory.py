@@ -35,6 +35,10 @@ class DelayedProduce(DelayedOperation):
         self.epochs: dict[TopicPartition, int] = {}
         self.errors: dict[TopicPartition, ErrorCode] = {}
 
+    @property
+    def is_decided(self) -> bool:
+        return len(self.errors) == len(self.ends)
+
     def expire(self) -> None:
         self.answer.resolve(
             {partition: self.errors.get(partition, ErrorCode.REQUEST_TIMED_OUT) for partition in self.ends}
@@ -66,7 +70,9 @@ class ProducePurgatory:
                 waiter.epochs[partition] = core.leader_epoch
         if waiter is None:
             return None
-        if self._settle(waiter) or timeout_ms <= 0 or self._parked.is_full():
+        for partition in ends:
+            self._settle(waiter, partition)
+        if waiter.is_decided or timeout_ms <= 0 or self._parked.is_full():
             waiter.expire()
         else:
             self._parked.park(waiter, ends, timeout_ms)
@@ -77,21 +83,21 @@ class ProducePurgatory:
         self._parked.for_each_on(core.topic_partition, self._look_again, core)
 
     def _look_again(self, waiter: DelayedProduce, moved: PartitionCore) -> None:
-        if self._settle(waiter):
+        # The one that moved only: thousands that a request waits for move one after another.
+        self._settle(waiter, moved.topic_partition)
+        if waiter.is_decided:
             self._parked.remove(waiter)
             waiter.expire()
 
-    def _settle(self, waiter: DelayedProduce) -> bool:
-        """Note which of its partitions are decided; True when all are."""
+    def _settle(self, waiter: DelayedProduce, partition: TopicPartition) -> None:
+        """Note what is decided of one of its partitions, if it is."""
         errors = waiter.errors
-        for partition, end in waiter.ends.items():
-            if partition in errors:
-                continue
-            core = self._cores.get(partition)
-            if core is None or core.check_leader(waiter.epochs.get(partition, -1)) is not NONE:
-                errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif core.log.high_watermark >= end:
-                errors[partition] = (
-                    NONE if core.may_have_min_isr() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-                )
-        return len(errors) == len(waiter.ends)
+        if partition in errors:
+            return
+        core = self._cores.get(partition)
+        if core is None or core.check_leader(waiter.epochs.get(partition, -1)) is not NONE:
+            errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif core.log.high_watermark >= waiter.ends[partition]:
+            errors[partition] = (
+                NONE if core.may_have_min_isr() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            )

@@ -263,4 +263,18 @@ BUGS = (
         "            self.partition_count -= 0",
         ("partition/_tests/test_sessions.py::test_whatever_ends_or_shrinks_a_session_gives_its_room_back",),
     ),
+    PlantedBug(
+        "each partition that moves has all be looked at that its produce waits for",
+        "partition/produce_purgatory.py",
+        "        self._settle(waiter, moved.topic_partition)",
+        "        for each in waiter.ends:\n            self._settle(waiter, each)",
+        ("partition/_tests/test_many_awaited.py",),
+    ),
+    PlantedBug(
+        "each partition that moves has all be looked at that its deletion waits for",
+        "partition/delete_records_purgatory.py",
+        "        self._settle(waiter, moved.topic_partition)",
+        "        for each in list(waiter.required):\n            self._settle(waiter, each)",
+        ("partition/_tests/test_many_awaited.py",),
+    ),
 )

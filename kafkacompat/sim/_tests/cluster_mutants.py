@@ -64,10 +64,10 @@ def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
 
     original = produce_purgatory.ProducePurgatory._settle
 
-    def settle(self: Any, waiter: Any) -> bool:
+    def settle(self: Any, waiter: Any, partition: Any) -> None:
         with patch.context() as inner:
             inner.setattr(PartitionCore, "check_leader", check_leader)
-            return original(self, waiter)
+            original(self, waiter, partition)
 
     patch.setattr(produce_purgatory.ProducePurgatory, "_settle", settle)
 
