@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.rebalance import reschedule_heartbeat
-from kafkacompat.group.records import CommittedOffset, GroupKind, GroupRecord, OffsetRecord
+from kafkacompat.group.records import GroupKind, GroupRecord, OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import ErrorCode
@@ -61,11 +61,11 @@ def commit_offsets(
     group = machine.groups.get(group_id)
     generation_id = request.generation_id_or_member_epoch
     if group is not None:
-        _validate_commit(group, request.member_id, request.group_instance_id, generation_id)
+        _validate_offset_commit(group, request.member_id, request.group_instance_id, generation_id)
         if group.state is _S.STABLE or group.state is _S.PREPARING_REBALANCE:
             reschedule_heartbeat(machine.env, group, group.members[request.member_id])
     else:
-        _validate_commit_elsewhere(machine, group_id, generation_id, absent_group_is_named)
+        _validate_offset_commit_elsewhere(machine, group_id, generation_id, absent_group_is_named)
     retention_ms = request.retention_time_ms
     expire_timestamp_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, END_OF_TIME_MS)
     limit = machine.env.settings.offset_metadata_max_size
@@ -79,7 +79,7 @@ def commit_offsets(
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 error = ErrorCode.NONE
-                value = CommittedOffset(
+                value = OffsetAndMetadata(
                     each.committed_offset,
                     each.committed_leader_epoch,
                     metadata,
@@ -100,7 +100,7 @@ def java_length(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _validate_commit(
+def _validate_offset_commit(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
 ) -> None:
     if group.state is _S.DEAD:
@@ -118,7 +118,7 @@ def _validate_commit(
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _validate_commit_elsewhere(
+def _validate_offset_commit_elsewhere(
     machine: GroupMachine, group_id: str, generation_id: int, absent_group_is_named: bool
 ) -> None:
     """An absent group, or one of a kind that is carried only: its members are not served here, so none can be valid."""
@@ -137,7 +137,7 @@ def _validate_commit_elsewhere(
 class SeenOffsets(NamedTuple):
     """What a fetch is answered from: the group's offsets as they are at one moment, by topic."""
 
-    offsets: Mapping[str, Mapping[int, CommittedOffset]]
+    offsets: Mapping[str, Mapping[int, OffsetAndMetadata]]
     pending: Mapping[str, Container[int]]
     """Partitions with offsets in open transactions, where these are asked for."""
     deleting: Mapping[str, Mapping[Uuid, int]]
@@ -188,7 +188,7 @@ def tell_offsets(
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
 
-def is_gone(stored: CommittedOffset, deleted: Mapping[Uuid, int]) -> bool:
+def is_gone(stored: OffsetAndMetadata, deleted: Mapping[Uuid, int]) -> bool:
     """Whether it belongs to a deleted topic (id -> where the log of the offsets ended then) and not to a later one."""
     before = max(deleted.values()) if stored.topic_id == ZERO_UUID else deleted.get(stored.topic_id, -1)
     return stored.record_offset < before

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkacompat.group.records import CommittedOffset, OffsetRecord
+from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord
 
-Offsets = dict[str, dict[str, dict[int, CommittedOffset]]]
+Offsets = dict[str, dict[str, dict[int, OffsetAndMetadata]]]
 """Group -> topic -> partition."""
 
 NO_PRODUCER_ID = -1
@@ -60,17 +60,17 @@ class OffsetStore:
                             into[partition] = value
         return touched
 
-    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+    def get(self, group_id: str, topic: str, partition: int) -> OffsetAndMetadata | None:
         return self._committed.get(group_id, {}).get(topic, {}).get(partition)
 
-    def of_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
+    def of_group(self, group_id: str) -> dict[str, dict[int, OffsetAndMetadata]]:
         """Topic -> partition -> offset; to be read, not kept."""
         return self._committed.get(group_id, {})
 
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open_transactions
 
-    def pending(self, group_id: str, topic: str, partition: int) -> Iterator[CommittedOffset]:
+    def pending(self, group_id: str, topic: str, partition: int) -> Iterator[OffsetAndMetadata]:
         """Of each open transaction that has one."""
         for producer_id in self._open_transactions.get(group_id, ()):
             if producer_id in self._pending:

@@ -57,7 +57,7 @@ MEMBER_TYPES = frozenset({5, 10, 19})
 """Of the carried ones, those of which there is one a member."""
 
 
-class CommittedOffset:
+class OffsetAndMetadata:
     """A committed offset. `record_offset` is where it stands in the partition's log, -1 before it is written."""
 
     __slots__ = (
@@ -96,7 +96,7 @@ class OffsetRecord:
 
     __slots__ = ("group_id", "partition", "topic", "value")
 
-    def __init__(self, group_id: str, topic: str, partition: int, value: CommittedOffset | None) -> None:
+    def __init__(self, group_id: str, topic: str, partition: int, value: OffsetAndMetadata | None) -> None:
         self.group_id = group_id
         self.topic = topic
         self.partition = partition
@@ -241,15 +241,15 @@ def decode_large(key: bytes, value: bytes) -> Generator[int, None, GroupRecord |
         raise LoadFailure(f"group {record.group_id[:64]!r} cannot be read: {error}") from error
 
 
-def _decode_offset(record_type: int, value: bytes | None) -> CommittedOffset | None:
+def _decode_offset(record_type: int, value: bytes | None) -> OffsetAndMetadata | None:
     if value is None:
         return None
     version = _version(value, 4 if record_type == OFFSET_COMMIT else 0)
     if record_type == LEGACY_OFFSET_COMMIT:
         legacy = decode(LegacyOffsetCommitValue, version, value[2:])
-        return CommittedOffset(legacy.offset, -1, legacy.metadata, legacy.commit_timestamp)
+        return OffsetAndMetadata(legacy.offset, -1, legacy.metadata, legacy.commit_timestamp)
     body = decode(OffsetCommitValue, version, value[2:])
-    return CommittedOffset(
+    return OffsetAndMetadata(
         body.offset,
         body.leader_epoch,
         body.metadata,

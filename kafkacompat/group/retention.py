@@ -16,7 +16,7 @@ from kafkacompat.faults import report
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.commit import is_gone
 from kafkacompat.group.environment import heartbeat_key
-from kafkacompat.group.records import CommittedOffset, GroupMetadataRecord, GroupRecord, OffsetRecord
+from kafkacompat.group.records import GroupMetadataRecord, GroupRecord, OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import Uuid
 from kafkacompat.wire.errors import ErrorCode
 
@@ -83,7 +83,7 @@ def _expired(machine: GroupMachine, place: Place, now_ms: int, going: int) -> Gr
 
 
 def _has_expired(
-    machine: GroupMachine, group: ClassicGroup, topic: str, stored: CommittedOffset, now_ms: int
+    machine: GroupMachine, group: ClassicGroup, topic: str, stored: OffsetAndMetadata, now_ms: int
 ) -> bool:
     by_state = group.protocol_type is not None and group.state is _S.EMPTY
     by_commit = group.protocol_type is None or (

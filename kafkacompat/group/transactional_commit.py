@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.commit import java_length
-from kafkacompat.group.records import CommittedOffset, GroupKind, GroupRecord, OffsetRecord
+from kafkacompat.group.records import GroupKind, GroupRecord, OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.txn_offset_commit_response import (
@@ -46,7 +46,7 @@ def commit_transactional_offsets(
             if java_length(metadata) > limit:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                value = CommittedOffset(
+                value = OffsetAndMetadata(
                     each.committed_offset, each.committed_leader_epoch, metadata, now_ms, -1, ZERO_UUID
                 )
                 records.append(OffsetRecord(group_id, topic.name, each.partition_index, value))

@@ -33,7 +33,7 @@ from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
-from kafkacompat.group.records import CommittedOffset, OffsetRecord, empty_group_record, encode_record
+from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord, empty_group_record, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.ports import FileSlice, LogRead
 from kafkacompat.records.batch import build_batch, iterate_batches
@@ -49,7 +49,7 @@ Pair = tuple[bytes, bytes | None]
 
 
 def pair(offset: int | None, *, topic: str = "t", partition: int = 0, group: str = "g") -> Pair:
-    value = None if offset is None else CommittedOffset(offset, -1, "", 1_000)
+    value = None if offset is None else OffsetAndMetadata(offset, -1, "", 1_000)
     return encode_record(OffsetRecord(group, topic, partition, value))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkacompat.group.offsets import NO_PRODUCER_ID, OffsetStore
-from kafkacompat.group.records import CommittedOffset, OffsetRecord
+from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
 
 FIRST, SECOND = 7, 8
@@ -19,7 +19,7 @@ class Log:
     def commit(
         self, producer_id: int = NO_PRODUCER_ID, group: str = "g", topic: str = "t", partition: int = 0
     ) -> int:
-        value = CommittedOffset(self.end, -1, "", 0, -1, ZERO_UUID)
+        value = OffsetAndMetadata(self.end, -1, "", 0, -1, ZERO_UUID)
         self._replay(OffsetRecord(group, topic, partition, value), producer_id)
         return self.end - 1
 

@@ -8,9 +8,9 @@ from kafkacompat.coordinator.core import LoadFailure
 from kafkacompat.group.records import (
     CARRIED_TYPES,
     CarriedRecord,
-    CommittedOffset,
     GroupKind,
     GroupMetadataRecord,
+    OffsetAndMetadata,
     OffsetRecord,
     decode_record,
     empty_group_record,
@@ -30,9 +30,9 @@ EMPTIED_GROUP_VALUE = bytes.fromhex("0003 0008 636f6e73756d6572 00000002 ffff ff
 
 
 def test_a_commit_is_written_as_kafka_writes_it() -> None:
-    value = CommittedOffset(3, 0, "", 0x1A1FBEA1785, topic_id=TOPIC_ID)
+    value = OffsetAndMetadata(3, 0, "", 0x1A1FBEA1785, topic_id=TOPIC_ID)
     assert encode_record(OffsetRecord("facts-classic", "facts-t1", 1, value)) == (OFFSET_KEY, OFFSET_VALUE)
-    without_id = CommittedOffset(1, -1, "", 0x1A1FBEA15CC)
+    without_id = OffsetAndMetadata(1, -1, "", 0x1A1FBEA15CC)
     assert encode_record(OffsetRecord("facts-classic", "facts-t1", 1, without_id))[1] == TRANSACTIONAL_VALUE
     assert encode_record(OffsetRecord("facts-classic", "facts-t1", 1, None)) == (OFFSET_KEY, None)
 
@@ -47,7 +47,7 @@ def test_a_commit_is_read_as_kafka_wrote_it() -> None:
 
 
 def test_an_explicit_expiry_is_written_in_version_1() -> None:
-    value = CommittedOffset(7, 4, "m", 100, 200, TOPIC_ID)
+    value = OffsetAndMetadata(7, 4, "m", 100, 200, TOPIC_ID)
     key, data = encode_record(OffsetRecord("g", "t", 0, value))
     assert data == bytes.fromhex("0001 0000000000000007 0001 6d 0000000000000064 00000000000000c8")
     record = decode_record(key, data)
