@@ -267,4 +267,25 @@ BUGS = (
         "",
         ("partition/_tests/test_followers.py",),
     ),
+    PlantedBug(
+        "node 0 is a consumer when it fetches",
+        "partition/fetch.py",
+        "is_follower = parameters.replica_id >= 0",
+        "is_follower = parameters.replica_id > 0",
+        ("partition/_tests/test_fetch.py",),
+    ),
+    PlantedBug(
+        "node 0's fetches wait among the consumers'",
+        "partition/fetch_purgatory.py",
+        "return self.followers if parameters.replica_id >= 0 else self.consumers",
+        "return self.followers if parameters.replica_id > 0 else self.consumers",
+        ("partition/_tests/test_fetch.py",),
+    ),
+    PlantedBug(
+        "node 0 is told the high watermark when it asks where a log ends",
+        "partition/lookup.py",
+        "    if question.replica_id >= 0:\n        return log.log_end_offset\n",
+        "    if question.replica_id > 0:\n        return log.log_end_offset\n",
+        ("partition/_tests/test_searches.py",),
+    ),
 )

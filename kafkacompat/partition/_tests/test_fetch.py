@@ -34,6 +34,8 @@ from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionDat
 
 BATCH = len(batch_of(b"value"))
 PARTITION_MAX = 1 << 20
+FOLLOWER = 0
+"""An id like any other."""
 
 
 def want(
@@ -255,8 +257,8 @@ def test_out_of_range_only_outside_start_and_end() -> None:
 
 def two_replicas() -> World:
     return World(
-        topic_image("t", {0: partition_image(replicas=(1, 2), epoch=2)}),
-        brokers=[broker_image(1), broker_image(2)],
+        topic_image("t", {0: partition_image(replicas=(1, FOLLOWER), epoch=2)}),
+        brokers=[broker_image(1), broker_image(FOLLOWER)],
     )
 
 
@@ -273,9 +275,9 @@ def test_a_follower_reads_to_the_log_end_and_moves_the_high_watermark() -> None:
     world = two_replicas()
     world.produce()
     consumer = parked(world, want(world))
-    assert sizes(now(world, want(world), replica_id=2)) == [BATCH]
+    assert sizes(now(world, want(world), replica_id=FOLLOWER)) == [BATCH]
     assert not consumer.done
-    fetch(world, want(world, offset=1), replica_id=2)
+    fetch(world, want(world, offset=1), replica_id=FOLLOWER)
     assert world.log().high_watermark == 1
     assert sizes(consumer.result()) == [BATCH]
 
@@ -283,21 +285,21 @@ def test_a_follower_reads_to_the_log_end_and_moves_the_high_watermark() -> None:
 def test_what_is_appended_while_a_followers_fetch_is_read_is_in_its_answer() -> None:
     """The fetch that lets one partition's high watermark move is looked at before it waits: a coordinator that waited for that
     has appended to another partition meanwhile, which the follower had all of when the fetch came."""
-    partitions = {index: partition_image(replicas=(1, 2), epoch=2) for index in range(2)}
-    world = World(topic_image("t", partitions), brokers=[broker_image(1), broker_image(2)])
+    partitions = {index: partition_image(replicas=(1, FOLLOWER), epoch=2) for index in range(2)}
+    world = World(topic_image("t", partitions), brokers=[broker_image(1), broker_image(FOLLOWER)])
     both = [want(world, 0), want(world, 1)]
-    full = session_fetch(world, 0, 0, both, replica_id=2, max_wait_ms=0)
+    full = session_fetch(world, 0, 0, both, replica_id=FOLLOWER, max_wait_ms=0)
     assert isinstance(full, FetchResponse)
     session = full.session_id
-    session_fetch(world, session, 1, replica_id=2, max_wait_ms=0)
-    waiting = session_fetch(world, session, 2, replica_id=2)
+    session_fetch(world, session, 1, replica_id=FOLLOWER, max_wait_ms=0)
+    waiting = session_fetch(world, session, 2, replica_id=FOLLOWER)
     assert isinstance(waiting, Deferred)
     world.produce("t", 1)
     assert [row.partition_index for row in rows(waiting.result())] == [1]
     replicated = world.manager.when_replicated({TopicPartition("t", 1): 1}, 1000)
     assert replicated is not None
     replicated.on_done(lambda _: world.produce("t", 0))
-    answer = session_fetch(world, session, 3, [want(world, 1, offset=1)], replica_id=2)
+    answer = session_fetch(world, session, 3, [want(world, 1, offset=1)], replica_id=FOLLOWER)
     assert world.log("t", 0).log_end_offset == 1
     assert isinstance(answer, FetchResponse)
     assert [(row.partition_index, len(row.records)) for row in rows(answer)] == [(1, 0), (0, BATCH)]
@@ -318,15 +320,17 @@ def test_epochs_fence() -> None:
 
 def test_current_leader_only_with_stale_leaders_and_from_version_16() -> None:
     world = World(
-        topic_image("t", {0: partition_image(replicas=(1, 2), leader=2, epoch=4)}),
-        brokers=[broker_image(1), broker_image(2)],
+        topic_image("t", {0: partition_image(replicas=(1, FOLLOWER), leader=FOLLOWER, epoch=4)}),
+        brokers=[broker_image(1), broker_image(FOLLOWER)],
     )
     response = now(world, want(world, current_leader_epoch=3))
     row = one(response)
     assert row.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert row.current_leader is not None
-    assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 4)
-    assert [(node.node_id, node.host, node.port) for node in response.node_endpoints] == [(2, "host-2", 9002)]
+    assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (FOLLOWER, 4)
+    assert [(node.node_id, node.host, node.port) for node in response.node_endpoints] == [
+        (FOLLOWER, f"host-{FOLLOWER}", 9000 + FOLLOWER)
+    ]
     old = now(world, want(world, current_leader_epoch=3), version=15)
     assert one(old).current_leader is None
     assert old.node_endpoints == []
@@ -473,11 +477,15 @@ def test_a_roll_to_a_new_segment_ends_the_wait() -> None:
 
 
 def test_lost_leadership_and_deletion_end_the_wait() -> None:
-    world = World(topic_image("t", {0: partition_image(replicas=(1, 2), isr=(1,))}), topic_image("u"))
+    world = World(topic_image("t", {0: partition_image(replicas=(1, FOLLOWER), isr=(1,))}), topic_image("u"))
     moved = parked(world, want(world, current_leader_epoch=0))
     stays = parked(world, want(world))
     deleted = parked(world, want(world, topic="u"))
-    world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), leader=2, epoch=1)}))
+    world.publish(
+        with_partitions(
+            world.image, "t", {0: partition_image(replicas=(1, FOLLOWER), leader=FOLLOWER, epoch=1)}
+        )
+    )
     assert one(moved.result()).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert not stays.done  # it reads from the follower that this node is now (KIP-392)
     topics = {"t": world.image.topics["t"]}

@@ -64,6 +64,19 @@ def test_a_new_leader_epoch_in_between(named: int, code: ErrorCode) -> None:
     assert world.found(asked).error is code
 
 
+@pytest.mark.parametrize(("replica_id", "end"), [(-1, 0), (0, 1)])
+def test_a_replica_is_told_the_end_of_the_log_and_a_consumer_what_is_committed(
+    replica_id: int, end: int
+) -> None:
+    world = World(topic_image("t", {0: partition_image(replicas=(1, 0))}))
+    world.produce()
+    found = world.manager.list_offset(T0, -1, False, -1, replica_id)
+    assert isinstance(found, OffsetLookup)
+    assert (found.error, found.offset) == (ErrorCode.NONE, end)
+    of_time = world.found(world.manager.list_offset(T0, 0, False, -1, replica_id))
+    assert (of_time.error, of_time.offset) == (ErrorCode.NONE, end - 1)
+
+
 def test_another_leader_in_between() -> None:
     world = world_with()
     asked = ask(world)
