@@ -255,4 +255,25 @@ BUGS = (
             "coordinator/_tests/test_transactions.py::test_transactions_are_listed_by_state_and_unknown_states_are_told",
         ),
     ),
+    PlantedBug(
+        "a producer is not told that node 0 leads",
+        "api/produce_answers.py",
+        "    if result.leader_id < 0 or",
+        "    if result.leader_id <= 0 or",
+        ("api/_tests/test_produce.py",),
+    ),
+    PlantedBug(
+        "a producer is not told where node 0 is",
+        "api/produce.py",
+        "        if leader >= 0:\n",
+        "        if leader > 0:\n",
+        ("api/_tests/test_produce.py",),
+    ),
+    PlantedBug(
+        "a producer to several partitions is not told where node 0 is",
+        "api/produce_portions.py",
+        "            if leader >= 0:\n",
+        "            if leader > 0:\n",
+        ("api/_tests/test_produce.py",),
+    ),
 )

@@ -393,14 +393,18 @@ def test_flush_messages_delays_the_answer_until_the_sync() -> None:
     assert results(api.decoded(pending.reply.result(), 0, 9)) == [(0, 0, 0)]
 
 
-def test_stale_leaders_are_named_from_version_ten() -> None:
-    image = topic_image("t", {0: partition_image(replicas=(1, 2), leader=2, epoch=3)})
-    api = Api(image, brokers=[broker_image(1), broker_image(2)])
-    asked = request(("t", 0, batch_of(b"a")), api=api)
+@pytest.mark.parametrize("indexes", [(0,), (0, 1)])
+@pytest.mark.parametrize("leader_id", [2, 0])
+def test_stale_leaders_are_named_from_version_ten(leader_id: int, indexes: tuple[int, ...]) -> None:
+    one = partition_image(replicas=(1, leader_id), leader=leader_id, epoch=3)
+    brokers = [broker_image(1), broker_image(leader_id)]
+    api = Api(topic_image("t", dict.fromkeys(indexes, one)), brokers=brokers)
+    asked = request(*[("t", index, batch_of(b"a")) for index in indexes], api=api)
     response = api.call(asked, 10)
-    leader = response.responses[0].partition_responses[0].current_leader
-    assert (leader.leader_id, leader.leader_epoch) == (2, 3)
-    assert [(node.node_id, node.host) for node in response.node_endpoints] == [(2, "host-2")]
+    named = [row.current_leader for row in response.responses[0].partition_responses]
+    assert [(each.leader_id, each.leader_epoch) for each in named] == [(leader_id, 3)] * len(indexes)
+    nodes = [(node.node_id, node.host) for node in response.node_endpoints]
+    assert nodes == [(leader_id, f"host-{leader_id}")]
     assert api.call(asked, 9).node_endpoints == []
 
 
