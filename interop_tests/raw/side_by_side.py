@@ -39,6 +39,7 @@ CHANGES_METADATA = {
     "AlterPartitionReassignments",
     "ElectLeaders",
     "UpdateFeatures",
+    "AlterUserScramCredentials",
 }
 ENDS_TRANSACTIONS = {"EndTxn", "InitProducerId", "WriteTxnMarkers"}
 

@@ -116,6 +116,12 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "alter_partition_reassignments"),
     _entry(ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments"),
     _entry(ApiKey.OFFSET_DELETE, "offset_delete", needs=(access.DELETE_GROUP,)),
+    _entry(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        "describe_user_scram_credentials",
+        needs=(access.DESCRIBE_CLUSTER,),
+    ),
+    _entry(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "alter_user_scram_credentials"),
     _entry(ApiKey.DESCRIBE_QUORUM, *TO_CONTROLLER),
     _entry(ApiKey.UPDATE_FEATURES, *TO_CONTROLLER),
     _entry(ApiKey.DESCRIBE_CLUSTER, "describe_cluster"),
@@ -162,6 +168,9 @@ CONTROLLER_ENTRIES: tuple[Entry, ...] = (
     ),
     _entry(
         ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments", needs=(access.DESCRIBE_CLUSTER,)
+    ),
+    _entry(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "alter_user_scram_credentials", needs=(access.ALTER_CLUSTER,)
     ),
     _entry(ApiKey.VOTE, *TO_QUORUM, needs=(access.CLUSTER_ACTION,)),
     _entry(ApiKey.BEGIN_QUORUM_EPOCH, *TO_QUORUM, needs=(access.CLUSTER_ACTION,)),

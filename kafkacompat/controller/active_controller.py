@@ -223,6 +223,13 @@ class ActiveController:
             return Deferred.of(deletion_disabled(request))
         return self._turns.take_steps(lambda: self._in_steps(delete_acls.in_steps(self._image, request)))
 
+    def alter_user_scram_credentials(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.scram_credentials import alter_user_scram_credentials
+
+        return self._turns.take_steps(
+            lambda: self._in_steps(alter_user_scram_credentials.in_steps(self._image, request))
+        )
+
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.kraft_version_upgrade import update_features_and_kraft_version
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkacompat.security.acl import Acl
     from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
     from kafkacompat.wire.messages.register_controller_record import RegisterControllerRecord
+    from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 
 
 CONTROLLERS = "controllers"
@@ -141,6 +142,11 @@ class MetadataImage:
     def controllers(self) -> Mapping[int, RegisterControllerRecord]:
         """Registered controllers, by node id."""
         return self.opaque.get(CONTROLLERS, {})  # type: ignore[return-value]  # a delta puts nothing else there
+
+    @property
+    def scram_credentials(self) -> Mapping[tuple[str, int], UserScramCredentialRecord]:
+        """What is kept of users' passwords, by user and mechanism."""
+        return self.opaque.get(SCRAM_CREDENTIALS, {})  # type: ignore[return-value]  # as of controllers
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.configs.get((resource_type, name), {})

@@ -85,6 +85,7 @@ class ForwardingController:
     list_partition_reassignments = forward
     create_acls = forward
     delete_acls = forward
+    alter_user_scram_credentials = forward
     update_features = forward
     describe_quorum = forward
     unregister_broker = forward

@@ -235,11 +235,17 @@ NAMED_AFTER_STRUCT = {
     "Config": (*TOPIC_CONFIGS, *BROKER_CONFIGS),
     "Protocol": ("range", "roundrobin", "x", ""),
 }
+SCRAM = {
+    "mechanism": (1, 1, 2, 2, 0, 3, -1),
+    "iterations": (4096, 4096, 16384, 4095, 16385, 0, -1, 2**31 - 1),
+}
 LISTENERS = ("PLAINTEXT", "CONTROLLER", "", "x")
 
 
 def pool_of(struct_name: str, field: FieldSpec) -> tuple[Any, ...] | None:
     """What a field is mostly one of; None where only its kind tells."""
+    if struct_name.startswith("ScramCredential") and field.name in SCRAM:
+        return SCRAM[field.name]
     if field.name != "name":
         return POOLS.get(field.name)
     for part, pool in NAMED_AFTER_STRUCT.items():

@@ -64,6 +64,20 @@ BUGS = (
         (f"{AUTHENTICATOR}::test_a_session_keeps_its_mechanism",),
     ),
     PlantedBug(
+        "a user that is named twice in a request keeps what was said first",
+        "controller/scram_credentials.py",
+        "            if records.pop(each.name, None) is not None:",
+        "            if each.name in records:",
+        ("controller/_tests/test_scram_credentials.py::test_whoever_is_named_twice_is_left_as_before",),
+    ),
+    PlantedBug(
+        "what was sent of a password is kept",
+        "controller/scram_credentials.py",
+        "        stored_key=credential.stored_key,",
+        "        stored_key=bytes(upsertion.salted_password),",
+        ("controller/_tests/test_scram_credentials.py",),
+    ),
+    PlantedBug(
         "a value of a JAAS option is told by the error about it",
         "security/jaas.py",
         '        raise JaasError("Invalid login module control flag in JAAS config")',

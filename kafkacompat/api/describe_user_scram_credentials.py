@@ -1,0 +1,79 @@
+"""DescribeUserScramCredentials (key 50, version 0): which mechanisms users have, and how many iterations; never what is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_user_scram_credentials_response import (
+    CredentialInfo,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.wire.messages.describe_user_scram_credentials_request import (
+        DescribeUserScramCredentialsRequest,
+    )
+
+USERS_A_STEP = 5_000
+"""About a microsecond each."""
+NAME_TOLD_MAX = 8_000
+"""Characters of a name behind a text: a string of the protocol has room for 32,767 bytes."""
+UNKNOWN_TEXT = "Attempt to describe a user credential that does not exist: "
+TWICE_TEXT = "Cannot describe SCRAM credentials for the same user twice in a single request: "
+
+
+def handle(
+    node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> Steps[DescribeUserScramCredentialsResponse]:
+    found: dict[str, list[CredentialInfo]] = {}
+    for number, (name, kept) in enumerate(sorted(node.image.scram_credentials.items()), 1):
+        found.setdefault(name[0], []).append(CredentialInfo(mechanism=name[1], iterations=kept.iterations))
+        if number % USERS_A_STEP == 0:
+            yield None
+    if not request.users:
+        return DescribeUserScramCredentialsResponse(
+            results=[_described(user, infos) for user, infos in found.items()]
+        )
+    asked: dict[str, bool] = {}
+    for number, each in enumerate(request.users, 1):
+        asked[each.name] = each.name in asked
+        if number % USERS_A_STEP == 0:
+            yield None
+    results = []
+    for number, (user, is_twice) in enumerate(asked.items(), 1):
+        if is_twice:
+            results.append(_refused(user, ErrorCode.DUPLICATE_RESOURCE, TWICE_TEXT))
+        elif user in found:
+            results.append(_described(user, found[user]))
+        else:
+            results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, UNKNOWN_TEXT))
+        if number % USERS_A_STEP == 0:
+            yield None
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _described(user: str, infos: list[CredentialInfo]) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
+
+
+def _refused(user: str, code: ErrorCode, text: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=user, error_code=code, error_message=text + user[:NAME_TOLD_MAX]
+    )
+
+
+def error_response(
+    request: DescribeUserScramCredentialsRequest, code: ErrorCode, version: int
+) -> DescribeUserScramCredentialsResponse:
+    refused = DescribeUserScramCredentialsResult(error_code=code, error_message=None)
+    results = [refused] * len(request.users or ())
+    return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
+
+
+HANDLER = Handler(handle, error_response)

@@ -1,0 +1,115 @@
+"""AlterUserScramCredentials (KIP-554): image and request -> records and response (ScramControlManager).
+
+Pure. Who may ask is decided before. What a client sends of a password is salted; what is kept of it cannot be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
+from kafkacompat.controller.result import ControllerResult
+from kafkacompat.security.scram import SCRAM_BY_TYPE
+from kafkacompat.stepping.stepped import Stepped, Steps, pieces
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kafkacompat.wire.messages.alter_user_scram_credentials_response import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from kafkacompat.wire.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
+
+Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
+
+TWICE_TEXT = "A user credential cannot be altered twice in the same request"
+
+
+class CredentialRefused(Exception):
+    """One alteration is refused, with Kafka's error code and a text."""
+
+    def __init__(self, code: ErrorCode, text: str | None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+@Stepped
+def alter_user_scram_credentials(
+    image: MetadataImage, request: AlterUserScramCredentialsRequest
+) -> Steps[ControllerResult[MetadataRecord, AlterUserScramCredentialsResponse]]:
+    """Each user is answered once: whoever is named twice is left as before, whichever mechanisms are named."""
+    records: dict[str, MetadataRecord] = {}
+    refused: dict[str, CredentialRefused] = {}
+    kept = image.scram_credentials
+    alterations: list[Alteration] = [*request.deletions, *request.upsertions]
+    for piece in pieces(alterations):
+        for each in piece:
+            if each.name in refused:
+                continue
+            if records.pop(each.name, None) is not None:
+                refused[each.name] = CredentialRefused(ErrorCode.DUPLICATE_RESOURCE, TWICE_TEXT)
+                continue
+            try:
+                records[each.name] = (
+                    _deletion(each, kept) if isinstance(each, ScramCredentialDeletion) else _upsertion(each)
+                )
+            except CredentialRefused as refusal:
+                refused[each.name] = refusal
+        yield
+    if len(records) > MAX_RECORDS_PER_OPERATION:
+        too_large = CredentialRefused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        refused = dict.fromkeys((*records, *refused), too_large)
+        records.clear()
+    results = [AlterUserScramCredentialsResult(user=user, error_message=None) for user in records]
+    results += [
+        AlterUserScramCredentialsResult(user=user, error_code=refusal.code, error_message=refusal.text)
+        for user, refusal in refused.items()
+    ]
+    return ControllerResult(tuple(records.values()), AlterUserScramCredentialsResponse(results=results))
+
+
+def _check(each: Alteration) -> None:
+    if not each.name:
+        raise CredentialRefused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if each.mechanism not in SCRAM_BY_TYPE:
+        raise CredentialRefused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+
+
+def _deletion(deletion: ScramCredentialDeletion, kept: Container[tuple[str, int]]) -> MetadataRecord:
+    _check(deletion)
+    if (deletion.name, deletion.mechanism) not in kept:
+        raise CredentialRefused(
+            ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+        )
+    return MetadataRecord(
+        RemoveUserScramCredentialRecord(name=deletion.name, mechanism=deletion.mechanism), 0
+    )
+
+
+def _upsertion(upsertion: ScramCredentialUpsertion) -> MetadataRecord:
+    _check(upsertion)
+    mechanism = SCRAM_BY_TYPE[upsertion.mechanism]
+    if upsertion.iterations < mechanism.min_iterations:
+        raise CredentialRefused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if upsertion.iterations > mechanism.max_iterations:
+        raise CredentialRefused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not upsertion.salted_password:
+        # Java's HMAC has no empty key, and Kafka answers that as it answers a bug.
+        raise CredentialRefused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    salt = bytes(upsertion.salt)
+    credential = mechanism.credential(salt, bytes(upsertion.salted_password), upsertion.iterations)
+    record = UserScramCredentialRecord(
+        name=upsertion.name,
+        mechanism=upsertion.mechanism,
+        salt=credential.salt,
+        stored_key=credential.stored_key,
+        server_key=credential.server_key,
+        iterations=credential.iterations,
+    )
+    return MetadataRecord(record, 0)
