@@ -179,4 +179,25 @@ BUGS = (
         "self._later(sending, wrong, RETRY_MS)",
         ("coordinator/_tests/test_marker_sender.py",),
     ),
+    PlantedBug(
+        "every end of a transaction takes a fresh producer id",
+        "txn/end.py",
+        "        if values.is_producer_epoch_exhausted:\n            next_producer_id",
+        "        if True:\n            next_producer_id",
+        ("txn/_tests/test_end.py",),
+    ),
+    PlantedBug(
+        "whoever ends at the last epoch is given the one that is kept for fencing",
+        "txn/end.py",
+        "    elif following.next_producer_id != NO_PRODUCER_ID:\n",
+        "    elif False:\n",
+        ("txn/_tests/test_end.py",),
+    ),
+    PlantedBug(
+        "a transaction begins when it ends",
+        "txn/end.py",
+        "start_ms=now_ms if action is EndAction.EMPTY_ABORT else values.start_ms,",
+        "start_ms=now_ms,",
+        ("txn/_tests/test_end.py",),
+    ),
 )

@@ -246,3 +246,31 @@ def test_an_id_that_was_written_since_a_sweep_began_is_not_forgotten() -> None:
     machine.replay(TransactionRecord("tx", replace(before.values, last_update_ms=late_ms)), 5, -1)
     assert expired_records(machine, [before], late_ms) == []
     assert machine.transactions["tx"].pending_state is None
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize(
+    ("epoch", "given"),
+    [
+        (3, Ended(7, 4)),
+        (MAX_PRODUCER_EPOCH_FOR_CLIENTS - 1, Ended(7, MAX_PRODUCER_EPOCH_FOR_CLIENTS)),
+        (MAX_PRODUCER_EPOCH_FOR_CLIENTS, Ended(8, 0)),
+    ],
+)
+def test_an_end_of_the_new_protocol_gives_the_next_epoch_and_after_the_last_a_fresh_id(
+    committed: bool, epoch: int, given: Ended
+) -> None:
+    coordinator = Coordinator(2)
+    known = coordinator.machine.transactions["tx"]
+    known.values = replace(
+        known.values, state=S.ONGOING, epoch=epoch, start_ms=1, client_transaction_version=2
+    )
+    request = EndRequest(7, epoch, committed, 2)
+    assert coordinator.written(end_transaction(coordinator.machine, "tx", request, 5)) == given
+    assert known.values.start_ms == 1, "when it began, not when it ends"
+    assert [(each.producer_id, each.epoch, each.committed) for each in coordinator.sent] == [
+        (7, epoch + 1, committed)
+    ]
+    coordinator.written(coordinator.machine.complete("tx"))
+    after = coordinator.machine.transactions["tx"].values
+    assert Ended(after.producer_id, after.epoch) == given
