@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+WRITTEN_AT_ONCE = 50
+"""Markers, some 30 microseconds each, and more than a millisecond where a log is written for the first time."""
 RETRY_MS = 50
 WRONG_RETRY_MS = 1_000
 """After an answer that nobody expects: Kafka's coordinator dies of it, this one says so and tries again."""
@@ -146,10 +148,26 @@ class MarkerSender:
         if node_id == NO_LEADER:
             self._later(sending, part, RETRY_MS)
         elif node_id == self._node_id:
-            own = (sending, part)
-            self._local.write(_request([own])).on_done(partial(self._answered, [own]))
+            self._write_own(sending, part, 0)
         else:
             self._queues.put(node_id, (sending, part))
+
+    def _write_own(self, sending: Sending, partitions: list[TopicPartition], start: int) -> None:
+        """A transaction may have thousands of partitions here: the next ones are written in the loop's next turn."""
+        end = start + WRITTEN_AT_ONCE
+        own = (sending, partitions[start:end])
+        self._local.write(_request([own])).on_done(partial(self._answered, [own]))
+        if end < len(partitions):
+            self._timers.call_after(0, partial(self._write_rest, sending, partitions, end))
+
+    def _write_rest(self, sending: Sending, partitions: list[TopicPartition], start: int) -> None:
+        if sending.cancelled:
+            return
+        try:
+            self._write_own(sending, partitions, start)
+        except Exception as error:
+            report(f"writing markers of {sending.markers.transactional_id!r}", error)
+            self._later(sending, partitions[start:], WRONG_RETRY_MS)
 
     def _later(self, sending: Sending, partitions: list[TopicPartition], delay_ms: int) -> None:
         self._timers.call_after(delay_ms, lambda: self._send(sending, partitions))

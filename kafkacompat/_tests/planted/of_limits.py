@@ -277,4 +277,11 @@ BUGS = (
         "        for each in list(waiter.required):\n            self._settle(waiter, each)",
         ("partition/_tests/test_many_awaited.py",),
     ),
+    PlantedBug(
+        "markers of thousands of a node's own partitions are written in one step",
+        "coordinator/marker_sender.py",
+        "        end = start + WRITTEN_AT_ONCE",
+        "        end = len(partitions)",
+        ("coordinator/_tests/test_marker_sender.py",),
+    ),
 )

@@ -10,7 +10,13 @@ import pytest
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, image_of, topic_image
-from kafkacompat.coordinator.marker_sender import RETRY_MS, WRONG_RETRY_MS, MarkerSender, Sending
+from kafkacompat.coordinator.marker_sender import (
+    RETRY_MS,
+    WRITTEN_AT_ONCE,
+    WRONG_RETRY_MS,
+    MarkerSender,
+    Sending,
+)
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, TopicPartition
 from kafkacompat.txn.environment import Markers
@@ -168,6 +174,56 @@ def test_what_is_not_written_is_sent_again_after_a_pause_and_nothing_else(
     world.time.advance(10 * WRONG_RETRY_MS)
     assert len(node.asked) == 2
     node.last.give_all(E.NONE)
+    assert len(world.finished) == 1
+
+
+def many_of_this_node(world: World) -> list[TopicPartition]:
+    partitions = [TopicPartition("t", at) for at in range(2 * WRITTEN_AT_ONCE + 1)]
+    world.lead(dict.fromkeys(partitions, NODE_ID))
+    return partitions
+
+
+def test_thousands_of_this_node_are_written_in_several_turns_of_the_loop() -> None:
+    world = World()
+    partitions = many_of_this_node(world)
+    world.send(*partitions)
+    own = world.nodes[NODE_ID]
+    written: list[TopicPartition] = []
+    for turn in range(1, 4):
+        assert len(own.asked) == turn
+        assert len(own.last.partitions) <= WRITTEN_AT_ONCE
+        written += own.last.partitions
+        own.last.give_all(E.NONE)
+        assert len(world.finished) == (turn == 3)
+        if turn < 3:
+            world.time.fire_next()
+    assert written == partitions
+    assert len(own.asked) == 3
+
+
+def test_what_is_left_of_thousands_is_not_written_for_whoever_is_no_coordinator_any_more() -> None:
+    world = World()
+    world.send(*many_of_this_node(world))
+    world.sender.cancel(SHARD)
+    world.time.advance(10 * WRONG_RETRY_MS)
+    assert world.counts() == [1, 0, 0]
+
+
+def test_a_bug_in_a_later_turn_has_the_rest_written_again(faults: Any) -> None:
+    world = World()
+    partitions = many_of_this_node(world)
+    world.send(*partitions)
+    own = world.nodes[NODE_ID]
+    own.last.give_all(E.NONE)
+    own.problem = ValueError("planted")
+    world.time.advance(0)
+    assert faults.take() == [own.problem]
+    own.problem = None
+    assert len(own.asked) == 1
+    world.time.advance(WRONG_RETRY_MS)
+    assert [len(each.partitions) for each in own.asked] == [WRITTEN_AT_ONCE, WRITTEN_AT_ONCE, 1]
+    for each in own.asked[1:]:
+        each.give_all(E.NONE)
     assert len(world.finished) == 1
 
 
