@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.controller.features import directories_supported, metadata_version
 from kafkacompat.ids import Uuid
+from kafkacompat.node.controller_channel import NO_TIMEOUT_MS
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ ASSIGNMENTS_PER_REQUEST_MAX = 2250
 LINGER_MS = 1
 """So that what comes with one image goes in one request."""
 RETRY_MS, RETRY_MAX_MS = 100, 10_000
-NEVER_MS = 2**53
 
 Key = tuple[Uuid, int]
 """Topic id and partition."""
@@ -93,7 +93,7 @@ class DirectoryAssignments:
             self._busy = True
             logger.info("telling the controller the directories of %d replicas", len(sent))
             request = self._request(sent)
-            self._channel.request(request, NEVER_MS).on_done(lambda done: self._answered(sent, done))
+            self._channel.request(request, NO_TIMEOUT_MS).on_done(lambda done: self._answered(sent, done))
 
     def _is_ours(self, key: Key) -> bool:
         topic = self._image().topics_by_id.get(key[0])

@@ -26,6 +26,8 @@ from kafkacompat.wire.errors import ErrorCode
 RETRY_BACKOFF_MS = 50
 REQUESTS_WAITING_MAX = 1000
 """Of one purpose, whatever they wait for."""
+NO_TIMEOUT_MS = 2**53
+"""Of a request that waits as long as it takes; a float can still count it."""
 DEFAULT_ATTEMPT_TIMEOUT_MS = 30_000
 """controller.socket.timeout.ms"""
 

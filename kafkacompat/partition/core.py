@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 from kafkacompat.partition.isr import (
     AWAITED,
-    NEVER_MS,
+    LONG_AGO_MS,
     REJECTIONS,
     UNKNOWN_BROKER_EPOCH,
     Altered,
@@ -122,7 +122,7 @@ class PartitionCore:
             if replica != self.node_id and replica not in self.followers:
                 in_sync = new_epoch and replica in self.isr
                 self.standing.expect(replica, now_ms)
-                self.followers[replica] = Replica(now_ms if in_sync else NEVER_MS)
+                self.followers[replica] = Replica(now_ms if in_sync else LONG_AGO_MS)
         for replica in [replica for replica in self.followers if replica not in self.replicas]:
             del self.followers[replica]
 

@@ -16,7 +16,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerRegistration
 
-NEVER_MS = -(2**60)
+LONG_AGO_MS = -(2**60)
 EXPECTED_MS = 2000
 """How long after this node took a lead its followers' fetches are answered soon: acks=all waits for them to learn of it."""
 UNKNOWN_BROKER_EPOCH = -1
@@ -36,7 +36,7 @@ class Replica:
         "log_start_offset",
     )
 
-    def __init__(self, last_caught_up_ms: int = NEVER_MS) -> None:
+    def __init__(self, last_caught_up_ms: int = LONG_AGO_MS) -> None:
         self.log_end_offset = -1
         self.log_start_offset = -1
         self.last_fetch_leader_end = 0
@@ -81,7 +81,7 @@ class Standing:
 
     def is_expected(self, broker_id: int, now_ms: int) -> bool:
         """Whether it may want to ask for more partitions than its fetch on the way does."""
-        return self._expected_until_ms.get(broker_id, NEVER_MS) > now_ms
+        return self._expected_until_ms.get(broker_id, LONG_AGO_MS) > now_ms
 
     def is_alive(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)

@@ -23,6 +23,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH
 from kafkacompat.node.auto_topics import OnDemandTopics
 from kafkacompat.node.broker_life import LifeSettings
+from kafkacompat.node.controller_channel import NO_TIMEOUT_MS
 from kafkacompat.node.forwarding import ForwardingController
 from kafkacompat.node.heartbeats import BrokerHeartbeats
 from kafkacompat.node.lifecycle import BrokerIdentity
@@ -51,8 +52,6 @@ logger = logging.getLogger(__name__)
 DRAIN_DEADLINE_MS = 10_000
 SESSION_IDS = 2**31 - 2
 CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
-NEVER_MS = 2**53
-"""As long as it takes, in milliseconds that a float can still count."""
 
 
 class BrokerServer:
@@ -95,7 +94,7 @@ class BrokerServer:
             timers,
             settings,
             broker_epoch=self._broker_epoch,
-            alter=lambda request: self._alters.request(request, NEVER_MS),
+            alter=lambda request: self._alters.request(request, NO_TIMEOUT_MS),
         )
         self.partitions = partitions = ReplicaManager(
             config.node_id,

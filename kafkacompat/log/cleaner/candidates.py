@@ -16,7 +16,7 @@ from kafkacompat.records.batch import BatchCorrupt
 if TYPE_CHECKING:
     from kafkacompat.log.log import PartitionLog
 
-NEVER_MS = (1 << 63) - 1
+NO_MAX_LAG_MS = (1 << 63) - 1
 SEGMENTS_A_STEP = 2000
 """Looked at one after another before others have their turn; half a microsecond each."""
 
@@ -93,7 +93,7 @@ def _cleanable_end(log: PartitionLog, first_dirty: int, now_ms: int) -> tuple[in
 def _is_overdue(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> bool:
     """Whether max.compaction.lag.ms is over for a closed segment that was never cleaned."""
     lag_ms = log.config.max_compaction_lag_ms
-    if lag_ms >= NEVER_MS:
+    if lag_ms >= NO_MAX_LAG_MS:
         return False
     for segment in log.segments[first_dirty_segment:-1]:
         began_ms = segment.first_batch_timestamp()
@@ -105,7 +105,7 @@ def _is_overdue(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> boo
 def learn_ages(log: PartitionLog) -> bool:
     """Read what the lags ask of segments that are not clean; False when there is more of it than one step may read."""
     config = log.config
-    largest, first = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < NEVER_MS
+    largest, first = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < NO_MAX_LAG_MS
     if not largest and not first:
         return True
     start, left = first_dirty_offset(log), AGES_A_STEP
