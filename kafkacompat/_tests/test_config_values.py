@@ -222,12 +222,21 @@ def test_a_start_without_a_file() -> None:
 
 def test_overrides_win_and_odd_names_are_reported() -> None:
     config = ServerConfig.from_properties(
-        {**BASE, "num.partitions": "3", "super.users": "User:a", "sasl.jaas.config": "x"},
+        {**BASE, "num.partitions": "3", "no.such.setting": "x", "sasl.jaas.config": "x"},
         {"num.partitions": "5"},
     )
     assert config.get_int("num.partitions") == 5
-    assert config.unknown == ("super.users",)
+    assert config.unknown == ("no.such.setting",)
     assert config.without_effect == ("sasl.jaas.config",)
+
+
+def test_settings_of_the_authorizer_have_an_effect_where_there_is_one() -> None:
+    odd = {"super.users": "User:a", "allow.everyone.if.no.acl.found": "true"}
+    without = ServerConfig.from_properties(BASE, odd)
+    assert (without.unknown, set(without.without_effect)) == ((), set(odd))
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    secured = ServerConfig.from_properties(BASE, odd | {"authorizer.class.name": authorizer})
+    assert (secured.unknown, secured.without_effect) == ((), ())
 
 
 def test_settings_that_stand_for_one_another() -> None:
