@@ -122,11 +122,11 @@ def _is_in_word(character: str) -> bool:
 
 
 def _after_comment(text: str, start: int) -> int:
-    """Behind a comment, which a slash alone begins as well as two."""
+    """Behind a comment, which a slash alone begins as well as two. What follows that slash is in it, a line's end too."""
     if text.startswith("/*", start):
         closed = text.find("*/", start + 2)
         return len(text) if closed < 0 else closed + 2
-    position = start
+    position = min(start + 2, len(text))
     while position < len(text) and text[position] not in _LINE_ENDS:
         position += 1
     return position

@@ -34,6 +34,8 @@ def test_an_entry_has_a_module_and_options() -> None:
         ('k="" ', ""),
         ('/* a "comment" */ k=v // another\n', "v"),
         ("k=v / a comment as well\n", "v"),
+        ("k=v /\nk=hidden\n", "v"),
+        ("k=v //\nk=seen\n", "seen"),
     ],
 )
 def test_values(text: str, value: str) -> None:
