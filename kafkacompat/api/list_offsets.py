@@ -38,6 +38,8 @@ COUNTED_A_STEP = 5_000
 """Partitions, half a microsecond each."""
 LOOKED_UP_A_STEP = 200
 """Partitions, some 20 microseconds each."""
+OPENED_LIKE_LOOKUPS = 40
+"""What a partition takes whose log is opened by the question."""
 
 
 def handle(
@@ -107,7 +109,7 @@ def in_steps(
                 # What is searched for is filled in when it is there; the rest is as of now.
                 searches.append(found)
                 waits.append(found.then(partial(_fill, answer, version)))
-            if lookups.is_over():
+            if lookups.is_over(lookup_cost(node)):
                 yield from pause(node.partitions.search_room() if is_paced else None)
     response = ListOffsetsResponse(topics=list(topics.values()))
     if not waits:
@@ -115,6 +117,15 @@ def in_steps(
     found_all = gather(waits).then(lambda _: response)
     found_all.when_abandoned = abandon
     return found_all
+
+
+def _size(node: Node, request: ListOffsetsRequest) -> int:
+    return partitions_asked(node, request) * lookup_cost(node)
+
+
+def lookup_cost(node: Node) -> int:
+    """Of one partition, in lookups."""
+    return OPENED_LIKE_LOOKUPS if node.partitions.opens_logs else 1
 
 
 def _fill(answer: ListOffsetsPartitionResponse, version: int, found: OffsetLookup) -> None:
@@ -170,6 +181,6 @@ def _refused(request: ListOffsetsRequest, code: ErrorCode) -> Steps[ListOffsetsR
 HANDLER = Handler(
     handle,
     error_response,
-    long=LongHandling(partitions_asked, LOOKED_UP_A_STEP, in_steps),
+    long=LongHandling(_size, LOOKED_UP_A_STEP, in_steps),
     ends_with_connection=True,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
+from kafkacompat.api.list_offsets import lookup_cost
 from kafkacompat.ids import TopicPartition
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.messages.offset_for_leader_epoch_response import (
@@ -44,7 +45,7 @@ def handle(
                     error_code=error, partition=one.partition, leader_epoch=epoch, end_offset=end_offset
                 )
             )
-            if pace.is_over():
+            if pace.is_over(lookup_cost(node)):
                 yield None
         if pace.is_over():  # many may name no partition
             yield None

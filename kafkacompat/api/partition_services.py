@@ -77,6 +77,12 @@ class OffsetLookup:
 class PartitionService(Protocol):
     """Every partition this node leads or follows (partition/replica_manager.py)."""
 
+    @property
+    def opens_logs(self) -> bool:
+        """Whether partitions that are new wait for whoever asks for them first: that opens a log each, which takes as long as
+        dozens of lookups."""
+        ...
+
     def append(
         self,
         partition: TopicPartition,

@@ -86,6 +86,11 @@ class HostedPartitions:
             return self.by_name.get(partition)
         return core
 
+    @property
+    def opens_logs(self) -> bool:
+        """Whether partitions wait for whoever asks for them first, and opens their logs by that."""
+        return bool(self._arrivals)
+
     def core_by_id(self, topic_id: Uuid, partition: int) -> PartitionCore | None:
         """As `core`, for clients that name topics by id."""
         core = self.by_id.get((topic_id, partition))

@@ -99,6 +99,10 @@ class ReplicaManager:
     def image(self) -> MetadataImage:
         return self.hosted.image
 
+    @property
+    def opens_logs(self) -> bool:
+        return self.hosted.opens_logs
+
     # Appends
 
     def append(

@@ -284,4 +284,11 @@ BUGS = (
         "        end = len(partitions)",
         ("coordinator/_tests/test_marker_sender.py",),
     ),
+    PlantedBug(
+        "a question opens a hundred logs in one step",
+        "api/list_offsets.py",
+        "    return OPENED_LIKE_LOOKUPS if node.partitions.opens_logs else 1\n",
+        "    return 1\n",
+        ("api/_tests/test_long_requests.py",),
+    ),
 )

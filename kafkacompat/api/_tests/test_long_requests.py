@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kafkacompat.api import add_partitions_to_txn, describe_configs, envelope, list_offsets, long_requests
+from kafkacompat.api import (
+    add_partitions_to_txn,
+    describe_configs,
+    envelope,
+    list_offsets,
+    long_requests,
+    offset_for_leader_epoch,
+)
 from kafkacompat.api._tests.world import Anything, Api
 from kafkacompat.api.add_partitions_to_txn import PARTITIONS_A_STEP
 from kafkacompat.api.delete_records import DELETED_A_STEP
@@ -19,7 +27,7 @@ from kafkacompat.api.route import Route
 from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition import searches
-from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.partition._tests.fakes import image_of, topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.codec import encode
@@ -65,6 +73,11 @@ from kafkacompat.wire.messages.offset_fetch_response import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
+)
+from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
 
 
@@ -141,6 +154,31 @@ def test_searches_of_a_long_request_are_let_go_with_its_connection() -> None:
     assert api.world.manager._searches._unanswered == 0
 
 
+@pytest.mark.parametrize("steps_of", [list_offsets.in_steps, offset_for_leader_epoch.handle])
+def test_logs_that_a_question_opens_are_opened_few_a_step(steps_of: Any) -> None:
+    """One takes as long as dozens of lookups."""
+    api = stepping_api(topic_image("u"))
+    api.publish(image_of(topic_image("u"), topic_image("t", 132)))
+    api.world.time.advance(0)
+    before = len(api.world.log_manager.logs)
+    asked: Any = lookups(132)
+    if steps_of is offset_for_leader_epoch.handle:
+        partitions = [OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in range(132)]
+        asked = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=partitions)]
+        )
+    elif steps_of is list_offsets.in_steps:
+        long = list_offsets.HANDLER.long
+        assert long is not None
+        assert long.size(api.node, lookups(10)) > long.at_once
+    opened = [before]
+    for _ in steps_of(api.node, RequestContext(2, 7, 0, None, 1, "L", "h"), asked):
+        opened.append(len(api.world.log_manager.logs))
+    opened.append(len(api.world.log_manager.logs))
+    assert opened[-1] == 133
+    assert max(after - earlier for earlier, after in itertools.pairwise(opened)) <= 5
+
+
 def turns(api: Api) -> None:
     for _ in range(20):
         api.world.time.advance(0)
@@ -161,6 +199,9 @@ def searching(monkeypatch: pytest.MonkeyPatch, paced: int) -> tuple[Api, Pending
     monkeypatch.setattr(searches, "SEARCHES_PACED", paced)
     monkeypatch.setattr(searches, "SEARCHES_MAX", paced + LOOKED_UP_A_STEP)
     api = stepping_api(topic_image("t", 1000))
+    while api.world.manager.opens_logs:
+        api.world.time.advance(1)
+        api.world.workers.run()
     asked = lookups(1000)
     for one in asked.topics[0].partitions:
         one.timestamp = 5
