@@ -12,8 +12,8 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Container, Sequence
-from contextlib import ExitStack
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from pathlib import Path
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 from interop_tests.raw.canonical import Unnamed, differing
 from interop_tests.raw.side_by_side import CLOSED, CONNECTIONS, WAITS, Side, answers_of
-from kafkacompat.api.registry import ENTRIES
+from kafkacompat.api.registry import ENTRIES, Entry
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -70,12 +70,17 @@ def compare(sides: Sequence[Side], seed: int | str, requests: int, outcome: Outc
             side.settle(request.entry.name)
 
 
-def compared(folder: Path, seed: int, requests: int, apis: Container[str] = ()) -> Outcome:
-    """Of two brokers that are started for it."""
-    entries = [each for each in ENTRIES if not apis or each.name in apis]
-    outcome = Outcome()
+@contextmanager
+def two_sides(
+    folder: Path,
+    seed: int,
+    entries: Sequence[Entry],
+    settings: Mapping[str, str] = SETTINGS,
+    sender: str | None = None,
+) -> Iterator[list[Side]]:
+    """Ours and Apache Kafka's, of brokers that are started for it. `sender`: see Side."""
     with ExitStack() as stack:
-        brokers = [BrokerProcess(kind, folder / kind, SETTINGS) for kind in (APACHE, KAFKACOMPAT)]
+        brokers = [BrokerProcess(kind, folder / kind, settings) for kind in (APACHE, KAFKACOMPAT)]
         for broker in brokers:
             stack.callback(broker.kill)
         brokers[0].launch()  # takes longer, and meanwhile the other one starts
@@ -83,8 +88,16 @@ def compared(folder: Path, seed: int, requests: int, apis: Container[str] = ()) 
         brokers[0].wait_until_ready()
         sides = []
         for broker in reversed(brokers):
-            sides.append(Side(broker, seed, entries))
+            sides.append(Side(broker, seed, entries, sender))
             stack.callback(sides[-1].close)
+        yield sides
+
+
+def compared(folder: Path, seed: int, requests: int, apis: Container[str] = ()) -> Outcome:
+    """Of two brokers that are started for it."""
+    entries = [each for each in ENTRIES if not apis or each.name in apis]
+    outcome = Outcome()
+    with two_sides(folder, seed, entries) as sides:
         compare(sides, seed, requests, outcome)
         outcome.never_asked = sides[0].author.never_asked()
     return outcome

@@ -12,12 +12,10 @@ import random
 import sys
 import tempfile
 from collections.abc import Container, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
-from interop_tests.raw.compare import SETTINGS, Outcome, compare
+from interop_tests.raw.compare import SETTINGS, Outcome, compare, two_sides
 from interop_tests.raw.side_by_side import Side
 from kafkacompat._tests.fuzz.values import GROUPS, TOPICS, TRANSACTIONAL_IDS
 from kafkacompat.api.registry import ENTRIES
@@ -123,18 +121,9 @@ def compared_rights(folder: Path, seed: int, sets: int, requests: int, apis: Con
     entries = [each for each in ENTRIES if each.name not in NOT_ASKED and (not apis or each.name in apis)]
     outcome = Outcome()
     chance = random.Random(f"{seed}/rights")
-    with ExitStack() as stack:
-        brokers = [BrokerProcess(kind, folder / kind, SECURED) for kind in (APACHE, KAFKACOMPAT)]
-        for broker in brokers:
-            stack.callback(broker.kill)
-        brokers[0].launch()  # takes longer, and meanwhile the other one starts
-        brokers[1].start()
-        brokers[0].wait_until_ready()
-        sides = []
-        for broker in reversed(brokers):
-            sides.append(Side(broker, seed, entries, SENDER))
-            stack.callback(sides[-1].close)
-            _administer(sides[-1])
+    with two_sides(folder, seed, entries, SECURED, SENDER) as sides:
+        for side in sides:
+            _administer(side)
         for number in range(sets):
             made = some_entries(chance)
             for side in sides:

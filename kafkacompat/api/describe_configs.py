@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api import loggers
 from kafkacompat.api.handler import Handler, Slices
+from kafkacompat.api.named_rights import names_unknown_config_types
 from kafkacompat.api.node_names import wrong_node
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.controller.image import ConfigResourceType
@@ -41,7 +42,6 @@ CLIENT_METRICS = (
     ("metrics", "", 7, "Prefixes of the metrics' names; none stands for no metrics."),
 )
 """Name, default, type and documentation."""
-DESCRIBED = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 
 
 REFUSED_A_STEP = 2_000
@@ -58,13 +58,9 @@ class _Refused(Exception):
 def handle(
     node: AnyNode, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse | Steps[DescribeConfigsResponse]:
-    if _names_unknown_types(request):
+    if names_unknown_config_types(request):
         return _refused(request, ErrorCode.INVALID_REQUEST)  # all of it
     return DescribeConfigsResponse(results=[_describe(node, one, request) for one in request.resources])
-
-
-def _names_unknown_types(request: DescribeConfigsRequest) -> bool:
-    return any(resource.resource_type not in DESCRIBED for resource in request.resources)
 
 
 def _describe(
@@ -201,6 +197,6 @@ HANDLER = Handler(
         5,
         lambda one: (one.resource_type, one.resource_name),
         of_both=_of_both,
-        at_once=_names_unknown_types,
+        at_once=names_unknown_config_types,
     ),
 )

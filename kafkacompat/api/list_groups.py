@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import access_of, seen_of
-from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.handler import Handler, told_in_steps, top_level_error
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 
@@ -23,7 +23,7 @@ DESCRIBE = AclOperation.DESCRIBE
 def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Steps[Any]:
     """Many are told in steps of the coordinator's, and so the answer is encoded in steps as well."""
     answer = node.groups.list_groups(request, context)
-    response: ListGroupsResponse = answer.result() if answer.done else (yield answer)
+    response: ListGroupsResponse = yield from told_in_steps(answer)
     access = access_of(node, context)
     if access is not None and not access.allows(
         DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, logs_denied=False

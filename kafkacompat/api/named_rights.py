@@ -14,6 +14,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, Access, Right, access_of
+from kafkacompat.api.handler import told_in_steps
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
@@ -186,9 +187,7 @@ class NamedRights:
 def _given(answer: Any) -> Steps[Any]:
     if isinstance(answer, GeneratorType):
         answer = yield from answer
-    if isinstance(answer, Deferred):
-        answer = answer.result() if answer.done else (yield answer)
-    return answer
+    return (yield from told_in_steps(answer)) if isinstance(answer, Deferred) else answer
 
 
 # What elements ask for.
