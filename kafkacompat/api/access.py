@@ -66,24 +66,6 @@ class Access:
             logs_denied=logs_denied,
         )
 
-    def allowed(
-        self,
-        operation: AclOperation,
-        resource_type: ResourceType,
-        names: Iterable[str],
-        *,
-        logs_denied: bool = True,
-    ) -> set[str]:
-        """Those of the names of which the operation is allowed; each is asked about once."""
-        counts: dict[str, int] = {}
-        for name in names:
-            counts[name] = counts.get(name, 0) + 1
-        return {
-            name
-            for name, count in counts.items()
-            if self.allows(operation, resource_type, name, count=count, logs_denied=logs_denied)
-        }
-
     def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Of whatever resource of the type."""
         return self._authorizer.allows_any_of_type(self._asker, operation, resource_type)
@@ -104,21 +86,22 @@ def access_of(node: AnyNode, context: RequestContext) -> Access | None:
     return Access(node.authorizer, context)
 
 
-class Readable:
-    """Which topics the sender may read, each asked about once."""
+class RightToTopics:
+    """Of which topics the sender may do something, each asked about once."""
 
-    __slots__ = ("_access", "_known")
+    __slots__ = ("_access", "_known", "_operation")
 
-    def __init__(self, access: Access | None) -> None:
+    def __init__(self, access: Access | None, operation: AclOperation) -> None:
         self._access = access
+        self._operation = operation
         self._known: dict[str, bool] = {}
 
-    def topic(self, name: str) -> bool:
+    def holds(self, name: str) -> bool:
         if self._access is None:
             return True
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = self._access.allows(AclOperation.READ, ResourceType.TOPIC, name)
+            known = self._known[name] = self._access.allows(self._operation, ResourceType.TOPIC, name)
         return known
 
 

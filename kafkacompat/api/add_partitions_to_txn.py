@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.access import CLUSTER_ACTION, Access, access_of
+from kafkacompat.api.access import CLUSTER_ACTION, Access, RightToTopics, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.transaction_errors import without_fenced
 from kafkacompat.deferred import Deferred
@@ -113,17 +113,16 @@ def _asked(
 ) -> Steps[Answer]:
     named: set[TopicPartition] = set()
     refused = _NotAttempted()
-    writable: dict[str, bool] = {}
+    writable = RightToTopics(access, AclOperation.WRITE)
     for topic in transaction.topics:
-        if access is not None and topic.name not in writable and topic.name not in INTERNAL_TOPICS:
-            writable[topic.name] = access.allows(AclOperation.WRITE, ResourceType.TOPIC, topic.name)
+        is_writable = topic.name in INTERNAL_TOPICS or writable.holds(topic.name)
         for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
             indexes = topic.partitions[start : start + PARTITIONS_A_STEP]
             of_topic = [TopicPartition(topic.name, index) for index in indexes]
             named.update(of_topic)
             for each in of_topic:
                 code: ErrorCode | None = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                if writable.get(topic.name, True):
+                if is_writable:
                     code = _refusal(node, each, batched)
                 if code is not None:
                     refused[each] = code

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.access import CLUSTER_ACTION, Access, Readable, access_of
+from kafkacompat.api.access import CLUSTER_ACTION, Access, RightToTopics, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.security.acl import AclOperation
 from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
@@ -151,8 +152,8 @@ def _readable(access: Access, replica_id: int) -> Callable[[str | None], bool] |
     if replica_id >= 0:
         is_node = CLUSTER_ACTION.refusal(access, None) == ErrorCode.NONE
         return None if is_node else lambda topic: False
-    readable = Readable(access)
-    return lambda topic: topic is None or readable.topic(topic)
+    readable = RightToTopics(access, AclOperation.READ)
+    return lambda topic: topic is None or readable.holds(topic)
 
 
 def error_response(request: FetchRequest, code: ErrorCode, version: int) -> FetchResponse:

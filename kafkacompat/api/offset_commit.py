@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkacompat.api.access import Readable, access_of
+from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in
+from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from kafkacompat.wire.messages.offset_commit_response import (
@@ -37,13 +38,13 @@ def offset_commit(
         return in_pieces(offset_commit, node, context, request, COMMITTED_PIECE)
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     image = node.image
-    readable = Readable(access_of(node, context))
+    readable = RightToTopics(access_of(node, context), AclOperation.READ)
     good: list[OffsetCommitRequestTopic] = []
     refused: Refused = {}
     for topic in request.topics:
         known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
         name = topic.name if known is None else known.name
-        if not (by_id and known is None) and not readable.topic(name):
+        if not (by_id and known is None) and not readable.holds(name):
             indexes = [each.partition_index for each in topic.partitions]
             _refuse(refused, topic, indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             continue

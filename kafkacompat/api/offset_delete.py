@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.access import Readable, access_of
+from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.pieces import PIECE, in_pieces, named_in
+from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from kafkacompat.wire.messages.offset_delete_response import (
@@ -29,10 +30,10 @@ def offset_delete(
         return in_pieces(offset_delete, node, context, request)
     good: list[OffsetDeleteRequestTopic] = []
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    readable = Readable(access_of(node, context))
+    readable = RightToTopics(access_of(node, context), AclOperation.READ)
     for topic in request.topics:
         known, code = node.image.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not readable.topic(topic.name):
+        if not readable.holds(topic.name):
             known, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         present = [
             each

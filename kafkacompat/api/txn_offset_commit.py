@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.access import Readable, access_of
+from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in
+from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
@@ -33,10 +34,10 @@ def handle(
         return in_pieces(handle, node, context, request, COMMITTED_PIECE)
     good: list[TxnOffsetCommitRequestTopic] = []
     refused: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
-    readable = Readable(access_of(node, context))
+    readable = RightToTopics(access_of(node, context), AclOperation.READ)
     for topic in request.topics:
         known, code = node.image.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not readable.topic(topic.name):
+        if not readable.holds(topic.name):
             known, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         present = () if known is None else known.partitions
         absent = [each for each in topic.partitions if each.partition_index not in present]
