@@ -1,16 +1,27 @@
-FROM python:3.11-slim
-WORKDIR /opt/kafkacompat
-COPY requirements.lock pyproject.toml README.md LICENSE NOTICE ./
+FROM python:3.11-slim AS build
+# Without a compiler the wheel is built too; records are read in Python then, more slowly.
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev || echo "no compiler"
+WORKDIR /build
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY kafkacompat kafkacompat
-RUN pip install --no-cache-dir -r requirements.lock && pip install --no-cache-dir --no-deps . \
-    && useradd --system kafkacompat && install -d -o kafkacompat /data
-USER kafkacompat
-WORKDIR /data
-VOLUME /data
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir wheels .
+
+FROM python:3.11-slim
+# Health checks of compose files call nc.
+RUN apt-get update && apt-get install -y --no-install-recommends netcat-openbsd && rm -rf /var/lib/apt/lists/*
+WORKDIR /opt/kafkacompat
+COPY requirements.lock LICENSE NOTICE ./
+COPY --from=build /build/wheels wheels
+RUN pip install --no-cache-dir -r requirements.lock && pip install --no-cache-dir "$(echo wheels/*.whl)[metrics]" && rm -r wheels
+# The user and the folders of the apache/kafka image: its volumes can be mounted here. A new volume takes the owner of
+# the folder on which it is mounted, so the folders for data exist too.
+RUN useradd --uid 1000 --create-home --shell /bin/bash appuser \
+    && install -d -o appuser -g root -m 775 /etc/kafka /etc/kafka/secrets /var/lib/kafka /var/lib/kafka/data \
+    && install -d -o appuser -g root -m 775 /mnt/shared/config /opt/kafka /opt/kafka/config /tmp/kraft-combined-logs /tmp/kafka-logs
+COPY --chmod=755 deploy/image/run /etc/kafka/docker/run
+USER appuser
+WORKDIR /
+VOLUME ["/etc/kafka/secrets", "/var/lib/kafka/data", "/mnt/shared/config"]
 EXPOSE 9092
-# The host by which clients reach the container: they are told it with every answer about the cluster.
-ENV ADVERTISED_HOST=localhost
-HEALTHCHECK --interval=10s --timeout=5s --start-period=5s CMD ["kafkacompat", "topics", "list"]
-CMD exec kafkacompat start --override log.dirs=/data \
-    --override listeners=PLAINTEXT://0.0.0.0:9092,CONTROLLER://127.0.0.1:9093 \
-    --override "advertised.listeners=PLAINTEXT://$ADVERTISED_HOST:9092"
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-m", "kafkacompat.container.health"]
+CMD ["/etc/kafka/docker/run"]

@@ -9,7 +9,7 @@ WORKERS ?= 2
 INTEROP_WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist worksteal
 
-.PHONY: run test own fetch check lint unit browser interop wheel planted branches bench soak compatibility site clean
+.PHONY: run test own fetch check lint unit browser prometheus interop wheel planted branches bench soak compatibility site clean
 
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
@@ -25,10 +25,11 @@ own:
 	$(MAKE) unit
 
 # What the interop tests take from others. Whatever cannot be had, the tests that need it say so.
-fetch: $(VENV)/.dev browser
+fetch: $(VENV)/.dev browser prometheus
 	-nice $(BIN)/python -m interop_tests.harness.fetching
 
-$(VENV)/.runtime: requirements.lock pyproject.toml
+# With a compiler (and Python's headers) _scan.c becomes an extension module; without one the installation goes on.
+$(VENV)/.runtime: requirements.lock pyproject.toml kafkacompat/records/_scan.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
@@ -63,15 +64,23 @@ planted: $(VENV)/.dev
 branches: $(VENV)/.dev
 	$(BIN)/python -m kafkacompat._tests.branches --workers $(WORKERS) --folder $(VENV)/branches --document docs/testing.md $(ARGS)
 
-# The page's tests drive a real Chromium. As root on a system with apt it is installed; elsewhere the tests say what is missing.
+# The page's tests drive a real Chromium, and kcat is one of the clients. As root on a system with apt they are installed;
+# elsewhere the tests say what is missing.
 browser:
-	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null && command -v kcat >/dev/null || { \
 		test "$$(id -u)" = 0 && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-			--no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null; \
-	} || echo "chromium and chromedriver are missing and could not be installed; the page's tests will say so"
+			--no-install-recommends chromium chromium-driver fonts-dejavu-core kcat >/dev/null; \
+	} || echo "chromium, chromedriver or kcat is missing and could not be installed; the tests that need it will say so"
+
+# The tests of metrics run a real Prometheus. It comes after the browser, because apt installs one thing at a time.
+prometheus: browser
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \
+		test "$$(id -u)" = 0 && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+			--no-install-recommends prometheus >/dev/null; \
+	} || echo "prometheus or promtool is missing and could not be installed; the tests that need it will say so"
 
 # BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests.
-interop: $(VENV)/.dev browser
+interop: $(VENV)/.dev browser prometheus
 	$(PYTEST) interop_tests -q -n $(INTEROP_WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 bench: $(VENV)/.dev
@@ -80,7 +89,7 @@ bench: $(VENV)/.dev
 # The tables of docs/compatibility.md, and the interop suite on both brokers side by side.
 compatibility: $(VENV)/.dev
 	$(BIN)/python -m kafkacompat.cli.reference
-	$(BIN)/python -m kafkacompat.compatibility
+	$(BIN)/python -m kafkacompat.cli.compatibility
 	$(BIN)/python -m interop_tests.report $(ARGS)
 
 # The documents, to be read in ./site without a network.
@@ -88,8 +97,8 @@ site: $(VENV)/.dev
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-site.lock
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
 
-soak: $(VENV)/.dev browser
+soak: $(VENV)/.dev browser prometheus
 	KAFKACOMPAT_SOAK=1 $(MAKE) -k unit interop
 
 clean:
-	rm -rf $(VENV) .cache build dist *.egg-info
+	rm -rf $(VENV) .cache build dist *.egg-info kafkacompat/records/*.so

@@ -1,1 +1,1 @@
-"""kafkacompat and Apache Kafka 4.3 side by side: one run, one machine, the same client and load, in turn."""
+"""Compares kafkacompat with Apache Kafka 4.3 in one run on one machine, with the same client and load, in turn."""

@@ -1,6 +1,6 @@
-"""`python -m benchmarks [--rounds N] [--only TEXT] [--output DIR]`: both brokers in turn, medians and ratios.
+"""`python -m benchmarks [--rounds N] [--only TEXT] [--output DIR]`: measures both brokers in turn; medians and ratios.
 
-Prints progress and writes results.json, a table and a plot into the output folder.
+Prints progress, and writes results.json, a table and a plot to the output folder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The load, as a process of its own, so that its CPU is never counted as the broker's.
+"""The load, in a separate process, so that its CPU is not counted as the broker's.
 
-`python -m benchmarks.client JSON` prints one JSON object of figures. Only librdkafka (confluent-kafka) is used, so
-both brokers face the same client. Every loop is bounded by a count and a deadline.
+`python -m benchmarks.client JSON` prints one JSON object of figures. It uses only librdkafka (confluent-kafka), so
+both brokers have the same client. Every loop is limited by a count and a deadline.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEGABYTE = 1 << 20
 
 
 def produce(job: dict[str, Any]) -> dict[str, float]:
-    """Send `count` records of `size` bytes; figures: records/s, MB/s of values."""
+    """Send `count` records of `size` bytes. Figures: records/s, MB/s of values."""
     producer = Producer(
         {
             "bootstrap.servers": job["bootstrap"],
@@ -36,6 +36,7 @@ def produce(job: dict[str, Any]) -> dict[str, float]:
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 262_144,
             "enable.idempotence": job.get("idempotent", False),
+            **job.get("security", {}),
         }
     )
     payload = value_of(job["size"])
@@ -75,11 +76,12 @@ def consume(job: dict[str, Any]) -> dict[str, float]:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "fetch.message.max.bytes": 1_048_576,
-            # Without these librdkafka pauses for a second whenever it holds 100,000 records.
+            # Without these settings librdkafka pauses for a second whenever it holds 100,000 records.
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 1_048_576,
             "fetch.queue.backoff.ms": 1,
             "check.crcs": False,
+            **job.get("security", {}),
         }
     )
     consumer.assign([TopicPartition(job["topic"], number, 0) for number in range(job["partitions"])])
@@ -102,7 +104,7 @@ def consume(job: dict[str, Any]) -> dict[str, float]:
 
 
 def requests(job: dict[str, Any]) -> dict[str, float]:
-    """One record a request, `in_flight` requests at a time."""
+    """One record per request, with `in_flight` requests at a time."""
     producer = Producer(
         {
             "bootstrap.servers": job["bootstrap"],
@@ -128,7 +130,7 @@ def requests(job: dict[str, Any]) -> dict[str, float]:
 
 
 def latency(job: dict[str, Any]) -> dict[str, float]:
-    """Records at a fixed rate through producer, broker and waiting consumer; ms at p50, p99, p99.9."""
+    """Send records at a fixed rate through producer, broker and a waiting consumer. Figures: ms at p50, p99, p99.9."""
     consumer = Consumer(
         {
             "bootstrap.servers": job["bootstrap"],
@@ -171,7 +173,8 @@ def latency(job: dict[str, Any]) -> dict[str, float]:
 
 
 def paced_produce(job: dict[str, Any]) -> dict[str, float]:
-    """Single records at a fixed rate until standard input ends; ms from when each was due to its acknowledgement."""
+    """Send single records at a fixed rate until standard input ends. Figures: ms from the planned time to the
+    acknowledgement."""
     producer = Producer(
         {"bootstrap.servers": job["bootstrap"], "acks": "all", "linger.ms": 0, "socket.nagle.disable": True}
     )
@@ -208,7 +211,8 @@ def paced_produce(job: dict[str, Any]) -> dict[str, float]:
 
 
 def connections(job: dict[str, Any]) -> dict[str, float]:
-    """`connections` producers, each sending `each` records one by one; all records a second."""
+    """`connections` producers, each sending `each` records one by one. Figure: records per second of all producers
+    together."""
     producers = [
         Producer(
             {"bootstrap.servers": job["bootstrap"], "acks": "1", "linger.ms": 0, "client.id": f"c{number}"}
@@ -234,7 +238,7 @@ def connections(job: dict[str, Any]) -> dict[str, float]:
 
 
 def value_of(size: int) -> bytes:
-    """Text-like bytes that compress about as logs do."""
+    """Bytes like text that compress about as well as logs."""
     words = b"GET /index.html 200 1834 ms user=%d agent=Mozilla/5.0 ref=https://example.org/page/%d ; "
     text = b"".join(words % (number * 7919 % 10_000, number) for number in range(size // 60 + 1))
     return text[:size]
@@ -262,10 +266,11 @@ WORKS = {
 
 
 def warm_memory(folder: str, size: int) -> None:
-    """Write and remove a file of `size` bytes: a hypervisor that takes back free memory makes its next first use dear.
+    """Write and remove a file of `size` bytes. On a hypervisor that takes back free memory, the next first use of it
+    is expensive.
 
-    Done right before the load, for both brokers alike, so that neither pays the machine for fresh pages; a load is kept
-    short enough to end before the memory is taken back again (a second or two).
+    It runs directly before the load, for both brokers alike, so that neither pays for fresh pages. A load is short
+    enough to end before the memory is taken back again (a second or two).
     """
     path = Path(folder) / "warm"
     block = bytes(MEGABYTE)

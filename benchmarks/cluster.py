@@ -1,6 +1,6 @@
-"""Three nodes of one kind under load and under failures: each scenario runs one cluster once and gives named figures.
+"""Three nodes of one kind under load and with failures. Each scenario runs one cluster once and returns named figures.
 
-It knows processes and clients, not brokers' insides. Apache Kafka's nodes have heaps of 512 MB, as its users give them at least.
+It uses processes and clients, and nothing inside the brokers. Apache Kafka's nodes have heaps of 512 MB.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ NODES = 3
 JVM_OPTIONS = ("-Xms512m", "-Xmx512m")
 LIMIT_S = 120.0
 SETTLE_S = 3.0
-"""After the start: elections and first fetches are over, and what a start left in memory is given back."""
+"""Seconds to wait after the start: elections and first fetches are complete, and memory of the start is released."""
 
 
 @contextmanager
 def running_cluster(kind: str) -> Iterator[Cluster]:
-    """Three fresh combined nodes with replication factor 3 and min.insync.replicas 2."""
+    """Three new combined nodes with replication factor 3 and min.insync.replicas 2."""
     root = Path(tempfile.mkdtemp(prefix=f"bench-cluster-{kind}-"))
     cluster = Cluster(kind, root, NODES)
     for node in cluster.nodes.values():
@@ -46,7 +46,7 @@ def running_cluster(kind: str) -> Iterator[Cluster]:
 
 
 def memory_mb(cluster: Cluster) -> float:
-    """Resident sets of all nodes together, MB."""
+    """The resident sets of all nodes together, in MB."""
     return sum(psutil.Process(node.pid).memory_info().rss for node in cluster.nodes.values()) / 1e6
 
 
@@ -56,7 +56,7 @@ def cpu_seconds(cluster: Cluster) -> float:
 
 
 def client(cluster: Cluster, *, expected_bytes: int = 0, **job: Any) -> Figures:
-    """As measure.client, for all nodes together."""
+    """The same as measure.client, for all nodes together."""
     target = SimpleNamespace(kind="cluster", bootstrap=cluster.bootstrap, root=cluster.root)
     before = cpu_seconds(cluster)
     figures = run_client(target, expected_bytes=NODES * expected_bytes, **job)
@@ -99,7 +99,8 @@ def replicated_latency(rate: int, count: int) -> Callable[[str], Figures]:
 
 
 def failover(kind: str) -> Figures:
-    """kill -9 of a leader that is not the active controller, then of one that is; seconds until produces are acknowledged."""
+    """kill -9 of a leader that is not the active controller, then of one that is. Figures: seconds until produces are
+    acknowledged."""
     with running_cluster(kind) as cluster:
         active = cluster.active_controller()
         other = next(node_id for node_id in cluster.nodes if node_id != active)
@@ -161,7 +162,8 @@ def many_replicated(partitions: int) -> Callable[[str], Figures]:
 
 
 def catch_up(size: int, count: int) -> Callable[[str], Figures]:
-    """A follower that was down while data came: the rate at which it is in sync again, its start included."""
+    """A follower that was down while data was written. Figure: the rate at which it gets in sync again, including its
+    start."""
 
     def run(kind: str) -> Figures:
         with running_cluster(kind) as cluster:

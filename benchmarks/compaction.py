@@ -1,8 +1,9 @@
-"""Cleaning one log, the same bytes for both brokers: MB a second, memory meanwhile, and what producers feel of it.
+"""Cleaning of one log with the same bytes on both brokers: MB per second, memory, and the latency of producers
+meanwhile.
 
-Batches are made once from a fixed seed and kept in .cache/bench; each broker takes them into a topic that is not compacted yet, so
-that a change of its cleanup.policy begins the cleaning, and the cleaner's checkpoint tells its end. It knows processes, clients and
-the names of Kafka's files, not brokers' insides.
+Batches are generated once from a fixed seed and kept in .cache/bench. Each broker gets them in a topic that is not
+compacted yet. So a change of cleanup.policy starts the cleaning, and the cleaner's checkpoint shows its end. The
+module uses processes, clients and the names of Kafka's files, and nothing inside the brokers.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from interop_tests.harness.waiting import wait_until
 
 Figures = dict[str, float]
 BATCH_BYTES = 16_384
-"""The Java producer's batch.size."""
+"""The default of the Java producer's batch.size."""
 SEGMENT_BYTES, WARM_SEGMENT_BYTES = 16 << 20, 2 << 20
 LIMIT_S = 120.0
 EAGER = {"log.cleaner.backoff.ms": "20", "log.initial.task.delay.ms": "100"}
@@ -53,7 +54,7 @@ PRODUCE_RATE = 400
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Values of about `size` bytes, keys of 12 bytes drawn evenly from `keys` of them."""
+    """Records with values of about `size` bytes and keys of 12 bytes, drawn evenly from `keys` keys."""
 
     size: int
     keys: int
@@ -65,7 +66,7 @@ class Mixture:
         return f"{self.megabytes} MB of {self.size} B, {self.keys:,} keys, {self.codec}"
 
     def batches(self, share: int = 1) -> Iterator[bytes]:
-        """The log's batches, or the first of them that make up one `share`-th."""
+        """The batches of the log, or the first 1/`share` of them."""
         path = (
             CHECKOUT / ".cache" / "bench" / f"{self.size}-{self.keys}-{self.codec}-{self.megabytes}.batches"
         )
@@ -85,7 +86,7 @@ class Mixture:
 
     def _make(self) -> Iterator[bytes]:
         chance = random.Random(1)
-        # Lengths differ a little, as they do in life; half of the text folds away.
+        # The lengths differ a little, as in real data. Half of the text is compressible.
         values = [
             (chance.randbytes(self.size // 2).hex().encode())[: self.size - chance.randrange(7)]
             for _ in range(64)
@@ -102,7 +103,7 @@ class Mixture:
 def fill(
     broker: BrokerProcess, topic: str, mixture: Mixture, share: int = 1, segment_bytes: int = SEGMENT_BYTES
 ) -> int:
-    """Make the topic and produce the log into it; bytes below its active segment."""
+    """Create the topic and produce the log into it. Returns the bytes below its active segment."""
     settings = {"segment.bytes": str(segment_bytes), "retention.ms": "-1"}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(LIMIT_S)
@@ -137,7 +138,7 @@ def _has_leader(admin: AdminClient, topic: str) -> bool:
 
 
 def clean(broker: BrokerProcess, *topics: str) -> float:
-    """Have the logs compacted; seconds until all are."""
+    """Have the logs compacted. Returns the seconds until all are clean."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     resources = [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry]) for topic in topics]
@@ -159,7 +160,8 @@ def clean(broker: BrokerProcess, *topics: str) -> float:
 
 @contextmanager
 def peak_memory_mb(pid: int) -> Iterator[list[float]]:
-    """The most that a process and its children held at once, resident, MB; read the list's item after the block."""
+    """The maximum resident memory of a process and its children at one time, in MB. Read the item of the list after
+    the block."""
     peak = [0.0]
     done = threading.Event()
     process = psutil.Process(pid)
@@ -198,7 +200,7 @@ def cleaning(mixture: Mixture) -> Callable[[str], Figures]:
 
 
 def producing_while_cleaning(mixture: Mixture, logs: int) -> Callable[[str], Figures]:
-    """A producer at a fixed rate into another topic, before and while several logs are cleaned one after the other."""
+    """A producer with a fixed rate on another topic, before and while several logs are cleaned one after the other."""
 
     def run(kind: str) -> Figures:
         topics = [f"kept-{number}" for number in range(logs)]
@@ -225,7 +227,7 @@ def producing_while_cleaning(mixture: Mixture, logs: int) -> Callable[[str], Fig
 
 @contextmanager
 def paced_producer(broker: BrokerProcess) -> Iterator[Figures]:
-    """benchmarks.client's paced_produce for as long as the block lasts; its figures are there after it."""
+    """Runs paced_produce of benchmarks.client during the block. Its figures are available after the block."""
     job = {
         "bootstrap": broker.bootstrap,
         "work": "paced_produce",

@@ -1,7 +1,9 @@
-"""Held up by others: the longest wait of one client while a broker serves another's hostile or heavy request.
+"""Delays caused by other clients: the longest wait of one client while a broker serves a hostile or heavy request of
+another.
 
-Each load is the same bytes for both brokers. A load that a broker refuses counts as well: what matters is how long the others
-waited. It knows clients, processes and the names of Kafka's files, not brokers' insides.
+Each load has the same bytes for both brokers. A load that a broker refuses counts too, because the measurement is the
+wait of other clients. The module uses clients, processes and the names of Kafka's files, and nothing inside the
+brokers.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ CONFIG_CHARACTERS = 30_000
 
 
 class Pinging:
-    """`benchmarks.pinging` at work."""
+    """Runs `benchmarks.pinging`."""
 
     def __init__(self, bootstrap: str) -> None:
         self._process = subprocess.Popen(
@@ -87,7 +89,7 @@ def pinging(broker: BrokerProcess) -> Iterator[Pinging]:
 def held_up(
     load: Load, prepare: Load | None = None, settings: dict[str, str] | None = None
 ) -> Callable[[str], Figures]:
-    """The other client's waits while `load` runs; `prepare` comes before it."""
+    """The waits of the other client while `load` runs. `prepare` runs before that."""
 
     def run(kind: str) -> Figures:
         with running(kind, settings) as broker:
@@ -103,7 +105,7 @@ def held_up(
 
 
 def idle(broker: BrokerProcess) -> None:
-    """Nothing: how long a client waits on this machine anyway."""
+    """No load: how long a client waits on this machine anyway."""
     time.sleep(3)
 
 
@@ -116,37 +118,37 @@ def _produce(broker: BrokerProcess, batch: bytes) -> None:
 
 
 def _send(connection: Connection, request: bytes) -> None:
-    """Until it is answered or refused."""
+    """Wait until the request is answered or refused."""
     with contextlib.suppress(ConnectionClosed, Silence, OSError):
         connection.send_bytes(request)
         connection.receive_frame()
 
 
 def headers_bomb(broker: BrokerProcess) -> None:
-    """One record with ten million empty headers, 640 bytes as zstd."""
+    """One record with ten million empty headers: 640 bytes with zstd."""
     body = b"\0" + zigzag(0) + zigzag(0) + zigzag(-1) + zigzag(0) + zigzag(HEADERS) + bytes(2 * HEADERS)
     _produce(broker, BatchPlan(codec="zstd", records=zigzag(len(body)) + body).encode())
 
 
 def lz4_frames(broker: BrokerProcess) -> None:
-    """Many small frames one after another."""
+    """Many small frames in sequence."""
     one = lz4.frame.compress(bytes(16))
     _produce(broker, BatchPlan(attributes=3, records=one * (LZ4_BYTES // len(one))).encode())
 
 
 def group_names(broker: BrokerProcess) -> None:
-    """DescribeGroups of as many short names as a request may hold."""
+    """DescribeGroups with as many short names as a request may contain."""
     name = text("g")
     count = NAMES_BYTES // len(name)
     with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
         _send(connection, frame(DESCRIBE_GROUPS, 0, struct.pack(">i", count) + name * count))
 
 
-# Heavy ones
+# Heavy requests
 
 
 def fill(broker: BrokerProcess) -> None:
-    """A log of 1 GB, none of which is in the page cache."""
+    """A log of 1 GB that is not in the page cache."""
     job = {"size": 1000, "batch_bytes": 1 << 19, "acks": "1", "in_flight": 5}
     run_client(broker, work="raw_produce", topic=LOADED, requests=COLD_BYTES >> 19, **job)
     for path in broker.root.glob(f"data/{LOADED}-0/*.log"):
@@ -162,12 +164,12 @@ def cold_read(broker: BrokerProcess) -> None:
 
 
 def commit(broker: BrokerProcess, groups: int, offsets: int, retention_ms: int = -1) -> None:
-    """Offsets of groups without members, which expire after retention_ms."""
+    """Offsets of groups without members. They expire after retention_ms."""
     partitions = [
         {"PartitionIndex": number, "CommittedOffset": 1, "CommittedMetadata": ""} for number in range(offsets)
     ]
     with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
-        # The topic of the offsets is made when somebody first asks for a coordinator.
+        # The offsets topic is created when a client first asks for a coordinator.
         connection.call("FindCoordinator", 1, {"Key": "group-0", "KeyType": 0})
         for number in range(groups):
             body = {
@@ -186,7 +188,7 @@ def commit(broker: BrokerProcess, groups: int, offsets: int, retention_ms: int =
 
 
 def make_wide(broker: BrokerProcess) -> None:
-    """The loaded topic anew, with a partition for each offset."""
+    """Create the loaded topic again, with a partition for each offset."""
     with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
         connection.call("CreatePartitions", 0, _more(LOADED, OFFSETS_EACH))
     time.sleep(2)
@@ -198,7 +200,7 @@ def _more(topic: str, count: int) -> dict[str, object]:
 
 
 def expiring_offsets(broker: BrokerProcess) -> None:
-    """200,000 of them, all due at about one moment."""
+    """200,000 offsets that expire at about the same moment."""
     commit(broker, GROUPS, OFFSETS_EACH, RETENTION_MS)
     with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
         body = {"GroupId": f"group-{GROUPS - 1}", "Topics": [{"Name": LOADED, "PartitionIndexes": [0]}]}
@@ -212,7 +214,7 @@ def expiring_offsets(broker: BrokerProcess) -> None:
 
 
 def loading_groups(kind: str) -> Figures:
-    """A broker that is started again, and loads 1,000 groups of 100 offsets while a client works."""
+    """A broker that is restarted, and loads 1,000 groups of 100 offsets while a client works."""
     with running(kind) as broker:
         create_topic(broker, PINGED, 1)
         create_topic(broker, LOADED, 1)
@@ -225,7 +227,7 @@ def loading_groups(kind: str) -> Figures:
 
 
 def topic_made_and_deleted(broker: BrokerProcess) -> None:
-    """With 1,000 partitions."""
+    """A topic with 1,000 partitions."""
     create_topic(broker, "wide", PARTITIONS)
     time.sleep(1)
     with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
@@ -239,13 +241,13 @@ def many_topics(broker: BrokerProcess) -> None:
 
 
 def snapshot(broker: BrokerProcess) -> None:
-    """Configs change until the next snapshot of the metadata is there; those of 10,000 partitions are in it."""
+    """Change configs until the next metadata snapshot exists. The snapshot contains 10,000 partitions."""
     before = _snapshots(broker.root)
     with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
         changes = itertools.count()
 
         def is_made() -> bool:
-            # A value that is there already writes no record.
+            # A value that does not change writes no record.
             value = "0:1," * (CONFIG_CHARACTERS // 4) + f"{next(changes)}:1"
             config = {"Name": "follower.replication.throttled.replicas", "Value": value}
             resource = {"ResourceType": 2, "ResourceName": LOADED, "Configs": [config]}

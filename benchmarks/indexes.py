@@ -1,7 +1,9 @@
-"""What the indexes of a large log cost: memory after a pass of retention over all its segments, and reads at several places.
+"""The costs of the indexes of a large log: memory after a retention pass over all its segments, and reads at several
+places.
 
-The large log is made on disk between a clean stop and a start: real indexes of 100 MiB segments, which all segments share by hard
-links, and log files without content, which nobody reads. It knows Kafka's files, not brokers' insides.
+The large log is created on disk between a clean stop and a start. It has real indexes of 100 MiB segments, which all
+segments share through hard links. The log files have no content, and nothing reads them. The module uses Kafka's
+files, and nothing inside the brokers.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ SEGMENT_BYTES = 100 << 20
 INDEX_ENTRIES = SEGMENT_BYTES // 4096
 OFFSETS_EACH = 4 * INDEX_ENTRIES
 INITIAL_DELAY_S = {APACHE: 30.0}
-"""Until the first pass; Apache Kafka's has no setting that counts."""
+"""Seconds until the first retention pass. Apache Kafka has no setting for this delay that has an effect."""
 OUR_DELAY_S = 8.0
 PASS_LIMIT_S = 120.0
 IDLE_CPU_S = 0.1
-"""Of half a second: less means that nothing runs any more."""
+"""CPU time per half second. A process below it is idle."""
 
 READ_BYTES, READS, READ_RECORD, READ_BATCH = 2_000, 4_000, 1000, 16_384
 READ_COUNT, READ_SEGMENT_BYTES = 300_000, 32 << 20
@@ -39,7 +41,7 @@ PARTITION_HEAD = 4 + 4 + 4 + 2 + len(TOPIC) + 4 + 4 + 2 + 8 + 8 + 4
 
 
 def large_log(directory: Path) -> None:
-    """Replace an empty log, cleanly closed, by one of SEGMENTS closed segments and a small active one."""
+    """Replace an empty log, closed cleanly, by one with SEGMENTS closed segments and a small active one."""
     now_ms = time.time_ns() // 1_000_000
     templates = {
         ".index": b"".join(struct.pack(">ii", 4 * at + 3, 4096 * at) for at in range(INDEX_ENTRIES)),
@@ -88,7 +90,7 @@ def wait_until_idle(broker: BrokerProcess, limit_s: float) -> None:
 
 
 def retention_pass(kind: str) -> Figures:
-    """Started cleanly, the first pass of retention looks at a log of about 1 TB and deletes nothing."""
+    """After a clean start, the first retention pass examines a log of about 1 TB and deletes nothing."""
     delay_s = INITIAL_DELAY_S.get(kind, OUR_DELAY_S)
     settings = {"log.retention.check.interval.ms": "3600000"}
     if kind != APACHE:
@@ -113,7 +115,7 @@ def retention_pass(kind: str) -> Figures:
 
 
 def reads_in_turn(places: int) -> Callable[[str], Figures]:
-    """Small fetches at so many places of old segments, one after another."""
+    """Small fetches at this number of places in old segments, one after another."""
 
     def run(kind: str) -> Figures:
         with running(kind) as broker:

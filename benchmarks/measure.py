@@ -1,6 +1,6 @@
-"""One broker under one load: figures of the client, and what the broker's process spent meanwhile.
+"""One broker under one load: figures of the client, and the CPU and memory of the broker's process.
 
-It knows processes and clocks, not brokers' insides. Figures are plain names to floats.
+It uses processes and clocks, and nothing inside the brokers. Figures are a dict of names to floats.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ KINDS = (KAFKACOMPAT, APACHE)
 CLIENT_TIMEOUT_S = 200
 TOPIC_TIMEOUT_S = 60.0
 WARM_THEN_MEASURED = ("warm", "bench")
-"""Topics of a load that is given twice, the second time measured: a JVM compiles during the first."""
+"""Topics of a load that runs twice. The second run is measured, because a JVM compiles its code during the first."""
 
 
 @contextmanager
 def running(kind: str, settings: dict[str, str] | None = None) -> Iterator[BrokerProcess]:
-    """A fresh broker on an empty directory."""
+    """A new broker with an empty directory."""
     root = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
     broker = BrokerProcess(kind, root, settings)
     try:
@@ -43,7 +43,7 @@ def running(kind: str, settings: dict[str, str] | None = None) -> Iterator[Broke
 
 
 def memory_mb(broker: BrokerProcess) -> float:
-    """Resident set of the broker's process, MB."""
+    """The resident set of the broker's process in MB."""
     return float(psutil.Process(broker.pid).memory_info().rss) / 1e6
 
 
@@ -53,7 +53,7 @@ def cpu_seconds(broker: BrokerProcess) -> float:
 
 
 def create_topic(broker: BrokerProcess, name: str, partitions: int) -> float:
-    """Make a topic; seconds until it is there."""
+    """Create a topic. Returns the seconds until it exists."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     started = time.perf_counter()
     made = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=TOPIC_TIMEOUT_S)
@@ -62,7 +62,7 @@ def create_topic(broker: BrokerProcess, name: str, partitions: int) -> float:
 
 
 def client(broker: BrokerProcess, *, expected_bytes: int = 0, **job: Any) -> dict[str, float]:
-    """The figures of `run_client`, and the broker's CPU meanwhile."""
+    """The figures of `run_client`, and the broker's CPU during that time."""
     before = cpu_seconds(broker)
     figures = run_client(broker, expected_bytes=expected_bytes, **job)
     figures["broker_cpu_s"] = cpu_seconds(broker) - before
@@ -70,7 +70,7 @@ def client(broker: BrokerProcess, *, expected_bytes: int = 0, **job: Any) -> dic
 
 
 class Target(Protocol):
-    """Where a client works."""
+    """The address and topic for a client."""
 
     @property
     def kind(self) -> str: ...
@@ -83,9 +83,9 @@ class Target(Protocol):
 
 
 def run_client(target: Target, *, expected_bytes: int = 0, **job: Any) -> dict[str, float]:
-    """Run benchmarks.client in a process of its own; its figures.
+    """Run benchmarks.client in a separate process. Returns its figures.
 
-    `expected_bytes` is what the brokers will write: see benchmarks.client.warm_memory.
+    `expected_bytes` is the number of bytes that the brokers will write: see benchmarks.client.warm_memory.
     """
     job |= {"warm_bytes": expected_bytes * 5 // 4, "warm_folder": str(target.root)}
     done = subprocess.run(
@@ -102,7 +102,8 @@ def run_client(target: Target, *, expected_bytes: int = 0, **job: Any) -> dict[s
 
 
 def first_answer_s(broker: BrokerProcess) -> float:
-    """Start the stopped broker, poll with ApiVersions every 5 ms; seconds from exec to the first answer."""
+    """Start the stopped broker and poll with ApiVersions every 5 ms. Returns the seconds from exec to the first
+    answer."""
     started = time.perf_counter()
     command = broker._apache_command() if broker.kind == APACHE else broker._kafkacompat_command()
     started = time.perf_counter()
@@ -116,7 +117,7 @@ def first_answer_s(broker: BrokerProcess) -> float:
 
 
 def answers(port: int) -> bool:
-    """True when ApiVersions v0 is answered on the port."""
+    """True if ApiVersions version 0 is answered on the port."""
     body = struct.pack(">hhih", 18, 0, 1, -1)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0) as probe:

@@ -1,7 +1,8 @@
-"""Another client: `python -m benchmarks.pinging HOST:PORT TOPIC` produces one record every few milliseconds until its input ends.
+"""Another client: `python -m benchmarks.pinging HOST:PORT TOPIC` produces one record every few milliseconds until its
+input ends.
 
-It is a process of its own, so that no other work of the measurement holds it up. Says `ready` once it is warm, and its waits as
-JSON at the end: the longest and the 99th percentile in ms, and their number. Bounded in time.
+It is a separate process, so that no other work of the measurement delays it. It prints `ready` when it is warm. At the
+end it prints its waits as JSON: the longest and the 99th percentile in ms, and their number. Its time is limited.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from benchmarks.raw import Stream, error_of_produce, produce_frame, record_batch
 
 PERIOD_S = 0.002
 WARM_REQUESTS = 1500
-"""Before it counts: a JVM compiles meanwhile."""
+"""Seconds before it starts to count, while a JVM compiles its code."""
 LIMIT_S = 170.0
 
 

@@ -1,7 +1,9 @@
-"""The pipeline's jobs and its collector on one broker: records a second, how batch time grows, what the broker spends.
+"""The pipeline's jobs and its collector with one broker: records per second, growth of batch times, and the broker's
+CPU.
 
-The input is made once, from a seed, and bulk-produced before Spark starts; the job then reads all there is and ends. Figures are
-those of Spark's StreamingQueryProgress. It knows the command line of the pipeline, none of its code.
+The input is generated once, from a seed, and produced before Spark starts. The job reads all of it and exits. The
+figures come from Spark's StreamingQueryProgress. The module uses the command line of the pipeline, and none of its
+code.
 """
 
 from __future__ import annotations
@@ -42,13 +44,13 @@ CPU_INTERVAL_S = 0.2
 
 @functools.lru_cache(maxsize=2)
 def input_of(job: str, records: int) -> KnownInput:
-    """So many records of a job, spread over six hours."""
+    """The number of records for a job, distributed over six hours."""
     return known_input(SEED, records, hours=6.0, jobs=(job,))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch with input, as its query told it; times in ms."""
+    """One micro-batch with input, as reported by its query. Times in ms."""
 
     query: str
     records: int
@@ -61,7 +63,7 @@ class Batch:
 
 
 def batches_of(progress: Path) -> list[Batch]:
-    """The batches with input of all queries, in the order they were told."""
+    """The batches with input of all queries, in the order of the reports."""
     found = []
     for line in progress.read_text(encoding="utf-8").splitlines():
         told: dict[str, Any] = json.loads(line)
@@ -74,12 +76,12 @@ def batches_of(progress: Path) -> list[Batch]:
 
 @dataclass(frozen=True)
 class Done:
-    """A run of a job over all there was."""
+    """A run of a job over all existing records."""
 
     batches: list[Batch]
     broker_cpu_s: float
     spark_cpu_s: float
-    """Of the command and its JVM, starts included."""
+    """CPU seconds of the command and its JVM, including their starts."""
 
     @property
     def read(self) -> int:
@@ -88,7 +90,7 @@ class Done:
 
 
 def run_job(broker: BrokerProcess, job: str, batch_records: int) -> Done:
-    """Run the job over all there is, with a fresh checkpoint."""
+    """Run the job over all existing records, with a new checkpoint."""
     root = Path(tempfile.mkdtemp(prefix=f"bench-{job}-"))
     before = cpu_seconds(broker)
     options = (*OPTIONS, "--max-records-per-batch", str(batch_records))
@@ -104,7 +106,7 @@ def run_job(broker: BrokerProcess, job: str, batch_records: int) -> Done:
 
 
 def cpu_until_the_end(run: JobRun) -> float:
-    """Wait for the run's end; CPU seconds of its processes as last seen."""
+    """Wait for the end of the run. Returns the last observed CPU seconds of its processes."""
     spent: dict[int, float] = {}
     deadline = time.monotonic() + RUN_TIMEOUT_S
     while run.is_alive:
@@ -120,10 +122,10 @@ def cpu_until_the_end(run: JobRun) -> float:
 
 
 def throughput(job: str, records: int, batch_records: int) -> Callable[[str], Figures]:
-    """All queries of a job side by side over the same records.
+    """All queries of a job at the same time over the same records.
 
-    records/s: of the topics' records, from the first batch's start to the last one's end, the JVM's warming up included.
-    The median query's rate leaves out each query's first batch.
+    records/s counts the topics' records, from the start of the first batch to the end of the last one, including the
+    JVM's warm-up. The median query's rate leaves out the first batch of each query.
     """
 
     def run(kind: str) -> Figures:
@@ -153,7 +155,7 @@ def throughput(job: str, records: int, batch_records: int) -> Callable[[str], Fi
 
 
 def batch_median_ms(batches: list[Batch], records: int) -> float:
-    """Median time of the whole batches, each query's first left out."""
+    """The median time of the whole batches, without each query's first."""
     seen: set[str] = set()
     whole = []
     for each in batches:
@@ -188,7 +190,8 @@ def growth(job: str, batch_records: int, batches: int) -> Callable[[str], Figure
 
 
 def collector(lines: int) -> Callable[[str], Figures]:
-    """`pipeline collect --until-end` over one file: lines a second with its start, and its largest resident set."""
+    """`pipeline collect --until-end` over one file: lines per second including its start, and its largest resident
+    set."""
 
     def run(kind: str) -> Figures:
         root = Path(tempfile.mkdtemp(prefix="bench-collector-"))
@@ -210,7 +213,7 @@ def collector(lines: int) -> Callable[[str], Figures]:
 
 
 def timed_collector(broker: BrokerProcess, root: Path) -> tuple[float, int]:
-    """Seconds from start to end of the collector over root/access.log, and the most bytes that were resident."""
+    """Seconds from start to end of the collector over root/access.log, and its maximum resident bytes."""
     command = [
         *(sys.executable, "-m", "kafkacompat", "pipeline", "collect", str(root / "access.log")),
         *("--until-end", "--bootstrap", broker.bootstrap, "--state", str(root / "state")),

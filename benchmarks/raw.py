@@ -1,7 +1,9 @@
-"""The leanest load there is: requests encoded once and sent again and again over one socket, replies counted, not read.
+"""The cheapest load: requests are encoded once and sent repeatedly over one socket. Responses are counted but not
+parsed.
 
-librdkafka needs more CPU than either broker here, so its figures show the client as much as the broker. This load shows the broker.
-Same bytes for both brokers: Produce v7 of one batch, Fetch v4, no session. Bounded by counts and deadlines.
+librdkafka needs more CPU than either broker here, so its figures show the client as much as the broker. This load
+shows the broker. Both brokers get the same bytes: Produce version 7 with one batch, Fetch version 4 without a session.
+Counts and deadlines limit it.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def fetch_frame(topic: str, offset: int, max_bytes: int) -> bytes:
 
 
 class Stream:
-    """A connection that takes whole replies and gives their bodies."""
+    """A connection that reads complete responses and returns their bodies."""
 
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.split(":")
@@ -74,7 +76,7 @@ class Stream:
         self._socket.sendall(data)
 
     def reply(self, keep: int = 64) -> bytes:
-        """The first `keep` bytes of the next reply's content; the rest is passed over."""
+        """The first `keep` bytes of the next response's content. The rest is skipped."""
         head = self._take(4)
         size = int.from_bytes(head, "big")
         kept = self._take(min(keep, size))
@@ -111,13 +113,13 @@ class Stream:
 
 
 def error_of_produce(reply: bytes, topic: str) -> int:
-    """The partition's error code in the content of a Produce v7 reply."""
+    """The partition's error code in the content of a Produce version 7 response."""
     position = 4 + 4 + 2 + len(topic) + 4 + 4
     return int.from_bytes(reply[position : position + 2], "big", signed=True)
 
 
 def raw_produce(job: dict[str, Any]) -> dict[str, float]:
-    """`requests` batches of about `batch_bytes`, `in_flight` at a time, over one connection."""
+    """Send `requests` batches of about `batch_bytes` over one connection, `in_flight` at a time."""
     per_batch = max(1, job.get("batch_bytes", 0) // job["size"])
     batch = record_batch(job["payload"], per_batch)
     topic, count, in_flight = job["topic"], job["requests"], job["in_flight"]
@@ -143,7 +145,7 @@ def raw_produce(job: dict[str, Any]) -> dict[str, float]:
 
 
 def raw_fetch(job: dict[str, Any]) -> dict[str, float]:
-    """Read a partition of equal batches again from its start: `requests` fetches of at most `max_bytes` each."""
+    """Read a partition of equal batches repeatedly from its start: `requests` fetches of at most `max_bytes` each."""
     per_batch = max(1, job["batch_bytes"] // job["size"])
     batch_size = len(record_batch(job["payload"], per_batch))
     step = job["max_bytes"] // batch_size * per_batch

@@ -1,4 +1,4 @@
-"""Results as Markdown tables, in docs/reference/measurements.md between its marks, and as a plot of ratios."""
+"""Writes results as Markdown tables to docs/reference/measurements.md, between its markers, and as a plot of ratios."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LESS_IS_BETTER = ("CPU", "memory", "ms", "start", "kill", "create", "sync s", "r
 
 
 class Row(NamedTuple):
-    """Medians of both brokers."""
+    """The medians of both brokers."""
 
     scenario: str
     figure: str
@@ -39,7 +39,7 @@ def rows(results: Results) -> list[Row]:
 
 
 def table(measured: list[Row]) -> str:
-    """The rows of one family. What all their names begin with is its heading, and is not said again."""
+    """The rows of one family. The common beginning of their names is the heading and is not repeated."""
     lines = [
         "| load | figure | kafkacompat | Apache Kafka 4.3.0 | ratio |",
         "| --- | --- | ---: | ---: | ---: |",
@@ -52,17 +52,17 @@ def table(measured: list[Row]) -> str:
 
 
 def cell(value: float, form: str) -> str:
-    """A figure; a broker that failed under the load has none."""
+    """The text of a figure. A broker that failed under the load has none."""
     return FAILED if math.isnan(value) else format(value, form)
 
 
 def number(cell: str) -> float:
-    """The figure of a cell."""
+    """The figure in a cell."""
     return math.nan if cell == FAILED else float(cell)
 
 
 def rows_in(heading: str, text: str) -> list[Row]:
-    """The rows of a table that `table` made below this heading."""
+    """The rows of a table that `table` wrote below this heading."""
     found = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -74,7 +74,8 @@ def rows_in(heading: str, text: str) -> list[Row]:
 
 
 class Section(NamedTuple):
-    """The loads of one family: when and how they were measured, if not as the others, and their rows."""
+    """The loads of one family: a note on when and how they were measured, if it differs from the others, and their
+    rows."""
 
     family: str
     note: str
@@ -82,7 +83,7 @@ class Section(NamedTuple):
 
 
 def sections_of(measured: list[Row]) -> list[Section]:
-    """A section a family, in the order in which the families come first."""
+    """A section for each family, in the order in which the families first appear."""
     by_family: dict[str, list[Row]] = {}
     for row in measured:
         by_family.setdefault(family(row.scenario), []).append(row)
@@ -90,7 +91,7 @@ def sections_of(measured: list[Row]) -> list[Section]:
 
 
 def sections_in(text: str) -> tuple[str, list[Section]]:
-    """The note and the sections of a text that `written` made."""
+    """The note and the sections of a text that `written` created."""
     note, *parts = re.split(r"^### (.*)\n", text, flags=re.MULTILINE)
     found = []
     for name, body in zip(parts[::2], parts[1::2], strict=True):
@@ -100,7 +101,7 @@ def sections_in(text: str) -> tuple[str, list[Section]]:
 
 
 def written(note: str, sections: list[Section]) -> str:
-    """A table a family, below its heading and its note."""
+    """A table for each family, below its heading and its note."""
     parts = [note]
     for section in sections:
         parts += [f"### {section.family}", *([section.note] if section.note else []), table(section.rows)]
@@ -108,7 +109,7 @@ def written(note: str, sections: list[Section]) -> str:
 
 
 def with_rows(standing: Section, measured: list[Row], note: str) -> Section:
-    """The section after some of its loads, or all, were measured again. The note of what no row is left of goes."""
+    """The section after some or all of its loads were measured again. A note without remaining rows is removed."""
     again = {row.scenario for row in measured}
     kept = [row for row in standing.rows if row.scenario not in again]
     notes = [standing.note, note] if kept and standing.note else [note]
@@ -125,9 +126,10 @@ def with_rows(standing: Section, measured: list[Row], note: str) -> Section:
 
 
 def update_document(measured: list[Row], document: Path, note: str, whole: bool) -> list[Row]:
-    """Put a run's rows and its note between the marks; all rows that stand there afterwards.
+    """Write the rows of a run and its note between the markers. Returns all rows that are there afterwards.
 
-    A whole run replaces what was there. One of a few loads takes the place of their rows, and its note stands in their sections.
+    A complete run replaces all rows. A run of a few loads replaces only their rows, and its note is written to their
+    sections.
     """
     before, _, rest = document.read_text(encoding="utf-8").partition(BEGIN)
     inside, _, after = rest.partition(END)
@@ -149,12 +151,13 @@ def is_less_better(figure: str) -> bool:
 
 
 def family(scenario: str) -> str:
-    """What a scenario has in common with its variations: "throughput" of "throughput: 100 B, acks=1", say."""
+    """The family of a scenario and its variations: for example "throughput" for "throughput: 100 B, acks=1"."""
     return re.split(r": | of |, | while | at ", scenario)[0]
 
 
 def plot(measured: list[Row], path: Path) -> None:
-    """A line for each figure of a family of loads, a dot for each load: how many times better than Apache Kafka, log scale."""
+    """A line for each figure of a family and a dot for each load: how many times better than Apache Kafka, on a log
+    scale."""
     import matplotlib
 
     matplotlib.use("Agg")

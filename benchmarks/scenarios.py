@@ -1,6 +1,6 @@
-"""What is measured: each scenario runs one broker once and gives named figures.
+"""The scenarios. Each runs one broker once and returns named figures.
 
-The main program runs every scenario on both brokers in turn, several rounds, and quotes medians and ratios.
+The main program runs every scenario on both brokers in turn, in several rounds, and reports medians and ratios.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from benchmarks import cluster, compaction, held_up, indexes, pipeline, transactions
+from benchmarks import cluster, compaction, held_up, indexes, pipeline, tls, transactions
 from benchmarks.measure import (
     WARM_THEN_MEASURED,
     client,
@@ -94,7 +94,7 @@ def requests(in_flight: int, count: int) -> Callable[[str], Figures]:
 
 
 def raw_load(size: int, batch_bytes: int, count: int) -> Callable[[str], Figures]:
-    """Batches of one size, encoded once: what the broker can do when the client costs nothing."""
+    """Batches of one size, encoded once: the rate of the broker if the client needs nearly no CPU."""
 
     def run(kind: str) -> Figures:
         with running(kind) as broker:
@@ -181,7 +181,7 @@ def start_and_idle(kind: str) -> Figures:
 
 
 def going_on_after_kill(kind: str) -> Figures:
-    """kill -9 under a producer and a consumer; seconds from the restart until both go on."""
+    """kill -9 while a producer and a consumer work. Figure: seconds from the restart until both continue."""
     with running(kind) as broker:
         create_topic(broker, "bench", 1)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "linger.ms": 0})
@@ -231,7 +231,7 @@ def many_partitions(number: int) -> Callable[[str], Figures]:
 
 
 def metadata_ms(broker: BrokerProcess) -> float:
-    """Median of ten full metadata requests, ms."""
+    """The median of ten full metadata requests, in ms."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     samples = []
     for _ in range(10):
@@ -266,6 +266,11 @@ SCENARIOS = (
     Scenario("librdkafka: one-record requests, 1 in flight", requests(1, 20_000)),
     Scenario("librdkafka: one-record requests, 5 in flight", requests(5, 40_000)),
     Scenario("end-to-end latency at 1,000 records/s", latency(1000, 10_000)),
+    Scenario("TLS 1.3: 1 kB records, 3 partitions, beside the clear", tls.throughput(300_000, 3)),
+    *(
+        Scenario(f"TLS 1.3: handshakes, {name} key", tls.handshakes(1000, use_rsa=name == "RSA"))
+        for name in ("EC", "RSA")
+    ),
     Scenario("200 connections", connections(200, 100)),
     Scenario("start and idle", start_and_idle),
     Scenario("going on after kill -9", going_on_after_kill),

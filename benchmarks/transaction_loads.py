@@ -1,8 +1,10 @@
-"""Transactional loads of one client process: transactions one after the other, and the time to a read_committed consumer.
+"""Transactional loads of one client process: transactions one after the other, and the time to a read_committed
+consumer.
 
-Two clients in Python: librdkafka as programs use it, and requests packed by hand as Kafka's transaction.version 2 has them (the
-partition joins its transaction with the first Produce v12, EndTxn v5 gives the next epoch), which costs next to nothing and so
-shows the broker. Kafka's own Java client is TransactionLoop.java. Bounded by seconds.
+There are two clients in Python. One is librdkafka, as programs use it. The other encodes requests by hand for Kafka's
+transaction.version 2: the partition joins its transaction with the first Produce version 12, and EndTxn version 5
+returns the next epoch. It needs nearly no CPU, so it shows the broker. Kafka's Java client is in TransactionLoop.java.
+All are limited in seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, END_TXN = 10, 22, 0, 26
 COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS = 15, 16, 51
 READY_S = 30.0
 RETRY_S = 0.001
-"""A client's own retry waits 20 ms or more; this load asks again at once, so that the broker's time shows, not a client's wait."""
+"""A client's own retry waits 20 ms or more. This load retries at once, so that the figure shows the broker's time."""
 CRC_AT, CRC_FROM, PRODUCER_AT = 17, 21, 43
 TRANSACTIONAL = 0x10
 
@@ -40,12 +42,11 @@ def unsigned(value: int) -> bytes:
 
 
 def flexible_frame(api_key: int, version: int, body: bytes) -> bytes:
-    content = struct.pack(">hhih", api_key, version, 1, 5) + b"bench\0" + body
-    return struct.pack(">i", len(content)) + content
+    return frame(api_key, version, b"\0" + body)
 
 
 class RawTransactions:
-    """One transactional id over one connection to the broker that is its coordinator and the partition's leader."""
+    """One transactional id over one connection to the broker that is its coordinator and leads the partition."""
 
     def __init__(self, bootstrap: str, transactional_id: str, topic: str, batch: bytes) -> None:
         self._stream = Stream(bootstrap)
@@ -74,21 +75,21 @@ class RawTransactions:
         raise TimeoutError("the transaction coordinator did not become available")
 
     def carry_out(self) -> None:
-        """One transaction: a batch, then its commit. Each epoch's sequence begins at 0."""
+        """One transaction: a batch and its commit. The sequence numbers of each epoch start at 0."""
         batch = self._batch
         struct.pack_into(">qhi", batch, PRODUCER_AT, self._producer_id, self._epoch, 0)
         struct.pack_into(">I", batch, CRC_AT, crc32c.crc32c(memoryview(batch)[CRC_FROM:]))
         partition = struct.pack(">i", 0) + compact(bytes(batch)) + b"\0"
         topic = compact(self._topic) + b"\2" + partition + b"\0"
         body = compact(self._id) + struct.pack(">hi", -1, 30_000) + b"\2" + topic + b"\0"
-        # Correlation id and tags, one topic and its name, one partition and its number come before the error.
+        # The error follows the correlation id and tags, one topic and its name, one partition and its number.
         self._until_taken(flexible_frame(PRODUCE, 12, body), 4 + 1 + 1 + 1 + len(self._topic) + 1 + 4)
         body = compact(self._id) + struct.pack(">qh?", self._producer_id, self._epoch, True) + b"\0"
         reply = self._until_taken(flexible_frame(END_TXN, 5, body), 9)
         self._producer_id, self._epoch = struct.unpack_from(">qh", reply, 11)
 
     def _until_taken(self, request: bytes, error_at: int) -> bytes:
-        """The reply's content. A broker may ask for patience while the transaction before is being completed."""
+        """The content of the response. A broker may ask to retry while it completes the previous transaction."""
         deadline = time.monotonic() + READY_S
         while True:
             self._stream.send(request)
@@ -103,7 +104,7 @@ class RawTransactions:
 
 
 def rate(carry_out: Any, warm_s: float, seconds: float) -> dict[str, float]:
-    """Calls a second over `seconds`, after `warm_s` that do not count."""
+    """Calls per second over `seconds`, after `warm_s` seconds that do not count."""
     warm = time.perf_counter() + warm_s
     while time.perf_counter() < warm:
         carry_out()
@@ -148,7 +149,8 @@ def librdkafka_transactions(job: dict[str, Any]) -> dict[str, float]:
 
 
 def committed_latency(job: dict[str, Any]) -> dict[str, float]:
-    """Transactions of one record at a fixed rate; ms from produce to a waiting read_committed consumer, p50 and p99."""
+    """Transactions of one record at a fixed rate. Figures: ms from produce to a waiting read_committed consumer, p50
+    and p99."""
     consumer = Consumer(
         {
             "bootstrap.servers": job["bootstrap"],

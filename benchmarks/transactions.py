@@ -1,6 +1,8 @@
-"""Transactions of one node: how many a second of three clients, and how soon a read_committed consumer has them.
+"""Transactions on one node: how many per second with three clients, and how soon a read_committed consumer gets their
+records.
 
-It knows processes and clients, not brokers' insides. Apache Kafka 4.3 and kafkacompat both finalise transaction.version 2.
+It uses processes and clients, and nothing inside the brokers. Apache Kafka 4.3 and kafkacompat both have
+transaction.version 2.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ JAVA_LOOP = Path(__file__).with_name("TransactionLoop.java")
 WARM_S, SECONDS = 4, 4
 RECORD_BYTES = 100
 LATENCY_RATE = 20
-"""Transactions a second: few enough that no client here waits for its own last one."""
+"""Transactions per second. It is low enough that no client here waits for the end of its previous transaction."""
 
 
 def java_client(broker: BrokerProcess, *arguments: object, topic: str = "bench") -> Figures:
-    """TransactionLoop.java in a JVM of its own; it is compiled as it is started."""
+    """Runs TransactionLoop.java in a separate JVM, which compiles it at the start."""
     command = [require_program("java"), "-Xmx256m", LOGGING, "-cp", kafka_classpath(), str(JAVA_LOOP)]
     command += [broker.bootstrap, topic, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S)

@@ -1,7 +1,7 @@
 """Fixtures of the interop suite.
 
-Which broker: BOOTSTRAP=host:port uses a running one (tests that must control the process are deselected);
-otherwise INTEROP_BROKER=kafkacompat (the default) or apache is started, once per session for most tests.
+BOOTSTRAP=host:port uses a running broker; tests that must control the process are deselected. Otherwise the suite
+starts the broker that INTEROP_BROKER names, kafkacompat (the default) or apache, once per session for most tests.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Where a tool is missing a test is skipped, except under CI, where that is a failure."""
+    """If a tool is missing, the test is skipped. Under CI it fails."""
     report = yield
     if (
         call.excinfo is not None
@@ -81,14 +81,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(autouse=True)
 def no_stalls() -> Iterator[None]:
-    """No node's event loop computes for long in one piece while a test runs."""
+    """Fail a test in which the event loop of a node computes for too long in one piece."""
     yield
     ours = [stall for stall in STALLS.new() if stall.is_ours]
     assert not ours, "a node's event loop was held up:\n" + "\n".join(map(str, ours))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """What this process has noted goes to the one that prints it: itself, or the one whose worker it is."""
+    """Pass this process's notes to the process that prints them: itself, or the one that started this worker."""
     for stall in STALLS.seen:
         last = " ".join(map(str.strip, stall.stack.strip().splitlines()[-2:]))
         line = f"{stall.wall_ms} ms, computing {stall.computing_ms} ms: {last}"
@@ -99,14 +99,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object | None) -> None:
-    """A worker has ended; one that died says nothing."""
+    """A worker has ended. A worker that died has no notes."""
     for section, lines in getattr(node, "workeroutput", {}).get("notes", {}).items():
         for line in lines:
             note(node.config, section, line)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Every stall of a node's event loop, those as well that the machine may have caused, and what tests have measured."""
+    """Print every stall of a node's event loop, including those that the machine may have caused, and the tests'
+    measurements."""
     for section, lines in terminalreporter.config.stash.get(NOTES, {}).items():
         terminalreporter.section(section)
         for line in lines:
@@ -131,7 +132,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess |
 
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
-    """make_broker({"setting": "value"}) starts a broker of the test's own; it is killed when the test ends."""
+    """make_broker({"setting": "value"}) starts a separate broker for the test. It is killed when the test ends."""
     made: list[BrokerProcess] = []
 
     def make(settings: dict[str, str] | None = None, start: bool = True) -> BrokerProcess:
@@ -162,7 +163,7 @@ def bootstrap(broker: BrokerProcess | ExternalBroker) -> str:
 
 @pytest.fixture
 def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """unique("topic") is a name that no other test or run uses."""
+    """unique("topic") returns a name that no other test or run uses."""
     run = uuid.uuid4().hex[:8]
     counter = itertools.count()
     return lambda stem: f"{stem}-{run}-{next(counter)}"
@@ -170,7 +171,7 @@ def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 @pytest.fixture
 def connect(bootstrap: str) -> Iterator[Callable[..., Connection]]:
-    """connect() opens a raw connection to the shared broker; all are closed when the test ends."""
+    """connect() opens a raw connection to the shared broker. All connections are closed when the test ends."""
     opened: list[Connection] = []
 
     def open_connection(client_id: str | None = "interop", timeout_s: float = 20.0) -> Connection:
@@ -191,7 +192,7 @@ def connection(connect: Callable[..., Connection]) -> Connection:
 
 @pytest.fixture
 def make_topic(bootstrap: str, unique: Callable[[str], str]) -> Callable[..., str]:
-    """make_topic(partitions=1, configs={...}) creates a topic of a new name, waits until it can be written to."""
+    """make_topic(partitions=1, configs={...}) creates a topic with a new name, and waits until it accepts records."""
     from interop_tests.harness.raw_kafka import create_topic
 
     def make(partitions: int = 1, configs: dict[str, str] | None = None, stem: str = "topic") -> str:
@@ -204,5 +205,5 @@ def make_topic(bootstrap: str, unique: Callable[[str], str]) -> Callable[..., st
 
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
-    """A new topic of one partition."""
+    """A new topic with one partition."""
     return make_topic()

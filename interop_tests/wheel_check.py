@@ -1,6 +1,6 @@
-"""Builds the wheel, installs it into an empty environment and has the broker there answer a client.
+"""Builds the wheel, installs it into an empty environment, and checks that the broker there answers a client.
 
-Run by `make wheel`. It looks at three things: the wheel brings all its data files, it brings the broker alone
+`make wheel` runs it. It checks three things: the wheel contains all its data files, it installs only the broker
 (neither Spark nor a client), and `kafkacompat.testing.broker()` gives a test a working address.
 """
 
@@ -22,7 +22,7 @@ import importlib.util, socket, struct, sys
 import trio
 import kafkacompat.testing
 
-for name in ("pyspark", "kafka", "confluent_kafka", "aiokafka", "starlette", "hypercorn", "pytest"):
+for name in ("pyspark", "kafka", "confluent_kafka", "aiokafka", "starlette", "hypercorn", "prometheus_client", "pytest"):
     assert importlib.util.find_spec(name) is None, f"{name} came with the broker"
 
 async def main() -> None:
@@ -47,16 +47,20 @@ def run(*command: str, cwd: Path) -> None:
 
 
 def copy_sources(target: Path) -> None:
-    """What a wheel is built from, alone: setuptools would take up what earlier builds left in the checkout."""
-    ignored = shutil.ignore_patterns("__pycache__")
+    """The files from which a wheel is built, in a separate folder. Otherwise setuptools would include leftovers of
+    earlier builds."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.so")
     shutil.copytree(ROOT / "kafkacompat", target / "kafkacompat", ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, target)
 
 
 def data_files(source: Path) -> set[str]:
-    """The files beside the code: tables, definitions, the page's files."""
-    files = (path for path in (source / "kafkacompat").rglob("*") if path.is_file() and path.suffix != ".py")
+    """The data files beside the code: tables, definitions, the files of the web console."""
+    code = (".py", ".c")
+    files = (
+        path for path in (source / "kafkacompat").rglob("*") if path.is_file() and path.suffix not in code
+    )
     return {path.relative_to(source).as_posix() for path in files if "_tests" not in path.parts}
 
 

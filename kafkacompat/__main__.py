@@ -16,17 +16,17 @@ COMMANDS = {
     "start": "start a broker and controller",
     "cluster": "run several nodes on this machine as a cluster, show their state, stop them",
     "node": "add a node to a cluster on this machine, remove, start, stop or restart one",
-    "format": "give data directories their identity, as kafka-storage format does",
+    "format": "format data directories, as kafka-storage format does",
     "topics": "list, describe, create, alter and delete topics",
     "reassign": "move partitions between brokers, with a throttle and a progress bar",
-    "quorum": "describe the metadata quorum, add and remove voters, forget brokers",
-    "elect": "let preferred replicas lead again, or any live one",
+    "quorum": "describe the metadata quorum, add and remove voters, unregister brokers",
+    "elect": "elect preferred replicas as leaders, or any live one",
     "produce": "write lines of text to a topic",
     "consume": "print the records of a topic",
     "groups": "list and describe consumer groups, reset and delete their offsets",
     "pipeline": "run the data pipeline on Spark: jobs, generator, collector, demo",
-    "console": "serve the web page: results, topics, groups, nodes, and a browser of records",
-    "dump": "print what a log segment, index or snapshot file holds",
+    "console": "serve the web console: results, topics, groups, nodes, records",
+    "dump": "print the contents of a log segment, index or snapshot file",
 }
 
 

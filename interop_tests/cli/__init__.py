@@ -1,1 +1,1 @@
-"""The command `kafkacompat` as a process, against whichever broker the suite runs with."""
+"""The command `kafkacompat` as a process, against the kind of broker that the suite runs with."""

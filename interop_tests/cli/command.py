@@ -1,4 +1,4 @@
-"""Runs `kafkacompat` as a user does. Knows its command line and nothing of its insides."""
+"""Runs `kafkacompat` as a user does, through its command line only."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def run(
 
 
 def output_of(*words: str, stdin: bytes = b"") -> str:
-    """What a command that succeeds prints."""
+    """The output of a command, which must succeed."""
     done = run(*words, stdin=stdin)
     assert done.returncode == 0, f"{words}: {done.stderr}"
     return done.stdout
 
 
 def refusal_of(*words: str, stdin: bytes = b"") -> str:
-    """The one line that a command that fails says; it is no traceback."""
+    """The one error line of a command, which must fail. It is not a traceback."""
     done = run(*words, stdin=stdin)
     assert done.returncode == 1, (words, done)
     lines = done.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""What the documents show as programs and as commands, to be run as it stands."""
+"""The programs and commands that the documents show, to be run without changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def text_of(page: str) -> str:
 
 
 def section(text: str, heading: str) -> str:
-    """From a heading to the next one of any level."""
+    """The text from a heading to the next heading of any level."""
     _, found, rest = text.partition(f"\n{heading}\n")
     assert found, heading
     return re.split(r"^#", rest, maxsplit=1, flags=re.MULTILINE)[0]
@@ -29,7 +29,7 @@ def blocks(text: str, language: str = "") -> list[str]:
 
 
 def commands(block: str) -> list[tuple[str, list[str]]]:
-    """Each with the lines that the page shows below it."""
+    """Each command with the output lines that the page shows below it."""
     found: list[tuple[str, list[str]]] = []
     for line in block.splitlines():
         if line.startswith("$ "):

@@ -1,4 +1,4 @@
-"""topics, produce, consume, groups: each run as a process against the shared broker, Apache Kafka too."""
+"""topics, produce, consume, groups: each runs as a process against the shared broker, also against Apache Kafka."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_refusals_name_topic_and_reason(bootstrap: str, topic: str, unique: Uniq
     missing = unique("missing")
     assert f"topic {missing}: UNKNOWN_TOPIC" in refusal_of("topics", *where, "describe", missing)
     assert f"topic {missing}: UNKNOWN_TOPIC" in refusal_of("consume", *where, missing)
-    assert "wants --partitions" in refusal_of("topics", *where, "alter", topic)
+    assert "requires --partitions" in refusal_of("topics", *where, "alter", topic)
 
 
 def test_addresses_that_nobody_answers_are_named(free_port: int) -> None:
@@ -115,7 +115,7 @@ def test_keys_go_where_other_clients_send_them(bootstrap: str, make_topic: Calla
 
 
 def test_a_slow_writer_is_not_kept_waiting(bootstrap: str, topic: str) -> None:
-    """A line is sent when it comes, not when a batch is full."""
+    """A line is sent as soon as it is read, and not only when a batch is full."""
     writing = subprocess.Popen(
         command_line("produce", "--bootstrap", bootstrap, topic),
         stdin=subprocess.PIPE,
@@ -261,7 +261,7 @@ def test_a_group_goes_on_behind_what_was_printed(bootstrap: str, topic: str, uni
     lines = output_of("groups", "describe", group, "--bootstrap", bootstrap).splitlines()
     assert lines[0] == f"{group}: Empty, 0 members"
     assert lines[-1].split() == [topic, "0", "10", "10", "0", "-"]
-    assert "not with --partition" in refusal_of(*where, "--partition", "0")
+    assert "excludes --partition" in refusal_of(*where, "--partition", "0")
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

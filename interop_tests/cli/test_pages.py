@@ -1,7 +1,7 @@
-"""The commands and programs of README.md and of docs/how-to, run as they stand but for ports, folders and an end.
+"""Runs the commands and programs of README.md and of docs/how-to, with other ports and folders and a defined end.
 
-Left out is what takes long and is run elsewhere: Spark and the demo in pipeline/, `kafkacompat cluster` and `node` in
-cli/test_cluster.py.
+Slow ones are left out and run elsewhere: Spark and the demo in pipeline/, `kafkacompat cluster` and `node` in
+cli/test_cluster.py and security/test_secure_cluster.py.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pytest
 from interop_tests.cli.pages import blocks, commands, section, text_of
 from interop_tests.harness.broker import APACHE, chosen_kind
 from interop_tests.harness.ports import free_port
+from interop_tests.harness.programs import require_program
 from interop_tests.harness.waiting import wait_until
 from kafkacompat.testing import Broker, running_broker
 
@@ -27,11 +28,12 @@ README = text_of("README.md")
 START = text_of("docs/how-to/start-a-cluster.md")
 CHANGE = text_of("docs/how-to/change-a-cluster.md")
 PIPELINE = text_of("docs/how-to/run-the-pipeline.md")
+SECURE = text_of("docs/how-to/secure-a-cluster.md")
 WATCH = text_of("docs/how-to/watch-a-cluster.md")
 TIME_LIMIT_S = 120.0
 NODES = range(1, 6)
 PORTS = {9091 + node: 10091 + node for node in NODES}
-"""Of a node's broker and of its controller, as the page has them."""
+"""The ports of each node's broker and controller on the page."""
 
 pytestmark = [
     pytest.mark.needs_control,
@@ -40,7 +42,7 @@ pytestmark = [
 
 
 class Shell:
-    """One bash into which a reader types line after line."""
+    """A bash process that executes one line after another, as a reader types them."""
 
     def __init__(self, folder: Path) -> None:
         programs = folder / "bin"
@@ -61,7 +63,7 @@ class Shell:
         )
 
     def type(self, line: str) -> str:
-        """What the line prints; it has to succeed."""
+        """The output of the line. The line must succeed."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -82,7 +84,7 @@ class Shell:
         raise AssertionError(f"{line}: the shell ended: {said}")
 
     def end(self) -> None:
-        """Kill it with all that it started."""
+        """Kill the shell and all processes that it started."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -104,7 +106,7 @@ def broker() -> Iterator[Broker]:
 
 
 def at(line: str, broker: Broker) -> str:
-    """The line with the address of a broker of its own; AssertionError where it names none."""
+    """The line with the address of the test's broker. AssertionError if the line has no place for an address."""
     if "127.0.0.1:9092" in line:
         return line.replace("127.0.0.1:9092", broker.bootstrap_servers)
     asked = re.sub(
@@ -137,7 +139,7 @@ def test_the_commands_of_the_readme(shell: Shell, broker: Broker) -> None:
 
 def test_the_python_of_the_readme(broker: Broker) -> None:
     (program,) = blocks(section(README, "### From Python"), "python")
-    # A reader leaves it to wait for more.
+    # A reader's program waits longer for further records.
     quicker = program.replace("consumer_timeout_ms=10000", "consumer_timeout_ms=4000")
     assert quicker != program
     printed = run_program(quicker, broker).splitlines()
@@ -161,7 +163,7 @@ def test_collecting_and_making_traffic(shell: Shell, broker: Broker) -> None:
     (collect,) = blocks(section(PIPELINE, "## Collect log files"))
     moved = at(collect.strip(), broker).replace("/var/log/nginx", str(logs))
     shell.type(f"{moved} --until-end")
-    (generate,) = blocks(section(PIPELINE, "## Make traffic"))
+    (generate,) = blocks(section(PIPELINE, "## Generate traffic"))
     shell.type(f"{at(generate.strip(), broker)} --count 200 --at-once")
     counted = "kafkacompat consume --bootstrap {} {} --from-beginning --until-end | wc -l"
     assert int(shell.type(counted.format(broker.bootstrap_servers, "logs.raw"))) >= 50
@@ -169,7 +171,7 @@ def test_collecting_and_making_traffic(shell: Shell, broker: Broker) -> None:
 
 
 class ByHand:
-    """The nodes that a reader of the pages of clusters makes by hand, on ports that are free here."""
+    """The nodes that a reader creates by hand with the pages about clusters, on ports that are free here."""
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
@@ -179,7 +181,7 @@ class ByHand:
             self._write(node, shown)
 
     def _write(self, node: int, shown: str) -> None:
-        """What the page says that differs: node.id, the ports and log.dirs; of node 4 the role as well."""
+        """Change what the page says: node.id, the ports and log.dirs; for node 4 also the role."""
         listeners, rest = re.search(r"^listeners=.*$", shown, re.MULTILINE), shown
         assert listeners is not None
         own = listeners.group().replace("9092", str(9091 + node)).replace("10092", str(10091 + node))
@@ -192,13 +194,13 @@ class ByHand:
         (self.shell.folder / f"node-{node}.properties").write_text(self.here(rest))
 
     def here(self, line: str) -> str:
-        """With the ports of this machine."""
+        """The line with the ports of this test."""
         return re.sub(
             r"127\.0\.0\.1:(\d+)", lambda found: f"127.0.0.1:{self.ports[int(found.group(1))]}", line
         )
 
     def type(self, line: str) -> str:
-        """One line; nodes that it starts serve before the next."""
+        """Run one line. Nodes that it starts serve before the next line."""
         if "kafkacompat start" not in line:
             return self.shell.type(self.here(line))
         nodes = [int(node) for node in re.findall(r"start node-(\d)", line)] or [1, 2, 3]
@@ -213,7 +215,7 @@ class ByHand:
         return said
 
     def type_all(self, block: str) -> None:
-        """A block; what has to print nothing is asked until it does."""
+        """Run a block. A command that must print nothing is repeated until it does."""
         for line, _ in commands(block):
             if "--under-replicated" in line:
                 wait_until(lambda line=line: not self.type(line), "all replicas are in sync")
@@ -241,3 +243,35 @@ def test_a_cluster_by_hand_is_started_grown_mended_and_restarted(shell: Shell) -
     hand.type("kafkacompat elect --bootstrap $BROKERS")
     described = hand.type("kafkacompat quorum describe --bootstrap $BROKERS")
     assert [str(node) in described for node in (1, 2, 3)] == [True] * 3
+
+
+def test_a_node_is_secured_as_the_page_says(shell: Shell) -> None:
+    require_program("openssl")
+    ports = {port: str(free_port()) for port in ("9092", "10092")}
+
+    def here(text: str) -> str:
+        moved = re.sub(r"127\.0\.0\.1:(\d+)", lambda found: f"127.0.0.1:{ports[found.group(1)]}", text)
+        moved = moved.replace("/tmp/secured", str(shell.folder / "data"))
+        # A reader's node has the default port.
+        return moved.replace("--command-config", f"--bootstrap 127.0.0.1:{ports['9092']} --command-config")
+
+    (certificates,) = blocks(section(SECURE, "## Certificates"))
+    for line, _ in commands(certificates):
+        shell.type(line)
+    (settings,) = blocks(section(SECURE, "## The node"), "properties")
+    (shell.folder / "secured.properties").write_text(here(settings))
+    (start,) = blocks(section(SECURE, "## The node"))
+    for line, _ in commands(start):
+        shell.type(line)
+    log = shell.folder / "node.log"
+    wait_until(lambda: log.exists() and " serving " in log.read_text(), "the node serves")
+    (client,) = blocks(section(SECURE, "## Clients"), "properties")
+    (shell.folder / "admin.properties").write_text(client)
+    (ask,) = blocks(section(SECURE, "## Clients"))
+    said = {line: shell.type(here(line)) for line, _ in commands(ask)}
+    assert any("hello" in text for line, text in said.items() if " consume " in line)
+    of_alice = here("--command-config alice.properties")
+    refused = shell.type(f"! kafkacompat consume clicks --from-beginning --until-end {of_alice} 2>&1")
+    assert "TOPIC_AUTHORIZATION_FAILED" in refused
+    assert "clicks" not in shell.type(f"kafkacompat topics list {of_alice}")
+    assert "secret" not in log.read_text()

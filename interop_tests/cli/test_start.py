@@ -1,7 +1,9 @@
-"""`kafkacompat start` and `format`: one line when it serves, one clear line when it cannot, exit 0 on SIGTERM."""
+"""`kafkacompat start` and `format`: one line when the node serves, one clear error line when it cannot, exit status 0
+on SIGTERM."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -34,7 +36,7 @@ Start = Callable[..., "Started"]
 
 
 class Started:
-    """A `kafkacompat start` that has said its line."""
+    """A running `kafkacompat start` that has printed its line."""
 
     def __init__(self, words: list[str], cwd: Path) -> None:
         self.errors_path = cwd / "errors"
@@ -50,7 +52,7 @@ class Started:
         return self.errors_path.read_text()
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """(exit status, what else it printed)."""
+        """(exit status, further output)."""
         self.process.send_signal(number)
         rest, _ = self.process.communicate(timeout=30)
         return self.process.returncode, rest
@@ -58,7 +60,7 @@ class Started:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """start(*words) runs the command until its first line; it is killed when the test ends."""
+    """start(*words) runs the command until it prints its first line. The process is killed when the test ends."""
     running: list[Started] = []
 
     def make(*words: str) -> Started:
@@ -78,7 +80,7 @@ def ports() -> tuple[int, int]:
 
 
 def overrides(ports: tuple[int, int], data: Path, **more: str) -> list[str]:
-    """--override words of a node at these ports; more: settings with _ for a dot."""
+    """The --override arguments of a node with these ports. more: settings with _ instead of dots."""
     port, controller_port = ports
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
@@ -90,7 +92,7 @@ def overrides(ports: tuple[int, int], data: Path, **more: str) -> list[str]:
 
 @pytest.fixture
 def properties(tmp_path: Path, ports: tuple[int, int]) -> Path:
-    """A server.properties for a directory that nobody has formatted."""
+    """A server.properties for a directory that is not formatted."""
     path = tmp_path / "server.properties"
     settings = single_node_settings(*ports, tmp_path / "data")
     path.write_text("# a comment\n" + "".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -124,7 +126,7 @@ def test_without_a_file_data_goes_below_the_working_directory(
 def test_settings_that_will_not_do_what_one_expects_are_named(
     start: Start, ports: tuple[int, int], tmp_path: Path
 ) -> None:
-    """An unknown name, and one of Kafka's that has no effect here."""
+    """An unknown setting, and a setting of Kafka without effect."""
     node = start(*overrides(ports, tmp_path / "data", no_such_setting="1", num_io_threads="9"))
     warnings = node.errors.splitlines()
     assert any("no.such.setting" in line and "ignored" in line for line in warnings), warnings
@@ -163,6 +165,28 @@ def test_an_unknown_log_level_is_named(tmp_path: Path) -> None:
     done = run("start", environment={"KAFKACOMPAT_LOG": "loud"}, cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "KAFKACOMPAT_LOG" in done.stderr
+
+
+def test_a_log_in_a_file_is_json_on_request(start: Start, ports: tuple[int, int], tmp_path: Path) -> None:
+    log = tmp_path / "node.log"
+    node = start("-v", "--log-file", str(log), "--log-format", "json", *overrides(ports, tmp_path / "data"))
+    assert node.end() == (0, "")
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    assert entries
+    for entry in entries:
+        assert {"time", "level", "logger", "message", "node"} <= set(entry)
+    assert {entry["node"] for entry in entries} == {1}
+    assert node.errors == ""
+
+
+def test_a_full_disk_of_the_log_does_not_end_the_node(
+    start: Start, ports: tuple[int, int], tmp_path: Path
+) -> None:
+    node = start("-v", "--log-file", "/dev/full", *overrides(ports, tmp_path / "data"))
+    assert "serving" in node.line
+    create_topic(f"127.0.0.1:{ports[0]}", "after")
+    assert node.end() == (0, "")
+    assert node.errors == "kafkacompat: the log /dev/full cannot be written: No space left on device\n"
 
 
 def test_verbose_logs_in_one_form(start: Start, ports: tuple[int, int], tmp_path: Path) -> None:
@@ -239,7 +263,7 @@ def test_directories_of_two_clusters_are_named(start: Start, ports: tuple[int, i
 def test_the_same_directory_under_two_names_is_refused(
     start: Start, ports: tuple[int, int], tmp_path: Path
 ) -> None:
-    """A copied directory has the id of the original; two owners of one id would lose partitions."""
+    """A copied directory has the id of the original. If two nodes had the same directory id, partitions would be lost."""
     first, second = tmp_path / "one", tmp_path / "two"
     start(*overrides(ports, first)).end()
     shutil.copytree(first, second)
@@ -312,7 +336,7 @@ def test_format_asks_who_votes(properties: Path, tmp_path: Path) -> None:
 
 
 def test_apache_kafka_takes_what_format_made(tmp_path: Path) -> None:
-    """The other way round as well: kafka-storage's result is served here."""
+    """The other direction: kafkacompat serves a directory that kafka-storage formatted."""
     apache = BrokerProcess(APACHE, tmp_path / "apache")
     words = [word for name, value in apache.settings.items() for word in ("--override", f"{name}={value}")]
     output_of("format", "-t", CLUSTER_ID, *words)
@@ -340,7 +364,7 @@ def test_apache_kafka_takes_what_format_made(tmp_path: Path) -> None:
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A directory on a file system mounted read-only: modes do not stop root."""
+    """A directory on a file system that is mounted read-only. File modes do not stop root."""
     from interop_tests.faults.mounts import mounted_tmpfs, remount
 
     with mounted_tmpfs(tmp_path / "mount", "8m") as path:

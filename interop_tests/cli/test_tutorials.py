@@ -1,7 +1,7 @@
-"""The commands and programs of docs/tutorials, run as they stand.
+"""Runs the commands and programs of docs/tutorials without changes.
 
-Those of the first cluster are what cli/test_cluster.py and cluster/test_commands.py do at length; those of the first pipeline are
-pipeline/test_demo.py's.
+cli/test_cluster.py and cluster/test_commands.py test the commands of the first cluster. pipeline/test_demo.py tests
+those of the first pipeline.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Raw requests about one partition, sent to the node that has to answer them."""
+"""Raw requests about one partition, sent to the node that serves them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ REQUEST_TIMED_OUT = 7
 NOT_ENOUGH_REPLICAS = 19
 NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
 OF_A_LEADER_TO_COME = (3, 5, 6, 56, 74, 75, 78)
-"""The last one, of ListOffsets: its high watermark has not come to where it began to lead."""
+"""The last code is a response of ListOffsets: the new leader's high watermark has not reached the start of its epoch.
+"""
 
 
 def write(
     cluster: Cluster, topic: str, *values: bytes, number: int = 0, acks: int = -1, timeout_ms: int = 5000
 ) -> dict[str, Any]:
-    """Produce one batch to the leader; the partition's part of its reply, asked again while the leader takes over."""
+    """Produce one batch to the leader. Returns the partition's part of the response. Retries while the leader changes."""
 
     def probe() -> dict[str, Any] | None:
         leader = cluster.nodes[cluster.leader(topic, number)]
@@ -36,7 +37,7 @@ def write(
 
 
 def values(cluster: Cluster, topic: str, number: int = 0) -> list[bytes | None]:
-    """What the leader shows a consumer, waited for until the leader has its high watermark."""
+    """The records that the leader shows a consumer. Waits until the leader knows its high watermark."""
 
     def probe() -> list[list[bytes | None]] | None:
         leader = cluster.nodes[cluster.leader(topic, number)]

@@ -1,10 +1,11 @@
-"""Exactly once while nodes die: an idempotent producer, two copiers in one group, and nodes killed with -9 one after another.
+"""Exactly once while nodes die: an idempotent producer, two copiers in one group, and nodes killed with -9 one after
+another.
 
-A run is three nodes. One is killed every 4 to 7 s, once all are in sync, and started again 1 to 4 s later, under a seed. What came
-of it is one line, and a test or whoever runs this as a program judges it:
+A run has three nodes. Every 4 to 7 s, when all replicas are in sync, one node is killed and started again 1 to 4 s
+later. A seed determines the kills. A run returns one line, which a test or the user of this program judges:
 
-python -m interop_tests.cluster.chaos [--client librdkafka] [--kind kafkacompat] [--seed N] [--seconds 100]
-    [--setting NAME=VALUE] [--debug WORDS] [--log FOLDER] [--out FILE]
+python -m interop_tests.cluster.chaos [--client librdkafka] [--kind kafkacompat] [--seed N] [--seconds 100] [--setting
+NAME=VALUE] [--debug WORDS] [--log FOLDER] [--out FILE]
 """
 
 from __future__ import annotations
@@ -42,15 +43,16 @@ DOWN_S = (1.0, 4.0)
 SETTLED_S = 8.0
 """How long records are written after the last node is back."""
 STUCK_S = 20.0
-"""Without a commit for so long, with records to copy, a copier stands still. A transaction's timeout is as long."""
+"""If a copier commits nothing for this time although there are records to copy, it is stuck. It equals a transaction's
+timeout."""
 END_TIMEOUT_S = 60.0
 SLOW_S = 4.0
-"""A run with a longer pause is kept to be looked into."""
+"""The files of a run with a longer pause are kept for analysis."""
 
 
 @dataclass
 class Chaos:
-    """What came of one run."""
+    """The result of one run."""
 
     client: str
     seed: int
@@ -58,15 +60,15 @@ class Chaos:
     written: int = 0
     copied: int = 0
     stuck: int = 0
-    """Copiers that stood still."""
+    """Copiers that were stuck."""
     fenced: int = 0
-    """Copiers whose producers failed for good."""
+    """Copiers whose producers failed permanently."""
     doubled: int = 0
     lost: int = 0
     longest_s: float = 0.0
-    """The longest time without a commit of some copier, or without an acknowledgement."""
+    """The longest time in which a copier committed nothing, or the producer got no acknowledgement."""
     gap_s: float = 0.0
-    """The same from the last kill on."""
+    """The same after the last kill."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -83,7 +85,7 @@ class Chaos:
 
 
 class Pulse:
-    """When something went on."""
+    """The moments of success."""
 
     def __init__(self) -> None:
         self.beats = [time.monotonic()]
@@ -92,13 +94,13 @@ class Pulse:
         self.beats.append(time.monotonic())
 
     def longest(self, since: float, until: float) -> float:
-        """The longest pause that ended, or still lasts, in this time."""
+        """The longest pause that ended in this time or still lasts."""
         inside = [since, *(each for each in self.beats if since < each < until), until]
         return max(later - earlier for earlier, later in itertools.pairwise(inside))
 
 
 class Writer:
-    """Writes numbers, each once, at a steady pace."""
+    """Writes numbers at a steady rate, each once."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.pulse = Pulse()
@@ -111,7 +113,7 @@ class Writer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait until everything is acknowledged."""
+        """Wait until every record is acknowledged."""
         self._ended.set()
         self._thread.join(2 * END_TIMEOUT_S)
         if self._thread.is_alive():
@@ -148,7 +150,7 @@ class Writer:
 
 
 class CopierProcess:
-    """A process of copiers/, with what it says."""
+    """A process of copiers/, with its output."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self.pulse = Pulse()
@@ -189,7 +191,7 @@ class CopierProcess:
 
 
 class Reader:
-    """Reads a topic with read_committed from its beginning, and counts how often each number came."""
+    """Reads a topic with read_committed from its beginning, and counts how often each number appears."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.found: Counter[int] = Counter()
@@ -197,7 +199,7 @@ class Reader:
         self._topic = topic
 
     def read(self, is_enough: Callable[[], bool], timeout_s: float) -> None:
-        """Until it is enough, or nothing has come for so long."""
+        """Read until there are enough records, or no record arrives for a while."""
         with closing_consumer(self._bootstrap, **{"isolation.level": "read_committed"}) as consumer:
             consumer.assign([TopicPartition(self._topic, each, 0) for each in range(PARTITIONS)])
             self.found.clear()
@@ -215,7 +217,7 @@ class Reader:
 def kills_in_turn(
     cluster: Cluster, chance: random.Random, seconds: float, told: Callable[[str], None]
 ) -> Iterator[float]:
-    """The instant of each kill; ends with every node started again."""
+    """The time of each kill. At the end every node is started again."""
     end = time.monotonic() + seconds
     next_kill = time.monotonic() + chance.uniform(*KILL_EVERY_S)
     while next_kill < end:
@@ -229,7 +231,7 @@ def kills_in_turn(
         time.sleep(down_s)
         node.start()
         next_kill = killed + chance.uniform(*KILL_EVERY_S)
-        # A machine that is busy with other things takes longer to start a node, and two at a time may not be missing.
+        # A busy machine takes longer to start a node, and two nodes must not be down at the same time.
         cluster.wait_until_whole()
         told("all are there")
 
@@ -237,7 +239,7 @@ def kills_in_turn(
 def run(
     client: str, seed: int, seconds: float, root: Path, kind: str = KAFKACOMPAT, more: Sequence[str] = ()
 ) -> Chaos:
-    """One run, its files below `root`; the copiers are told `more`."""
+    """One run with its files below `root`. The copiers get the arguments in `more`."""
     found = Chaos(client, seed)
     chance = random.Random(seed)
     root.mkdir(parents=True, exist_ok=True)
@@ -282,7 +284,7 @@ def run(
 
 
 def judge(cluster: Cluster, writer: Writer, found: Chaos) -> None:
-    """Everything acknowledged is in the source once, and what is in the source is in the target once."""
+    """Every acknowledged record is in the source once, and every record of the source is in the target once."""
     source, target = Reader(cluster.bootstrap, "source"), Reader(cluster.bootstrap, "target")
     source.read(lambda: source.found.keys() >= writer.acknowledged, 10.0)
     target.read(lambda: target.found.keys() >= source.found.keys(), END_TIMEOUT_S)
@@ -292,7 +294,7 @@ def judge(cluster: Cluster, writer: Writer, found: Chaos) -> None:
     found.lost = len(writer.acknowledged - source.found.keys())
     behind = len(source.found.keys() - target.found.keys())
     if behind and not found.stuck and not found.fenced:
-        # Nobody says that they do not go on, and yet they are not there.
+        # The copiers do not report a failure, but records are missing.
         found.lost += behind
     elif behind:
         found.notes.append(f"{behind} not copied")

@@ -1,6 +1,6 @@
-"""A wall clock that can be set for one process: a small C library, preloaded, that adds an offset read from a file.
+"""A wall clock that can be set for one process: a small preloaded C library adds an offset that it reads from a file.
 
-It is built by the machine's C compiler into the checkout's cache. Monotonic clocks are left alone, as when an
+The machine's C compiler builds it into the checkout's cache. It does not change monotonic clocks, as when an
 administrator or NTP sets a machine's time.
 """
 
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("wall_clock.c")
 
 
 class WallClock:
-    """`environment` is for the process; `jump` takes effect on the next reading of its clock."""
+    """Start the process with `environment`. `jump` takes effect when the process next reads its clock."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -22,7 +22,7 @@ class WallClock:
         self.environment = {"LD_PRELOAD": str(preload_library(SOURCE)), "WALL_CLOCK_OFFSET_FILE": str(path)}
 
     def jump(self, seconds: int) -> None:
-        """The process's clock shows so many seconds more, or less, than this machine's."""
-        # In place and of fixed width: the library has the file mapped.
+        """The process's clock is this number of seconds ahead of this machine's, or behind it if negative."""
+        # The file is changed in place and has a fixed width, because the library has it mapped.
         with open(self._path, "r+b" if self._path.exists() else "wb") as file:
             file.write(seconds.to_bytes(8, "little", signed=True))

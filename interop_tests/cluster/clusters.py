@@ -1,6 +1,6 @@
-"""A cluster of node processes: made, formatted with one cluster id, started, mended, and waited for.
+"""A cluster of node processes: creates, formats (with one cluster id), starts and repairs it, and waits for it.
 
-Kinds may be mixed, and each node may be broker, controller or both. What a test does to the nodes, the test says.
+Kinds may be mixed, and each node may be a broker, a controller or both. The tests decide what happens to the nodes.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ REPLICATED_BY_THREE = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node runs: its address, and words before its command, `ip netns exec NAME` say."""
+    """Where a node runs: its address, and words in front of its command, for example `ip netns exec NAME`."""
 
     host: str = "127.0.0.1"
     prefix: tuple[str, ...] = ()
 
 
 def new_uuid() -> str:
-    """A random UUID in Kafka's text form, which does not begin with a dash."""
+    """A random UUID in Kafka's text form that does not begin with a dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -58,7 +58,7 @@ def new_uuid() -> str:
 
 
 class Cluster:
-    """Nodes by id. `kinds` and `roles` say of nodes 1, 2, ... what they are; one alone stands for all of them."""
+    """Nodes by id. `kinds` and `roles` are those of nodes 1, 2, ... A single value is for all nodes."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Cluster:
         self.cluster_id = new_uuid()
         self.static_voters = static_voters
         self.is_spoiled = False
-        """A test has left it in a state that `mend` cannot undo."""
+        """A test has left the cluster in a state that `mend` cannot repair."""
         self._settings = REPLICATED_BY_THREE | (settings or {})
         self._format_options = tuple(format_options)
         self.nodes: dict[int, ClusterNode] = {}
@@ -93,13 +93,13 @@ class Cluster:
         for node in self.nodes.values():
             node.settings.update(self._quorum_settings(voters))
 
-    # making
+    # creating
 
     def _make_node(
         self, node_id: int, kind: str, roles: str, place: Place, settings: dict[str, str]
     ) -> ClusterNode:
         port, controller_port = free_port(place.host), free_port(place.host)
-        # A node that came and went leaves its folder and its log.
+        # A node that was added and removed leaves its folder and its log.
         tries = (self.root / f"node-{node_id}{suffix}" for suffix in ("", *(f"-{n}" for n in range(2, 100))))
         folder = next(each for each in tries if not each.exists())
         listeners = {
@@ -149,7 +149,7 @@ class Cluster:
         assert done.returncode == 0, f"format of node {node.node_id}:\n{done.stdout}\n{done.stderr}"
 
     def start(self) -> Cluster:
-        """Format and start every node, and wait until all brokers are there."""
+        """Format and start every node, and wait until all brokers are unfenced."""
         for node in self.nodes.values():
             self.format(node)
         for node in self.nodes.values():
@@ -170,7 +170,7 @@ class Cluster:
         place: Place | None = None,
         environment: dict[str, str] | None = None,
     ) -> ClusterNode:
-        """A node that joins, formatted and started, and waited for if it is a broker."""
+        """Format and start an additional node. If it is a broker, wait until it is unfenced."""
         voters = [node for node in self.nodes.values() if node.is_controller]
         node = self._make_node(node_id, kind, roles, place or Place(), settings or {})
         node.environment.update(environment or {})
@@ -182,13 +182,14 @@ class Cluster:
         return node
 
     def format_joining(self, node: ClusterNode) -> None:
-        """Format a node that finds its quorum by asking: a broker, or a controller that is to be added."""
+        """Format a node that finds the quorum by its bootstrap servers: a broker, or a controller that will be added
+        as a voter."""
         options = ["--no-initial-controllers"] if node.is_controller and not self.static_voters else []
         done = node.format(*options, *self._format_options, cluster_id=self.cluster_id)
         assert done.returncode == 0, f"format of node {node.node_id}:\n{done.stdout}\n{done.stderr}"
 
     def forget(self, node: ClusterNode) -> None:
-        """The node is killed and counts no longer. With replicas on it the cluster cannot be whole again."""
+        """Kill the node and forget it. If it had replicas, the cluster can no longer have all replicas in sync."""
         left = self.ask(views.all_partitions) or {}
         self.is_spoiled |= any(node.node_id in each.replicas for each in left.values())
         node.kill()
@@ -199,7 +200,7 @@ class Cluster:
         for node in self.nodes.values():
             node.kill()
 
-    # looking
+    # observing
 
     @property
     def brokers(self) -> list[ClusterNode]:
@@ -207,11 +208,11 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Every broker's address, whether it runs or not, as a client is told them."""
+        """The addresses of all brokers, running or not, as bootstrap servers for a client."""
         return ",".join(node.bootstrap for node in self.brokers)
 
     def logs(self) -> str:
-        """The end of every node's log, for a failure's message."""
+        """The end of every node's log, for the message of a failure."""
         return "\n".join(
             f"=== node {node.node_id} ({node.kind}, {'running' if node.is_running else 'ended'})\n"
             f"{node.log_text()[-LOG_TAIL_CHARACTERS:]}"
@@ -222,7 +223,7 @@ class Cluster:
         return views.ask(self.brokers, question)
 
     def wait(self, probe: Callable[[], views.T], what: str, timeout_s: float = READY_TIMEOUT_S) -> views.T:
-        """wait_until at a pace that leaves the nodes in peace."""
+        """wait_until with an interval that does not burden the nodes."""
         return wait_until(probe, what, timeout_s, interval_s=0.1)
 
     def partition(self, topic: str, number: int = 0) -> views.Partition | None:
@@ -230,7 +231,7 @@ class Cluster:
         return found.get(number) if found else None
 
     def leader(self, topic: str, number: int = 0, timeout_s: float = READY_TIMEOUT_S) -> int:
-        """The leader's id, waited for."""
+        """The id of the partition's leader. Waits until there is one."""
 
         def probe() -> int:
             found = self.partition(topic, number)
@@ -243,11 +244,11 @@ class Cluster:
         return self.ask(views.quorum)
 
     def known_quorum(self) -> views.Quorum:
-        """The quorum, waited for."""
+        """The state of the quorum. Waits until it is known."""
         return self.wait(self.quorum, "the quorum can be described")
 
     def active_controller(self, timeout_s: float = READY_TIMEOUT_S) -> int:
-        """The active controller's id, waited for."""
+        """The id of the active controller. Waits until there is one."""
 
         def probe() -> int:
             found = self.quorum()
@@ -256,7 +257,7 @@ class Cluster:
         return self.wait(probe, "there is an active controller", timeout_s)
 
     def wait_for_brokers(self, *node_ids: int, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Until every broker that serves lists at least these brokers."""
+        """Wait until every serving broker lists at least these brokers."""
 
         def probe() -> bool:
             serving = [node for node in self.brokers if node.serves]
@@ -266,7 +267,7 @@ class Cluster:
         self.wait(probe, f"brokers {node_ids} are there", timeout_s)
 
     def wait_until_gone(self, node_id: int, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Until no broker that serves lists this one."""
+        """Wait until no serving broker lists this one."""
 
         def probe() -> bool:
             serving = [node for node in self.brokers if node.serves and node.node_id != node_id]
@@ -276,7 +277,7 @@ class Cluster:
         self.wait(probe, f"broker {node_id} is gone", timeout_s)
 
     def wait_until_replicated(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Until every partition has a leader and all of its replicas in sync, as every broker tells it."""
+        """Wait until every partition has a leader and all replicas in sync, in the metadata of every broker."""
 
         def probe() -> bool:
             serving = [node for node in self.brokers if node.serves]
@@ -291,7 +292,7 @@ class Cluster:
         self.wait(probe, "every partition is fully replicated", timeout_s)
 
     def wait_until_whole(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Until every node runs, every broker is there, and every partition is fully replicated."""
+        """Wait until every node runs, every broker is unfenced, and every partition is fully replicated."""
 
         def no_node_ended() -> bool:
             ended = [node.node_id for node in self.nodes.values() if not node.is_running]
@@ -304,7 +305,7 @@ class Cluster:
         self.wait_until_replicated(timeout_s)
 
     def mend(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Resume what is paused, start what is down, wait until it is whole again."""
+        """Resume paused nodes, start stopped nodes, and wait until all replicas are in sync."""
         for node in self.nodes.values():
             if node.is_running and node.is_paused:
                 node.resume()
@@ -312,7 +313,7 @@ class Cluster:
                 node.start()
         self.wait_until_whole(timeout_s)
 
-    # doing
+    # changing
 
     def create_topic(
         self,
@@ -322,7 +323,7 @@ class Cluster:
         configs: dict[str, str] | None = None,
         assignment: Sequence[Sequence[int]] | None = None,
     ) -> str:
-        """Create a topic and wait until every broker knows its leaders; `assignment` lists each partition's replicas."""
+        """Create a topic and wait until every broker knows its leaders. `assignment` lists each partition's replicas."""
         body = {
             "Topics": [
                 {
@@ -345,7 +346,7 @@ class Cluster:
             result = reply["Topics"][0] if reply else {"ErrorCode": None}
             if result["ErrorCode"] in (0, 36):
                 break
-            # Without an active controller, or before the brokers are unfenced, it is to be asked again.
+            # Retry while there is no active controller, or brokers are still fenced.
             retriable = (None, 7, 38, 41)
             assert result["ErrorCode"] in retriable, (result, name)
             assert time.monotonic() < deadline, (result, name)

@@ -1,6 +1,6 @@
-"""Clusters for the tests: one of three nodes that most share, and clusters of a test's own.
+"""Clusters for the tests: one of three nodes that most tests share, and clusters for single tests.
 
-A test leaves the shared cluster as it likes; before the next one it is mended, or made anew if it cannot be.
+A test may leave the shared cluster in any state. Before the next test it is repaired, or created again if that fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Measure = Callable[[str, float], None]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here starts processes of its own."""
+    """Every test of this folder starts processes."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """A failure shows the end of every node's log."""
+    """Show the end of every node's log if a test fails."""
     report: Any = yield
     if report.failed:
         values = [getattr(each, "cluster", each) for each in getattr(item, "funcargs", {}).values()]
@@ -41,7 +41,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture
 def measure(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Measure:
-    """measure("what", seconds) notes a time in the test's report and shows it at the end of the run."""
+    """measure("what", seconds) adds a time to the test's report and prints it at the end of the run."""
 
     def measured(what: str, seconds: float) -> None:
         record_property(what, round(seconds, 2))
@@ -58,7 +58,7 @@ def kind() -> str:
 
 @pytest.fixture(scope="session")
 def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Cluster]]:
-    """At most one cluster, made when it is first needed."""
+    """At most one cluster, created when it is first needed."""
     clusters: list[Cluster] = []
     yield clusters
     for cluster in clusters:
@@ -66,7 +66,7 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Cluster]]
 
 
 def is_as_made(cluster: Cluster) -> bool:
-    """Three nodes, which vote, but for what the quorum cannot tell just now."""
+    """Whether the cluster has only the nodes 1 to 3. All must be voters, if the quorum can be asked at the moment."""
     found = cluster.quorum()
     voters = {1, 2, 3} if found is None else set(found.voters)
     return not cluster.is_spoiled and set(cluster.nodes) == voters == {1, 2, 3}
@@ -74,7 +74,7 @@ def is_as_made(cluster: Cluster) -> bool:
 
 @pytest.fixture
 def cluster(_shared: list[Cluster], kind: str, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The shared cluster of three combined nodes with Kafka's default times, whole."""
+    """The shared cluster of three combined nodes with Kafka's default timeouts, with all replicas in sync."""
     if _shared:
         try:
             assert is_as_made(_shared[0])
@@ -83,7 +83,8 @@ def cluster(_shared: list[Cluster], kind: str, tmp_path_factory: pytest.TempPath
         except AssertionError:
             _shared.pop().close()
     if not _shared:
-        # Five minutes after an election leaders would go back in the midst of a test that asks who leads.
+        # Otherwise leaders would move back five minutes after an election, in the middle of a test that asks who
+        # leads.
         settings = {"auto.leader.rebalance.enable": "false"}
         _shared.append(Cluster(kind, tmp_path_factory.mktemp("cluster"), settings=settings).start())
     return _shared[0]
@@ -91,7 +92,7 @@ def cluster(_shared: list[Cluster], kind: str, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def make_cluster(kind: str, tmp_path: Path) -> Iterator[MakeCluster]:
-    """make_cluster(nodes=3, ...) starts a cluster of the test's own; it is killed when the test ends."""
+    """make_cluster(nodes=3, ...) starts a cluster for one test. It is killed when the test ends."""
     made: list[Cluster] = []
 
     def make(kinds: Any = None, start: bool = True, **options: Any) -> Cluster:
@@ -108,7 +109,7 @@ def make_cluster(kind: str, tmp_path: Path) -> Iterator[MakeCluster]:
 
 @pytest.fixture
 def at_work() -> Iterator[Callable[..., tuple[list[Work], Follower]]]:
-    """at_work(cluster, topic, partitions) sets producers of two clients and a consumer to work on the topic."""
+    """at_work(cluster, topic, partitions) starts producers of two clients and a consumer on the topic."""
     started: list[Work | Follower] = []
 
     def begin(cluster: Cluster, topic: str, partitions: int) -> tuple[list[Work], Follower]:

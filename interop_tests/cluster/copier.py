@@ -1,4 +1,5 @@
-"""Copies one partition of a topic into the same of another, exactly once, by transactions; as a program it may be killed with -9.
+"""Copies one partition of a topic to the same partition of another, exactly once, in transactions. It may be killed
+with -9.
 
 python -m interop_tests.cluster.copier BOOTSTRAP SOURCE TARGET PARTITION NAME INPUTS
 """
@@ -14,15 +15,16 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 BATCH = 20
 TIMEOUT_S = 60.0
 STUCK_S = 30.0
-"""Without any progress for so long an attempt is given up, longer than a transaction's timeout."""
+"""An attempt without progress for this time is given up. It is longer than a transaction's timeout."""
 
 
 class Copier:
-    """Copies one partition of the source into the same of the target, `BATCH` a transaction, every fifth aborted.
+    """Copies one partition of the source to the same partition of the target, with `BATCH` records per transaction.
+    Every fifth transaction is aborted.
 
-    After any failure but an abortable one the producer is made anew, as an application that is started again would be. So it
-    is when an attempt is stuck: librdkafka may wait for ever for a group coordinator that the metadata left out while it was
-    away (its issue 5511). The one that is given up may wake up again; then it is fenced.
+    After any failure that is not abortable, a new producer is created, as in a restarted application. The same happens
+    when an attempt is stuck: librdkafka may wait forever for a group coordinator that was missing in the metadata
+    while it was away (its issue 5511). If the abandoned attempt continues, its producer is fenced.
     """
 
     def __init__(
@@ -137,7 +139,7 @@ class Copier:
             consumer.seek(TopicPartition(self._source.topic, self._source.partition, end))
 
     def _commit(self, producer: Producer) -> None:
-        """Until it is known how it ended."""
+        """Retry until the outcome of the transaction is known."""
         while True:
             try:
                 producer.commit_transaction(TIMEOUT_S)

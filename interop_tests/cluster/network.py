@@ -1,7 +1,8 @@
-"""A network of namespaces on one machine: each node has an address of its own, and what goes from one to another can be lost.
+"""A network of namespaces on one machine. Each node has its own address, and packets from one node to another can be
+lost.
 
-Loss is silent, as it is when a cable is out: the sender's table of neighbours is given an Ethernet address that nobody has, so
-that its packets to one other node arrive nowhere, while what comes from there still arrives. Needs root's rights.
+Packets are lost silently, as with a broken cable: the sender's neighbour table gets an Ethernet address that no host
+has. So its packets to one other node are lost, while packets in the other direction still arrive. Needs root.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from interop_tests.harness.ports import WORKER, WORKERS, turn
 
 NOBODYS_ADDRESS = "02:00:00:00:de:ad"
 COMMAND_TIMEOUT_S = 30.0
-# Those of one worker: two would both find the same one free.
+# The network numbers of this worker. Two workers could otherwise choose the same free number.
 SUBNETS = range(201 + turn(WORKER, WORKERS), 250, WORKERS)
 
 
 def ip(*words: str) -> str:
-    """Run the ip command; RuntimeError with its words when it fails."""
+    """Run the ip command. RuntimeError with its output if it fails."""
     done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
     if done.returncode != 0:
         raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
@@ -44,7 +45,7 @@ class Host:
 
 
 class Network:
-    """So many hosts and this process on one bridge. `close` removes everything."""
+    """A number of hosts and this process on one bridge. `close` removes everything."""
 
     def __init__(self, hosts: int) -> None:
         require_program("ip")
@@ -65,18 +66,18 @@ class Network:
             raise
 
     def lose(self, sender: int, *receivers: int) -> None:
-        """From now on nothing that the sender says reaches the receivers; what they say reaches it."""
+        """From now on no packet from the sender reaches the receivers. Packets in the other direction still arrive."""
         for receiver in receivers:
             self._believe(sender, receiver, NOBODYS_ADDRESS)
 
     def separate(self, one: int, *others: int) -> None:
-        """Nothing reaches the others from the one, nor the one from them; clients reach all."""
+        """No packets pass between this node and the others, in both directions. Clients can reach all nodes."""
         self.lose(one, *others)
         for other in others:
             self.lose(other, one)
 
     def heal(self) -> None:
-        """Everything reaches everyone."""
+        """All packets arrive again."""
         for sender in self.hosts:
             for receiver, host in self.hosts.items():
                 if sender != receiver:

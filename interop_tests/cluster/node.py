@@ -1,6 +1,6 @@
 """One node of a cluster: a process of kafkacompat or of Apache Kafka with its server.properties, data folder and log.
 
-It is formatted, started, stopped, killed, paused and resumed.
+It can be formatted, started, stopped, killed, paused and resumed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ STOP_TIMEOUT_S = 40.0
 
 @dataclass
 class ClusterNode:
-    """A node that may be started again on the same port and data. `prefix` runs it elsewhere, in a network namespace say."""
+    """A node that can be started again with the same port and data. `prefix` runs it elsewhere, for example in a
+    network namespace."""
 
     kind: str
     node_id: int
@@ -80,7 +81,7 @@ class ClusterNode:
 
     @property
     def serves(self) -> bool:
-        """Whether a client may be expected to get an answer from its broker."""
+        """Whether the node should answer clients: it is a running broker."""
         return self.is_running and self.is_broker and not self.is_paused
 
     @property
@@ -92,7 +93,7 @@ class ClusterNode:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def format(self, *options: str, cluster_id: str) -> subprocess.CompletedProcess[str]:
-        """The kind's own format command with these options; the caller looks at the status."""
+        """Run the kind's own format command with these options. The caller checks the status."""
         self._write_settings()
         if self.kind == APACHE:
             command = [*kafka_java("-Xmx128m", LOGGING), "kafka.tools.StorageTool", "format"]
@@ -104,7 +105,7 @@ class ClusterNode:
         )
 
     def start(self) -> None:
-        """Start the process; whether it serves the caller finds out."""
+        """Start the process. The caller checks whether it serves."""
         assert not self.is_running, f"node {self.node_id} runs already"
         self._write_settings()
         if self.kind == APACHE:
@@ -121,12 +122,12 @@ class ClusterNode:
         self.is_paused = False
 
     def terminate(self) -> None:
-        """SIGTERM without waiting."""
+        """Send SIGTERM without waiting."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
 
     def wait_until_ended(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """The exit status; AssertionError, and the node killed, if it does not end."""
+        """The exit status. If the node does not end, it is killed and AssertionError is raised."""
         assert self.process is not None
         try:
             return self.process.wait(timeout_s)
@@ -137,7 +138,7 @@ class ClusterNode:
             ) from None
 
     def stop(self) -> int:
-        """SIGTERM and wait; the exit status, 0 or, of a JVM, 143."""
+        """Send SIGTERM and wait. Returns the exit status: 0, or 143 for a JVM."""
         self.terminate()
         return self.wait_until_ended()
 
@@ -159,7 +160,7 @@ class ClusterNode:
         self.is_paused = False
 
     def lose_disk(self) -> None:
-        """Every log directory is empty, as after a new disk was put in. The node must not run."""
+        """Empty every log directory, as if its disk was replaced. The node must not run."""
         assert not self.is_running
         for path in self.log_dirs:
             shutil.rmtree(path)

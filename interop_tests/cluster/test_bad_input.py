@@ -1,4 +1,4 @@
-"""Requests and nodes that do not belong: Kafka's error, said in the log too where a node is refused, and nothing changed."""
+"""Invalid requests and foreign nodes get Kafka's error and change nothing. If a node is refused, its log says so."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def uuid_of(text: str) -> uuid.UUID:
 
 
 def picture(cluster: Cluster) -> dict[str, Any]:
-    """What must be the same before and after."""
+    """The state that must be the same before and after."""
     found = cluster.known_quorum()
     return {
         "brokers": cluster.ask(views.brokers),
@@ -59,7 +59,7 @@ def picture(cluster: Cluster) -> dict[str, Any]:
 
 @pytest.fixture
 def unchanged(cluster: Cluster) -> Iterator[Cluster]:
-    """The shared cluster, which is as it was after the test."""
+    """The shared cluster. The test must not change it."""
     before = picture(cluster)
     yield cluster
     time.sleep(0.3)
@@ -68,7 +68,7 @@ def unchanged(cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def to_controller(unchanged: Cluster) -> Iterator[Callable[..., dict[str, Any]]]:
-    """to_controller("Vote", 2, body) asks the active controller on its controller listener."""
+    """to_controller("Vote", 2, body) sends a request to the active controller's controller listener."""
     node = unchanged.nodes[unchanged.active_controller()]
     with Connection(node.controller_bootstrap) as connection:
         yield connection.call
@@ -103,7 +103,7 @@ def heartbeat(broker_id: int, epoch: int) -> dict[str, Any]:
 
 
 def isr_change(topic: uuid.UUID, broker_epoch: int) -> dict[str, Any]:
-    """AlterPartition of node 2 that wants the ISR of partition 0 to be itself."""
+    """AlterPartition from node 2 that proposes itself as the ISR of partition 0."""
     partition = {
         "PartitionIndex": 0,
         "LeaderEpoch": 0,
@@ -126,7 +126,7 @@ def test_a_foreign_clusters_requests(unchanged: Cluster, to_controller: Ask) -> 
 
 
 def test_a_node_id_that_is_taken(unchanged: Cluster, to_controller: Ask) -> None:
-    """Another incarnation of a broker whose session is alive, the active controller's own one included."""
+    """A registration with another incarnation of a broker whose session is alive, including the active controller's."""
     for node_id in unchanged.nodes:
         reply = to_controller("BrokerRegistration", 4, registration(unchanged, node_id))
         assert reply["ErrorCode"] == DUPLICATE_BROKER_REGISTRATION, node_id
@@ -154,7 +154,8 @@ def test_a_standby_controller_takes_no_broker(unchanged: Cluster) -> None:
 
 
 def test_voters_that_are_not_or_are_already(unchanged: Cluster, to_controller: Ask) -> None:
-    """A directory id that is not the voter's, a voter twice, and the directory of a known node changed."""
+    """A directory id that is not the voter's, a voter that exists already, and another directory for the node of an
+    existing voter."""
     node = unchanged.nodes[2]
     remove = {"ClusterId": unchanged.cluster_id, "VoterId": 2, "VoterDirectoryId": uuid.uuid4()}
     assert to_controller("RemoveRaftVoter", 0, remove)["ErrorCode"] == VOTER_NOT_FOUND
@@ -209,7 +210,7 @@ def test_replicas_on_brokers_that_are_not(cluster: Cluster, unique: Callable[[st
 
 
 def test_an_isr_that_a_stranger_asks_for(cluster: Cluster, unique: Callable[[str], str]) -> None:
-    """One that does not know its leader's broker epoch; the ISR stays."""
+    """A request with a wrong broker epoch of the leader. The ISR does not change."""
     topic = cluster.create_topic(unique("isr"), assignment=[[2, 3]])
     with Connection(cluster.nodes[2].bootstrap) as connection:
         wanted = topic_id(connection, topic)
@@ -225,7 +226,7 @@ def test_an_isr_that_a_stranger_asks_for(cluster: Cluster, unique: Callable[[str
 def test_a_node_that_does_not_belong_is_refused_and_says_so(
     unchanged: Cluster, kind: str, tmp_path: Path, wrong: str
 ) -> None:
-    """A broker formatted for another cluster; a node whose data folder is another node's."""
+    """A broker that is formatted for another cluster, and a node with the data folder of another node."""
     node = unchanged._make_node(
         7, kind, "broker", Place(), {"initial.broker.registration.timeout.ms": "4000"}
     )
@@ -242,7 +243,7 @@ def test_a_node_that_does_not_belong_is_refused_and_says_so(
     node.start()
     try:
         if wrong == "cluster id":
-            # Apache Kafka asks on; what it says names the cluster's id.
+            # Apache Kafka keeps retrying. Its message contains the cluster id.
             unchanged.wait(
                 lambda: (
                     "cluster" in (said := node.log_text().lower()) and "id" in said and "inconsistent" in said
@@ -261,7 +262,7 @@ def test_a_node_that_does_not_belong_is_refused_and_says_so(
 def test_a_quorum_without_majority_says_so_and_serves_nobody(
     cluster: Cluster, kind: str, tmp_path: Path
 ) -> None:
-    """One of three voters is started: it does not become ready, takes no topic and ends when asked to."""
+    """If one of three voters is started, it does not become ready, accepts no topic, and stops on SIGTERM."""
     lonely = Cluster(kind, tmp_path / "lonely", nodes=3, roles=BOTH)
     try:
         for node in lonely.nodes.values():
@@ -282,7 +283,7 @@ def test_a_quorum_without_majority_says_so_and_serves_nobody(
 
 
 def test_a_voter_set_that_cannot_be_is_refused_by_format(kind: str, tmp_path: Path) -> None:
-    """The same node or no node twice, and words that are none."""
+    """The same node twice, no node, and invalid arguments."""
     cluster = Cluster(kind, tmp_path / "cluster")
     first = cluster.initial_controllers.split(",")[0]
     for text in (f"{first},{first}", "", "1@127.0.0.1", first.replace("1@", "x@")):

@@ -1,4 +1,5 @@
-"""Exactly once while nodes are killed with -9 one after another: nothing lost, nothing doubled, and nobody stands still."""
+"""Exactly once while nodes are killed with -9 one after another: no record is lost or duplicated, and no client gets
+stuck."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ SECONDS = 100.0 if SOAK else 10.0
 GOES_ON_S = 5.0
 CLIENTS = sorted(COPIERS) if SOAK else ["librdkafka"]
 SETTINGS = {"librdkafka": ["reconnect.backoff.max.ms=1000"]}
-"""As docs/delivery.md advises: by default it waits up to 10 s for a broker that is back."""
+"""The advice in docs/delivery.md. By default librdkafka waits up to 10 s before it reconnects to a broker that is
+back."""
 
 
 @pytest.mark.parametrize("number", range(RUNS))
@@ -27,7 +29,7 @@ SETTINGS = {"librdkafka": ["reconnect.backoff.max.ms=1000"]}
 def test_copiers_go_on_exactly_once_while_nodes_are_killed(
     client: str, number: int, kind: str, tmp_path: Path, measure: Measure
 ) -> None:
-    """librdkafka waits for ever when the coordinator of its group is missing from the metadata for a moment."""
+    """librdkafka waits forever if the coordinator of its group is missing in the metadata for a moment."""
     del number
     seed = seeded_chance().randrange(1 << 20)
     found = run(client, seed, SECONDS, tmp_path / "run", kind, SETTINGS.get(client, []))

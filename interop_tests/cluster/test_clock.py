@@ -1,4 +1,4 @@
-"""One node's wall clock jumps, forwards and back, while clients work."""
+"""One node's wall clock jumps forwards and back while clients work."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ HOUR_S = 3600
 def test_a_nodes_clock_jumps(
     make_cluster: MakeCluster, at_work: AtWork, measure: Measure, kind: str, tmp_path: Path
 ) -> None:
-    """The active controller's clock and another one's, an hour ahead, then an hour behind, then right again. No node is
-    taken for dead by its clock alone for long, no record is lost, none comes twice."""
+    """The clocks of the active controller and of another node are an hour ahead, then an hour behind, then correct
+    again. No node counts as dead for long only because of its clock. No record is lost or duplicated."""
     cluster = make_cluster(start=False)
     clocks = {}
     for node_id, node in cluster.nodes.items():

@@ -1,4 +1,4 @@
-"""`kafkacompat produce` and `consume` go on while the nodes of a cluster are restarted one after the other."""
+"""`kafkacompat produce` and `consume` continue while the nodes of a cluster are restarted one after the other."""
 
 from __future__ import annotations
 

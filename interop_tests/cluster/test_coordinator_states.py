@@ -1,4 +1,5 @@
-"""The coordinator of transactions is killed while they are in every state; and what its new node, and every wrong one, answers."""
+"""The transaction coordinator is killed while transactions are in every state. Tests the answers of its new node and
+of wrong nodes."""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ from interop_tests.transactions.test_by_hand import (
 
 NOT_COORDINATOR = 16
 NOBODY_YET = (14, 15, 16)
-"""Of a coordinator that is still to come or to load."""
+"""Errors of a coordinator that is not elected yet or is loading."""
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
 class Connections:
-    """One to each node, made anew after it was down."""
+    """One connection to each node, opened again after the node was down."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -58,11 +59,11 @@ def connections(cluster: Cluster) -> Iterator[Connections]:
 
 
 def to_its_coordinator(cluster: Cluster, connections: Connections, producer: Producer) -> int:
-    """The producer's connection is to its coordinator, which serves; the node."""
+    """The node that is the producer's coordinator and serves. The producer connects to it."""
 
     def probe() -> int:
         node_id = coordinator(cluster, producer.transactional_id)
-        with contextlib.suppress(*BROKEN):  # it may just be starting
+        with contextlib.suppress(*BROKEN):  # the coordinator may just be starting
             producer.connection = connections.to(node_id)
             return node_id if producer.describe()["ErrorCode"] not in NOBODY_YET else 0
         return 0
@@ -74,8 +75,9 @@ def to_its_coordinator(cluster: Cluster, connections: Connections, producer: Pro
 def test_every_state_survives_its_coordinator(
     cluster: Cluster, connections: Connections, unique: Callable[[str], str], protocol: Protocol, kind: str
 ) -> None:
-    """A partition without its only replica holds back the markers of two; whoever loads the coordinator's log then knows all six
-    states as they were, answers in each as before, and ends what was decided once the partition is there again."""
+    """A partition has lost its only replica, so the markers of two transactions wait. The node that loads the
+    coordinator's log then knows all six states, answers in each as before, and completes the decided transactions when
+    the partition is back."""
     if kind == APACHE:
         pytest.skip(
             "Apache Kafka gives up the markers of a partition without a leader, and calls its transaction complete"
@@ -86,7 +88,7 @@ def test_every_state_survives_its_coordinator(
     whole = cluster.create_topic(unique("whole"))
 
     def named(state: str) -> str:
-        """An id whose coordinator is the victim."""
+        """A transactional id whose coordinator is the victim."""
         return cluster.wait(
             lambda: name if coordinator(cluster, name := unique(state)) == victim else "", "a name", 60
         )
@@ -94,7 +96,7 @@ def test_every_state_survives_its_coordinator(
     producers = {state: Producer(connections.to(victim), named(state), protocol).init() for state in STATES}
 
     def send(producer: Producer, topic: str, value: bytes) -> None:
-        """A record of one transaction: its partition is added by the coordinator or by the leader."""
+        """A record of one transaction. The coordinator or the leader adds its partition."""
         home = producer.connection
         if not protocol.adds:
             wait_until(lambda: producer.add(topic) == 0, "the partition is added")
@@ -122,7 +124,8 @@ def test_every_state_survives_its_coordinator(
         assert producers[state].end(commit)["ErrorCode"] == 0
 
     def described(state: str) -> dict[str, Any]:
-        """Which markers of a decided one are still to be written depends on the moment; the one that is held back is."""
+        """For a decided transaction, the moment determines which markers are not written yet. The waiting marker is
+        always among them."""
         found = producers[state].describe()
         if state.startswith("Prepare"):
             assert held in [each["Topic"] for each in found.pop("Topics")]
@@ -141,7 +144,7 @@ def test_every_state_survives_its_coordinator(
 
     for state, commit in (("PrepareCommit", True), ("PrepareAbort", False)):
         producer = producers[state]
-        # Its completion is pending already, so that nobody is told more than this.
+        # Its completion is already pending, so it answers nothing else.
         assert producer.end(commit)["ErrorCode"] == CONCURRENT
         assert producer.end(not commit)["ErrorCode"] == CONCURRENT
         assert init_producer_id(producer.connection, producer.transactional_id)["ErrorCode"] == CONCURRENT
@@ -159,7 +162,7 @@ def test_every_state_survives_its_coordinator(
     reply: dict[str, Any] = {}
 
     def initialised() -> bool:
-        """It writes, and the victim may not be in sync again, so that there are too few who are."""
+        """A write. The victim may not be in sync yet, so there may be too few in-sync replicas."""
         reply.update(init_producer_id(empty.connection, empty.transactional_id))
         return reply["ErrorCode"] not in NOBODY_YET
 
@@ -193,7 +196,7 @@ def test_every_state_survives_its_coordinator(
 def test_a_node_that_does_not_coordinate_says_so(
     cluster: Cluster, connections: Connections, unique: Callable[[str], str]
 ) -> None:
-    """Every request of a transaction, at every node but one; nothing of it has happened afterwards."""
+    """Send every request of a transaction to every node but one. Afterwards none of them has had an effect."""
     name = unique("tx")
     home = coordinator(cluster, name)
     topic = cluster.create_topic(unique("t"))
@@ -224,8 +227,9 @@ def test_a_node_that_does_not_coordinate_says_so(
 def test_repeated_batches_are_known_to_the_next_leader(
     cluster: Cluster, connections: Connections, unique: Callable[[str], str]
 ) -> None:
-    """The answers were lost with the leader: its five last batches have the offsets they had, one before that is refused, the
-    next one follows. A leader that was started again meanwhile knows the last one at least."""
+    """The responses were lost with the leader. Its last five batches get the offsets that they had, an older batch is
+    refused, and the next batch is accepted. A leader that was restarted meanwhile remembers at least the last batch.
+    """
     topic = cluster.create_topic(unique("t"))
     first = cluster.leader(topic)
     body = {"TransactionalId": None, "TransactionTimeoutMs": 60_000, "ProducerId": -1, "ProducerEpoch": -1}
@@ -241,7 +245,7 @@ def test_repeated_batches_are_known_to_the_next_leader(
     )
 
     def send(number: int) -> tuple[int, int]:
-        """(code, offset) of the batch of this sequence."""
+        """(error code, offset) of the batch with this sequence number."""
 
         def probe() -> dict[str, Any] | None:
             node = cluster.nodes[cluster.leader(topic)]

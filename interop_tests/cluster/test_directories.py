@@ -1,4 +1,5 @@
-"""JBOD: a broker with several log directories. Replicas move from one to another, new ones pass over the cordoned, one fails."""
+"""JBOD: a broker with several log directories. Replicas move between them, new replicas avoid cordoned ones, and one
+fails."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ JOINED = 4
 
 
 class Directories:
-    """What a broker tells of its log directories."""
+    """A broker's description of its log directories."""
 
     def __init__(self, bootstrap: str) -> None:
         with Connection(bootstrap) as connection:
@@ -54,7 +55,7 @@ class Directories:
 
 
 def alter(bootstrap: str, path: Path | str, topic: str, partition: int) -> int:
-    """AlterReplicaLogDirs of one replica; its error code."""
+    """AlterReplicaLogDirs for one replica. Returns its error code."""
     wanted = {"Path": str(path), "Topics": [{"Name": topic, "Partitions": [partition]}]}
     with Connection(bootstrap) as connection:
         reply = connection.call("AlterReplicaLogDirs", 2, {"Dirs": [wanted]})
@@ -63,7 +64,7 @@ def alter(bootstrap: str, path: Path | str, topic: str, partition: int) -> int:
 
 
 def set_of_broker(bootstrap: str, name: str, value: str) -> None:
-    """A setting of node 1, changed while it runs."""
+    """Change a setting of node 1 while it runs."""
     wanted: dict[str, Any] = {
         "ResourceType": 4,
         "ResourceName": "1",
@@ -81,7 +82,7 @@ def one_node(make_cluster: MakeCluster, folder: Path) -> tuple[Cluster, list[Pat
 
 
 def fill(bootstrap: str, topic: str) -> None:
-    """Much to copy, numbered as the workloads' records are."""
+    """A lot of data to copy, numbered like the records of the workloads."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     for number in range(1, FILLING_RECORDS + 1):
         producer.produce(topic, b"." * FILLING_BYTES + b":0:%d" % number, partition=0)
@@ -99,7 +100,8 @@ def test_a_partition_moves_between_three_directories_under_load(
     tmp_path: Path,
     measure: Measure,
 ) -> None:
-    """With Kafka's tool and a throttle, while clients produce and consume; the node is killed meanwhile and goes on by itself."""
+    """A move with Kafka's tool and a throttle, while clients produce and consume. The node is killed meanwhile, and
+    continues the move by itself."""
     cluster, _ = one_node(make_cluster, tmp_path)
     topic = cluster.create_topic(unique("disks"), assignment=[[1]] * 3)
     cluster.wait(lambda: len(Directories(cluster.bootstrap).current) >= 3, "3 replicas")
@@ -118,7 +120,7 @@ def test_a_partition_moves_between_three_directories_under_load(
         entry = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(path)]}
         plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
         told = f"Successfully started moving log directory to {path} for replica {topic}-0 with broker 1"
-        # The move before may have its replica where it is to be, and not durable yet.
+        # After the previous move the replica may be in its new place, but not durable yet.
         cluster.wait(lambda: told in reassign("--execute", *options), "the move begins")
 
     def wait_until_there(path: Path) -> None:
@@ -128,7 +130,7 @@ def test_a_partition_moves_between_three_directories_under_load(
 
         cluster.wait(is_there, f"the replica lies in {path}", 60)
 
-    # At this rate it takes a minute: all that follows is seen while it is under way.
+    # At this rate the move takes a minute, so all of the following checks see it in progress.
     move(target, "--replica-alter-log-dirs-throttle", str(SLOW_BYTES_PER_S))
     found = Directories(cluster.bootstrap)
     assert (found.current[topic, 0], found.future[topic, 0]) == (origin, target)
@@ -157,7 +159,7 @@ def test_a_partition_moves_between_three_directories_under_load(
         work.progress.reset()
     move(last)
     wait_until_there(last)
-    # And to another one while that move has hardly begun.
+    # Move it to another directory when that move has hardly begun.
     move(origin)
     for path in (target, origin):
         cluster.wait(lambda path=path: alter(cluster.bootstrap, path, topic, 0) == 0, "the move begins")
@@ -173,12 +175,12 @@ def test_a_partition_moves_between_three_directories_under_load(
 
 
 def cordon(bootstrap: str, value: str) -> None:
-    """From its file Kafka 4.3.0 takes it only at the next such change."""
+    """Kafka 4.3.0 uses the value in its file only from the next such change."""
     set_of_broker(bootstrap, "cordoned.log.dirs", value)
 
 
 def test_refusals_and_cordoned_directories(make_cluster: MakeCluster, unique: Unique, tmp_path: Path) -> None:
-    """KIP-1066: a cordoned directory gets nothing new, by creation or by a move, until it is free again."""
+    """KIP-1066: a cordoned directory gets no new replica, by creation or by a move, until it is no longer cordoned."""
     cluster, paths = one_node(make_cluster, tmp_path)
     bootstrap = cluster.bootstrap
     cordon(bootstrap, str(paths[2]))
@@ -202,8 +204,9 @@ def test_refusals_and_cordoned_directories(make_cluster: MakeCluster, unique: Un
 def test_a_directory_fails_while_clients_work(
     cluster: Cluster, kind: str, at_work: AtWork, unique: Unique, tmp_path: Path, measure: Measure
 ) -> None:
-    """A file lies where the second directory was. The broker stays and leads what is in the first; what was in the second is led
-    elsewhere, and replicated here again once the directory is back and the broker was started anew."""
+    """A file replaces the second directory. The broker stays and leads the partitions in the first one. Other brokers
+    lead the partitions of the second one. They are replicated here again when the directory is back and the broker was
+    restarted."""
     whole, failing = tmp_path / "whole", tmp_path / "failing"
     settings = {**SMALL_INDEXES, "log.dirs": f"{whole},{failing}"}
     node = cluster.add_node(kind, JOINED, settings=settings)
@@ -231,7 +234,7 @@ def test_a_directory_fails_while_clients_work(
             assert partition is not None
             assert JOINED not in partition.isr
             assert alter(node.bootstrap, whole, topic, number) == STORAGE_ERROR
-        # A restart without the directory: the broker goes on as it did.
+        # After a restart without the directory the broker continues as before.
         node.stop()
         node.start()
         cluster.wait_for_brokers(JOINED)

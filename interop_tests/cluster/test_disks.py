@@ -1,4 +1,4 @@
-"""A broker's disk that becomes full, one of two that fails, and replicas that move from one disk of a broker to another."""
+"""A broker's disk becomes full, one of two disks fails, and replicas move from one disk of a broker to another."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def places(cluster: Cluster, topic: str) -> dict[int, Path]:
 def test_a_leaders_disk_becomes_full(
     cluster: Cluster, kind: str, at_work: AtWork, unique: Unique, small: Path, measure: Measure
 ) -> None:
-    """Others take over while the disk is full; with room again the broker, started anew if it ended, catches up."""
+    """Other brokers take over while the disk is full. When there is room, the broker catches up. If it ended, it is
+    started again."""
     node = cluster.add_node(kind, NODE, settings={**SETTINGS, "log.dirs": str(small / "data")})
     try:
         topic = cluster.create_topic(unique("full"), assignment=[[NODE, 1, 2], [1, NODE, 3]])
@@ -77,8 +78,8 @@ def test_one_of_two_disks_fails(
     tools: KafkaTools,
     tmp_path: Path,
 ) -> None:
-    """JBOD: a partition moves from disk to disk; then one disk fails. The broker stays, leads what is on the other disk, and
-    what was on the failed one is led elsewhere."""
+    """JBOD: a partition moves from disk to disk, and then one disk fails. The broker stays and leads the partitions on
+    the other disk. Other brokers lead the partitions of the failed disk."""
     whole = tmp_path / "whole"
     settings = {**SETTINGS, "log.dirs": f"{whole},{small / 'data'}"}
     node = cluster.add_node(kind, NODE, settings=settings)

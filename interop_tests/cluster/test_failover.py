@@ -1,7 +1,7 @@
-"""Nodes that die, stop, hang and come back while clients go on: nothing acknowledged is lost, nothing comes twice.
+"""Nodes die, stop, hang and come back while clients continue: no acknowledged record is lost, and none is duplicated.
 
-How long each partition was without progress is measured and shown. Asked of kafkacompat is only that nobody waited for a
-session to run out, as Apache Kafka has to: how much sooner it goes on is the machine's matter too.
+The tests measure and print how long each partition made no progress. They require only that kafkacompat does not wait
+for a session to expire, as Apache Kafka has to. How much sooner it continues also depends on the machine.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Scenario:
         self._measure = measure
 
     def goes_on(self, timeout_s: float = 60.0) -> float:
-        """Until every producer has gone on everywhere; the longest gap of any so far."""
+        """Wait until every producer has made progress on every partition. Returns the longest gap of all producers."""
         return max(work.wait_for_progress(timeout_s) for work in self.works)
 
     def ends_well(self, what: str) -> float:
-        """Everything that was sent is there, in order and once; the longest gap of the producer that had the shortest
-        one. A client's own back-off lengthens a gap, so the quicker client shows the cluster."""
+        """Check that every sent record is there once and in order. Returns the longest gap of the producer whose
+        longest gap is shortest. A client's back-off lengthens a gap, so the faster client shows the cluster."""
         gaps = {work.name: work.stop() for work in self.works}
         for name, gap in gaps.items():
             self._measure(f"{what}, {name}", gap)
@@ -55,7 +55,7 @@ def scenario(cluster: Cluster, at_work: AtWork, unique: Unique, measure: Measure
 
 
 def test_a_leader_is_killed(scenario: Scenario, kind: str) -> None:
-    """A broker that leads and is not the active controller."""
+    """A broker that leads a partition and is not the active controller."""
     cluster = scenario.cluster
     active = cluster.active_controller()
     victim = next(
@@ -72,7 +72,7 @@ def test_a_leader_is_killed(scenario: Scenario, kind: str) -> None:
 
 
 def test_the_active_controller_is_killed(scenario: Scenario, kind: str) -> None:
-    """It leads partitions as well."""
+    """The active controller also leads partitions."""
     cluster = scenario.cluster
     before = cluster.known_quorum()
     cluster.nodes[before.leader].kill()
@@ -91,7 +91,8 @@ def test_the_active_controller_is_killed(scenario: Scenario, kind: str) -> None:
 
 
 def test_two_of_three_stop_and_come_back(scenario: Scenario) -> None:
-    """Without a majority nothing is acknowledged to acks=all; when the two are back all goes on without loss."""
+    """Without a majority no acks=all record is acknowledged. When the two nodes are back, everything continues without
+    loss."""
     cluster = scenario.cluster
     leader = cluster.leader(scenario.topic)
     others = [node for node in cluster.nodes.values() if node.node_id != leader]
@@ -112,7 +113,8 @@ def test_two_of_three_stop_and_come_back(scenario: Scenario) -> None:
 
 
 def test_a_node_hangs_past_its_session(scenario: Scenario) -> None:
-    """SIGSTOP: its connections stay open, so that only time tells. Resumed, it finds that others lead and follows them."""
+    """SIGSTOP: the node's connections stay open, so only a timeout shows it. After SIGCONT the node finds other
+    leaders and follows them."""
     cluster = scenario.cluster
     victim = cluster.leader(scenario.topic)
     cluster.nodes[victim].pause()
@@ -126,7 +128,8 @@ def test_a_node_hangs_past_its_session(scenario: Scenario) -> None:
 
 
 def test_a_rolling_restart(scenario: Scenario, kind: str) -> None:
-    """Each node stops by SIGTERM, hands its leaderships over first, and is back in sync before the next one stops."""
+    """Each node stops by SIGTERM after it has handed its leaderships over. It is in sync again before the next one
+    stops."""
     cluster = scenario.cluster
     for node in list(cluster.nodes.values()):
         node.terminate()
@@ -147,7 +150,8 @@ def test_a_rolling_restart(scenario: Scenario, kind: str) -> None:
 
 
 def test_every_node_is_killed_at_once(scenario: Scenario) -> None:
-    """kill -9 of all three; what was acknowledged was on two disks' page caches at least, which outlive processes."""
+    """kill -9 of all three nodes. Acknowledged records were in the page caches of two nodes at least, and page caches
+    survive."""
     cluster = scenario.cluster
     for node in cluster.nodes.values():
         node.kill()

@@ -1,4 +1,4 @@
-"""Consumer groups live on when the node of their coordinator dies."""
+"""Consumer groups continue when the node of their coordinator dies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from interop_tests.harness.wire import Connection
 PARTITIONS = 3
 CONSUMER_GROUP_HEARTBEAT = 68
 COORDINATOR_MOVES = (14, 15, 16)
-"""It loads, is not there, is another one."""
+"""The coordinator is loading, is not available, or has moved."""
 
 
 class Member:
-    """A member of a group that commits what it has read, batch by batch."""
+    """A member of a group that commits the records that it has read, batch by batch."""
 
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
         self.read: list[tuple[int, int]] = []
@@ -61,13 +61,13 @@ class Member:
                 try:
                     done = consumer.commit(asynchronous=False)
                 except KafkaException as error:
-                    # The coordinator moves; what was read may come again, or is committed at the next attempt. Of partitions
-                    # that were taken away there is nothing to commit.
+                    # The coordinator moves. Records may be read again, or are committed with the next attempt. For
+                    # partitions that were taken away there is nothing to commit.
                     is_behind = error.args[0].code() != KafkaError._NO_OFFSET
                     continue
                 is_behind = False
                 self.commits += 1
-                # The only writer's numbers begin with 1 at offset 0.
+                # The only writer's numbers start with 1 at offset 0.
                 self.committed |= {each.partition: each.offset for each in done if each.offset > 0}
         except Exception as error:
             self.faults.append(repr(error))
@@ -76,7 +76,7 @@ class Member:
 
 
 def coordinator(cluster: Cluster, group: str) -> int:
-    """The node id of a group's coordinator, waited for."""
+    """The node id of a group's coordinator. Waits until it is known."""
 
     def question(connection: Connection) -> int:
         reply = connection.call("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [group]})
@@ -87,7 +87,7 @@ def coordinator(cluster: Cluster, group: str) -> int:
 
 
 def offsets(cluster: Cluster, group: str) -> dict[str, Any] | None:
-    """What OffsetFetch tells of a group; None while its coordinator moves."""
+    """The committed offsets of a group from OffsetFetch. None while its coordinator moves."""
     body = {
         "Groups": [{"GroupId": group, "Topics": None, "MemberId": None, "MemberEpoch": -1}],
         "RequireStable": True,
@@ -99,7 +99,7 @@ def offsets(cluster: Cluster, group: str) -> dict[str, Any] | None:
 
 
 def serves(cluster: Cluster, api_key: int) -> bool:
-    """Whether the brokers list a request in ApiVersions."""
+    """Whether the brokers list an API in ApiVersions."""
     reply = cluster.wait(
         lambda: cluster.ask(lambda connection: connection.call("ApiVersions", 0, {})), "versions are told"
     )
@@ -110,7 +110,8 @@ def serves(cluster: Cluster, api_key: int) -> bool:
 def test_a_group_survives_its_coordinator(
     cluster: Cluster, unique: Callable[[str], str], protocol: str, measure: Measure
 ) -> None:
-    """Two members go on with their partitions; every record is read, and none again that its reader committed."""
+    """Two members continue with their partitions. Every record is read, and a record that its reader committed is not
+    read again."""
     if protocol == "consumer" and not serves(cluster, CONSUMER_GROUP_HEARTBEAT):
         pytest.skip("the broker does not list ConsumerGroupHeartbeat in ApiVersions")
     topic, group = cluster.create_topic(unique("group"), PARTITIONS), unique("group")
@@ -160,7 +161,7 @@ def test_a_group_survives_its_coordinator(
             member._ended.set()
     for member in members:
         member.stop()
-    # A third member finds the commits: nothing is left to read.
+    # A third member finds the commits: no record is left to read.
     found = cluster.wait(lambda: offsets(cluster, group), "the coordinator tells the offsets")
     (of_topic,) = found["Topics"]
     committed = {each["PartitionIndex"]: each["CommittedOffset"] for each in of_topic["Partitions"]}

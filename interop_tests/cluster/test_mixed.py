@@ -1,7 +1,8 @@
-"""Nodes of kafkacompat and of Apache Kafka 4.3 in one cluster: replicas both ways, controllers that vote together.
+"""Nodes of kafkacompat and of Apache Kafka 4.3 in one cluster: replication in both directions, and controllers that
+vote together.
 
-The cluster's features are those that both have: Kafka's defaults, but groups of the new protocol, share groups and streams
-groups at level 0. These tests bring both kinds with them, whatever kind the others run with.
+The cluster has the features that both support: Kafka's defaults, except that the new group protocol, share groups and
+streams groups are at level 0. These tests start both kinds of brokers, whatever kind the other tests use.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
     "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
-    # What a few topics take, or ten seconds of NoOpRecords.
+    # The bytes of a few topics' records, or of ten seconds of NoOpRecords.
     "metadata.log.max.record.bytes.between.snapshots": "2000",
 }
 KAFKA_VERSION = "4.3-IV0"
 OF_JAVA = 60
 COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_MOVES = (14, 15, 16)
-"""It loads, is not there, is another one."""
+"""The coordinator is loading, is not available, or has moved."""
 COORDINATOR_S = 60.0
 ELECTION_NOT_NEEDED = 84
 NO_REASSIGNMENT_IN_PROGRESS = 85
@@ -58,7 +59,7 @@ BROKER_ID_NOT_REGISTERED = 102
 
 @pytest.fixture(scope="module")
 def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Cluster]]:
-    """One cluster of the two is alive at a time: each holds Java processes."""
+    """Only one of the two clusters runs at a time, because each has Java processes."""
     alive: dict[str, Cluster] = {}
 
     def get(name: str, kinds: list[str], roles: list[str]) -> Cluster:
@@ -79,18 +80,18 @@ def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
 
 @pytest.fixture
 def apache_quorum(_clusters: Callable[..., Cluster]) -> Cluster:
-    """Controllers 1 and 2 and broker 3 of Apache Kafka, broker 4 of ours."""
+    """Controllers 1 and 2 and broker 3 of Apache Kafka, and broker 4 of kafkacompat."""
     return _clusters("apache-quorum", [APACHE] * 3 + [KAFKACOMPAT], [CONTROLLER] * 2 + [BROKER] * 2)
 
 
 @pytest.fixture
 def our_quorum(_clusters: Callable[..., Cluster]) -> Cluster:
-    """Controller 1 and broker 2 of ours, broker 3 of Apache Kafka."""
+    """Controller 1 and broker 2 of kafkacompat, and broker 3 of Apache Kafka."""
     return _clusters("our-quorum", [KAFKACOMPAT] * 2 + [APACHE], [CONTROLLER] + [BROKER] * 2)
 
 
 def elect_preferred(tools: KafkaTools, cluster: Cluster, topic: str, folder: Path) -> None:
-    """kafka-leader-election for both partitions of a topic."""
+    """Run kafka-leader-election for both partitions of a topic."""
     path = folder / "election.json"
     path.write_text(json.dumps({"partitions": [{"topic": topic, "partition": each} for each in range(2)]}))
     words = ["--bootstrap-server", cluster.bootstrap, "--election-type", "preferred"]
@@ -104,7 +105,7 @@ def elect_preferred(tools: KafkaTools, cluster: Cluster, topic: str, folder: Pat
 def reassign(
     tools: KafkaTools, cluster: Cluster, topic: str, replicas: list[list[int]], folder: Path
 ) -> None:
-    """kafka-reassign-partitions, executed and verified until it is complete."""
+    """Run kafka-reassign-partitions, and verify until it is complete."""
     path = folder / "reassignment.json"
     moves = [
         {"topic": topic, "partition": number, "replicas": wanted} for number, wanted in enumerate(replicas)
@@ -125,7 +126,7 @@ def reassign(
 
 
 def dump(tools: KafkaTools, node: ClusterNode, topic: str, number: int) -> list[str]:
-    """What DumpLogSegments prints of a replica's log: positions, batches and records, without faults."""
+    """The output of DumpLogSegments for a replica's log: positions, batches and records, without faults."""
     (log,) = (node.log_dirs[0] / f"{topic}-{number}").glob("*.log")
     output = tools.run("DumpLogSegments", "--print-data-log", "--files", str(log))
     assert not dump_faults(output), dump_faults(output)[:5]
@@ -143,7 +144,8 @@ def leads(cluster: Cluster, topic: str, *leaders: int) -> None:
 
 
 class Commits:
-    """A classic group's offset of a topic: committed ever anew, and read back first, whoever coordinates by now."""
+    """A classic group's offset of a topic. It is read back and then committed again, whichever node is the
+    coordinator."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._bootstrap = cluster.bootstrap
@@ -151,7 +153,7 @@ class Commits:
         self._count = 0
 
     def goes_on(self) -> None:
-        """Read back what was committed last, and commit the next; a coordinator that moves is found again."""
+        """Read back the last committed offset, and commit the next one. If the coordinator moves, find it again."""
         deadline = time.monotonic() + COORDINATOR_S
         while True:
             try:
@@ -165,7 +167,7 @@ class Commits:
         with closing_consumer(self._bootstrap, **{"group.id": self._partition.topic}) as consumer:
             if self._count:
                 (found,) = consumer.committed([self._partition], timeout=COORDINATOR_S)
-                # One more than known, where the answer to a commit was lost.
+                # The offset may be one higher than known, if the response to a commit was lost.
                 assert found.offset in (self._count, self._count + 1)
             to_be = TopicPartition(self._partition.topic, 0, self._count + 1)
             (done,) = consumer.commit(offsets=[to_be], asynchronous=False)
@@ -174,7 +176,7 @@ class Commits:
 
 
 def every_broker_passes_on(cluster: Cluster, unique: Unique) -> None:
-    """What only the active controller can do, asked of each broker; and all show the same afterwards."""
+    """Send each broker requests that only the active controller can execute. Afterwards all brokers show the same."""
     names = []
     producer_ids = set()
     for node in cluster.brokers:
@@ -201,7 +203,7 @@ def every_broker_passes_on(cluster: Cluster, unique: Unique) -> None:
 
 
 def producer_id(connection: Connection) -> tuple[int] | None:
-    """A new one; None while the broker waits for its first block of them."""
+    """A new producer id. None while the broker waits for its first block."""
     body = {"TransactionalId": None, "TransactionTimeoutMs": 1000, "ProducerId": -1, "ProducerEpoch": -1}
     reply = connection.call("InitProducerId", 4, body)
     assert reply["ErrorCode"] in (0, COORDINATOR_LOAD_IN_PROGRESS), reply
@@ -209,7 +211,7 @@ def producer_id(connection: Connection) -> tuple[int] | None:
 
 
 def asked_of_the_controller(connection: Connection, name: str) -> None:
-    """A topic is made with two partitions and gets a third and a setting; another is made and removed; and questions."""
+    """Create a topic with two partitions, add a third and a setting; create and delete another topic; describe them."""
 
     def made(topic: str) -> None:
         body = {"Name": topic, "NumPartitions": 2, "ReplicationFactor": 2, "Assignments": [], "Configs": []}
@@ -283,7 +285,8 @@ def produce(producer: Producer, topic: str, stem: str) -> list[bytes]:
 
 
 def committed(cluster: Cluster, topic: str) -> list[bytes]:
-    """What a consumer with read_committed gets up to the end of both partitions when all transactions have ended."""
+    """The records up to the end of both partitions for a consumer with read_committed, after all transactions have
+    ended."""
     wait_until_stable(cluster.bootstrap, topic, 2)
     found = []
     options = {"isolation.level": "read_committed", "enable.partition.eof": True}
@@ -302,8 +305,8 @@ def committed(cluster: Cluster, topic: str) -> list[bytes]:
 
 
 def transactions_hold(cluster: Cluster, tools: KafkaTools, unique: Unique) -> None:
-    """Committed and aborted ones over partitions of both brokers, coordinated by each; the Java producer's have
-    their partitions added by the brokers (KIP-890)."""
+    """Committed and aborted transactions over partitions of both brokers, coordinated by each broker. For the Java
+    producer the brokers add the partitions (KIP-890)."""
     one, other = (node.node_id for node in cluster.brokers)
     topic = cluster.create_topic(unique("transactions"), assignment=[[one, other], [other, one]])
     expected: list[bytes] = []
@@ -345,7 +348,7 @@ def leadership_goes_to_and_fro(
     theirs: int,
     ours: int,
 ) -> None:
-    """Each of two brokers is killed, or stops, while the other one leads, and comes back, while clients go on."""
+    """Each of two brokers is killed or stopped while the other one leads, and comes back, while clients continue."""
     cluster.create_topic(topic, assignment=[[theirs, ours], [ours, theirs]])
     leads(cluster, topic, theirs, ours)
     works, follower = at_work(cluster, topic, 2)
@@ -357,7 +360,11 @@ def leadership_goes_to_and_fro(
             for work in works:
                 work.wait_for_progress()
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{cluster.logs()}") from None
+            nodes = [node for node in cluster.brokers if node.is_running]
+            seen = {node.node_id: views.ask([node], views.all_partitions) for node in nodes}
+            shown = [f"node {node_id} shows {partitions}" for node_id, partitions in seen.items()]
+            # The end of a long message is what is kept of it.
+            raise AssertionError("\n".join([cluster.logs(), *shown, str(error)])) from None
 
     goes_on()
     for gone, left in ((ours, theirs), (theirs, ours)):
@@ -404,7 +411,7 @@ def test_our_broker_in_a_quorum_of_apache_kafka(
     tmp_path: Path,
     measure: Measure,
 ) -> None:
-    """It gets partitions, replicates from and to the broker of Apache Kafka, takes leadership and gives it back."""
+    """It gets partitions, replicates from and to the broker of Apache Kafka, becomes leader and hands leadership back."""
     leadership_goes_to_and_fro(
         apache_quorum, tools, at_work, unique("to-and-fro"), tmp_path, measure, theirs=3, ours=4
     )
@@ -421,13 +428,13 @@ def test_transactions_over_our_broker_and_apache_kafkas(
 
 
 def snapshots(node: ClusterNode) -> dict[str, bytes]:
-    """The snapshots of the metadata log by their names, but for the one that formatting makes."""
+    """The contents of the metadata log's snapshots by file name, except the one from formatting."""
     found = (node.log_dirs[0] / "__cluster_metadata-0").glob("*.checkpoint")
     return {path.name: path.read_bytes() for path in found if not path.name.startswith("0" * 20)}
 
 
 def shared_snapshots(one: ClusterNode, other: ClusterNode) -> list[str]:
-    """The snapshots that both have byte for byte."""
+    """The names of the snapshots that both nodes have with the same bytes."""
     theirs = snapshots(other)
     return [name for name, content in snapshots(one).items() if theirs.get(name) == content]
 
@@ -435,7 +442,8 @@ def shared_snapshots(one: ClusterNode, other: ClusterNode) -> list[str]:
 def test_our_controller_votes_with_apache_kafkas(
     apache_quorum: Cluster, tools: KafkaTools, at_work: AtWork, unique: Unique
 ) -> None:
-    """It joins from a snapshot of theirs, votes, leads, gives a snapshot to one of theirs, and leaves."""
+    """Our controller joins from a snapshot of Apache Kafka, votes, leads, sends a snapshot to a controller of Apache
+    Kafka, and leaves."""
     cluster = apache_quorum
     topic = cluster.create_topic(unique("voters"), assignment=[[3, 4], [4, 3]])
     works, follower = at_work(cluster, topic, 2)
@@ -447,7 +455,7 @@ def test_our_controller_votes_with_apache_kafkas(
     add_controller(tools, cluster, ours)
     cluster.wait(lambda: voters(cluster) == {1, 2, 5}, "node 5 votes")
 
-    # Of three voters one is gone: nobody leads without the vote of ours.
+    # One of three voters is gone, so no leader can be elected without the vote of our controller.
     second = 3 - first
     cluster.nodes[first].kill()
     epoch = cluster.wait(
@@ -459,7 +467,7 @@ def test_our_controller_votes_with_apache_kafkas(
         work.wait_for_progress()
     cluster.mend()
 
-    # The one of theirs that lacks what the other two have committed cannot be elected when the leader dies.
+    # When the leader dies, the controller of Apache Kafka that lacks committed records cannot be elected.
     active = cluster.active_controller()
     if active != 5:
         behind = cluster.nodes[3 - active]
@@ -477,7 +485,7 @@ def test_our_controller_votes_with_apache_kafkas(
     for work in works:
         work.wait_for_progress()
 
-    # A controller of theirs comes with an empty disk, and gets a snapshot of ours.
+    # A controller of Apache Kafka starts with an empty disk, and gets a snapshot from ours.
     follows(cluster, second)
     lost = cluster.nodes[first]
     old = directory_id(lost)
@@ -503,7 +511,7 @@ def test_our_controller_votes_with_apache_kafkas(
     }
     assert rows == {1: "Follower", 2: "Follower", 5: "Leader", 3: "Observer", 4: "Observer"}
 
-    # Theirs lead again, and ours goes.
+    # A controller of Apache Kafka leads again, and ours is removed.
     ours.terminate()
     cluster.wait(lambda: (found := cluster.quorum()) and found.leader in (1, 2), "theirs lead")
     assert ours.wait_until_ended() == 0
@@ -525,14 +533,14 @@ def test_our_controller_votes_with_apache_kafkas(
 
 
 def add_controller(tools: KafkaTools, cluster: Cluster, node: ClusterNode) -> None:
-    """kafka-metadata-quorum add-controller, which the leader refuses until the node has once had all of its log."""
+    """Run kafka-metadata-quorum add-controller. The leader refuses it until the node has caught up with its log once."""
     add = ["--command-config", str(node.settings_path), "add-controller"]
     said = f"Added controller {node.node_id} with directory id {directory_id(node)}"
     cluster.wait(lambda: said in quorum(tools, cluster, *add, status=None), f"node {node.node_id} is added")
 
 
 def follows(cluster: Cluster, node_id: int) -> None:
-    """Wait until this voter's log has gone beyond what the leader's holds now; NoOpRecords see to it."""
+    """Wait until this voter's log is beyond the present end of the leader's log. NoOpRecords make it grow."""
     before = cluster.known_quorum()
     end = before.voters[before.leader]
 
@@ -550,7 +558,7 @@ def features(tools: KafkaTools, cluster: Cluster) -> str:
 def test_a_broker_of_apache_kafka_in_our_quorum(
     our_quorum: Cluster, tools: KafkaTools, at_work: AtWork, unique: Unique, tmp_path: Path, measure: Measure
 ) -> None:
-    """As the other way round; its controller is ours."""
+    """The same with a broker of Apache Kafka and a controller of kafkacompat."""
     leadership_goes_to_and_fro(
         our_quorum, tools, at_work, unique("to-and-fro"), tmp_path, measure, theirs=3, ours=2
     )

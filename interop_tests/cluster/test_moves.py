@@ -1,4 +1,4 @@
-"""Brokers that join, partitions that move to them while clients work, and brokers that leave for good."""
+"""Brokers join, partitions move to them while clients work, and brokers leave for good."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Unique = Callable[[str], str]
 
 @pytest.fixture
 def grown(cluster: Cluster, kind: str) -> Iterator[Cluster]:
-    """The shared cluster with brokers 4 and 5, which are gone and unregistered afterwards."""
-    # The topic of groups' offsets is made when a group is first looked for; it must not lie on the new ones.
+    """The shared cluster with brokers 4 and 5, which are removed and unregistered afterwards."""
+    # The offsets topic is created when a group is first looked for. It must not be on the new brokers.
     coordinator(cluster, "any")
     added = [cluster.add_node(kind, node_id) for node_id in NEW]
     yield cluster
@@ -42,7 +42,7 @@ def grown(cluster: Cluster, kind: str) -> Iterator[Cluster]:
 
 
 class Plan:
-    """kafka-reassign-partitions with one JSON file."""
+    """Run kafka-reassign-partitions with one JSON file."""
 
     def __init__(
         self, tools: KafkaTools, cluster: Cluster, path: Path, moves: dict[tuple[str, int], Sequence[int]]
@@ -72,14 +72,14 @@ class Plan:
 
 
 def throttles(tools: KafkaTools, cluster: Cluster) -> str:
-    """What kafka-configs shows of brokers' and topics' throttles."""
+    """The throttles of brokers and topics that kafka-configs shows."""
     arguments = ["--bootstrap-server", cluster.bootstrap, "--describe", "--entity-type"]
     said = [tools.run("kafka.admin.ConfigCommand", *arguments, each).out for each in ("brokers", "topics")]
     return "\n".join(line for line in "".join(said).splitlines() if "throttled" in line)
 
 
 def fill(cluster: Cluster, topic: str, number: int) -> None:
-    """A partition's ballast, so that its move takes a while when it is throttled."""
+    """Data that makes a throttled move of the partition take a while."""
     with Connection(cluster.nodes[cluster.leader(topic, number)].bootstrap) as connection:
         for _ in range(BALLAST_BYTES // 500_000):
             result = produce(connection, topic, BatchPlan([b"x" * 500_000]), number)
@@ -105,7 +105,7 @@ def test_partitions_move_to_new_brokers(
     tmp_path: Path,
     measure: Measure,
 ) -> None:
-    """Leaders and followers move under a throttle, slowly, then quickly; clients neither stop nor starve."""
+    """Leaders and followers move with a throttle, first slowly, then quickly. Clients neither stop nor starve."""
     topic = grown.create_topic(unique("moved"), assignment=[[1, 2], [2, 3], [3, 1]])
     heavy = grown.create_topic(unique("heavy"), assignment=[[1, 2]])
     fill(grown, heavy, 0)
@@ -123,7 +123,7 @@ def test_partitions_move_to_new_brokers(
     assert "follower.replication.throttled.replicas=0:4" in shown
     for work in works:
         work.wait_for_progress()
-    # The small partitions share the throttle with the heavy one, which takes a minute at this rate.
+    # The small partitions share the throttle with the large one, which takes a minute at this rate.
     listed = tools.run(REASSIGN, "--bootstrap-server", grown.bootstrap, "--list").out
     assert f"{heavy}-0: replicas: 4,2,1. adding: 4. removing: 1." in listed, listed
     found = grown.partition(heavy)
@@ -198,8 +198,8 @@ def test_a_move_is_cancelled(grown: Cluster, tools: KafkaTools, unique: Unique, 
 def test_a_broker_dies_in_the_middle_of_a_move(
     grown: Cluster, tools: KafkaTools, at_work: AtWork, unique: Unique, tmp_path: Path
 ) -> None:
-    """The one that is moved to is killed -9 and comes back: the move goes on by itself."""
-    # Its first partition may have been moved when the broker dies: then one replica is left to go on with.
+    """The target broker is killed with -9 and comes back: the move continues by itself."""
+    # The first partition may have moved when the broker dies. Then one replica is left, which is enough to continue.
     topic = grown.create_topic(
         unique("broken"), assignment=[[1, 2], [2, 3], [3, 1]], configs={"min.insync.replicas": "1"}
     )

@@ -1,4 +1,4 @@
-"""Nodes that are cut off by the network, both ways and one way, while clients reach all of them."""
+"""Nodes are disconnected from each other, in both directions or in one, while clients can reach all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from interop_tests.cluster.workload import Follower, Work
 
 AtWork = Callable[..., tuple[list[Work], Follower]]
 Unique = Callable[[str], str]
-# Shorter than Kafka's defaults, in their proportions, since a cut shows by time alone.
+# Shorter than Kafka's defaults, in the same proportions, because only timeouts reveal a disconnected node.
 TIMES = {
     "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "1000",
@@ -35,7 +35,7 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture(scope="module")
 def spread(network: Network, kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster whose nodes have a namespace each."""
+    """A cluster in which each node has its own namespace."""
     places = [host.place for host in network.hosts.values()]
     cluster = Cluster(kind, tmp_path_factory.mktemp("spread"), settings=TIMES, places=places)
     yield cluster.start()
@@ -57,7 +57,8 @@ def others_of(cluster: Cluster, node_id: int) -> list[int]:
 
 
 def others_lead(cluster: Cluster, topic: str, victim: int) -> None:
-    """Until the others know leaders among themselves for everything, whatever the one that is cut off believes."""
+    """Wait until the connected nodes have leaders for all partitions among themselves. The disconnected node may
+    believe otherwise."""
     others = [cluster.nodes[each] for each in others_of(cluster, victim)]
     cluster.wait(
         lambda: (
@@ -69,7 +70,7 @@ def others_lead(cluster: Cluster, topic: str, victim: int) -> None:
 
 
 def test_a_leader_is_cut_off(scenario: Scenario, network: Network) -> None:
-    """Clients still reach it, but what it would take it cannot have acknowledged by its followers."""
+    """Clients still reach the disconnected leader, but its followers cannot acknowledge its writes."""
     cluster = scenario.cluster
     active = cluster.active_controller()
     victim = others_of(cluster, active)[0]
@@ -83,7 +84,7 @@ def test_a_leader_is_cut_off(scenario: Scenario, network: Network) -> None:
 
 
 def test_the_active_controller_is_cut_off(scenario: Scenario, network: Network) -> None:
-    """It resigns by itself, for no majority fetches from it; the others elect one of them."""
+    """The leader resigns by itself, because no majority fetches from it. The others elect one of them."""
     cluster = scenario.cluster
     before = cluster.known_quorum()
     victim = before.leader
@@ -106,7 +107,7 @@ def test_the_active_controller_is_cut_off(scenario: Scenario, network: Network) 
 
 @pytest.mark.parametrize("direction", ["it is not heard", "it hears nothing"])
 def test_a_one_way_cut(scenario: Scenario, network: Network, direction: str) -> None:
-    """What one node says is lost, or what is said to it; either way TCP stands still between it and the others."""
+    """Packets from one node are lost, or packets to it. In both cases TCP makes no progress between it and the others."""
     cluster = scenario.cluster
     active = cluster.active_controller()
     victim = others_of(cluster, active)[0]
@@ -125,7 +126,7 @@ def test_a_one_way_cut(scenario: Scenario, network: Network, direction: str) -> 
 
 
 def test_two_followers_do_not_reach_each_other(scenario: Scenario, network: Network) -> None:
-    """Both reach the active controller: the quorum stands (pre-vote keeps it undisturbed), and clients go on."""
+    """Both nodes reach the active controller. The quorum stays stable (because of pre-vote), and clients continue."""
     cluster = scenario.cluster
     before = cluster.known_quorum()
     one, two = others_of(cluster, before.leader)
@@ -133,7 +134,8 @@ def test_two_followers_do_not_reach_each_other(scenario: Scenario, network: Netw
     scenario.goes_on()
     topic = cluster.create_topic(scenario.topic + "-apart", assignment=[[before.leader, one]])
     assert write(cluster, topic, b"meanwhile")["ErrorCode"] == 0
-    # The ISR of partitions that one of them leads loses the other; time for several elections has passed by then.
+    # If one of the nodes leads a partition, it removes the other from the ISR. Time for several elections has passed
+    # then.
     cluster.wait(
         lambda: all(
             (found := cluster.partition(scenario.topic, number)) and not {one, two} <= set(found.isr)

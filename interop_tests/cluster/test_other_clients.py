@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 Unique = Callable[[str], str]
 START_TIMEOUT_S = 60.0
-"""Of two JVMs at once."""
+"""For two JVMs at once."""
 __all__ = ["spark"]
 
 
 def events(log: Path, name: str) -> list[dict[str, Any]]:
-    """The events of this name that a verifiable client wrote so far."""
+    """The events with this name that a verifiable client has printed so far."""
     lines = log.read_text().splitlines() if log.exists() else []
     found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
     return [event for event in found if event["name"] == name]
 
 
 def disturb(cluster: Cluster, topic: str) -> None:
-    """Kill a leader, have it back, and restart another one."""
+    """Kill a leader, start it again, and restart another node."""
     first = cluster.leader(topic)
     cluster.nodes[first].kill()
     cluster.wait_until_gone(first)
@@ -42,7 +42,7 @@ def disturb(cluster: Cluster, topic: str) -> None:
 
 
 def test_the_java_clients(cluster: Cluster, tools: KafkaTools, unique: Unique, tmp_path: Path) -> None:
-    """VerifiableProducer and VerifiableConsumer: what one has acknowledged the other reads once and in order."""
+    """VerifiableProducer and VerifiableConsumer: the consumer reads every acknowledged record once and in order."""
     topic, group = cluster.create_topic(unique("java"), 3), unique("group")
     produced, consumed = tmp_path / "producer.log", tmp_path / "consumer.log"
     produce = [
@@ -54,7 +54,7 @@ def test_the_java_clients(cluster: Cluster, tools: KafkaTools, unique: Unique, t
         "--acks",
         "-1",
     ]
-    # It retries nothing by itself, and is then not idempotent.
+    # It does not retry by itself, and then it is not idempotent.
     retrying = tmp_path / "producer.properties"
     retrying.write_text("retries=2147483647\nenable.idempotence=true\ndelivery.timeout.ms=60000\n")
     produce += ["--command-config", str(retrying)]
@@ -96,14 +96,14 @@ def test_the_java_clients(cluster: Cluster, tools: KafkaTools, unique: Unique, t
     for partition, of_partition in stored.items():
         numbers = [int(value) for value in of_partition]
         assert numbers == sorted(numbers), f"partition {partition} is out of order"
-        # A consumer may read again what it had not committed when its coordinator died, never skip.
+        # If the coordinator dies, a consumer may read uncommitted records again, but it never skips records.
         assert set(by_partition.get(partition, ())) >= set(
             range(len([v for v in of_partition if v.decode() in values]))
         )
 
 
 def test_a_spark_query(cluster: Cluster, spark: SparkSession, unique: Unique, tmp_path: Path) -> None:
-    """A streaming query copies from topic to files with its exactly-once sink, while a leader is killed."""
+    """A streaming query copies from a topic to files with its exactly-once sink, while a leader is killed."""
     topic = cluster.create_topic(unique("spark"), 3)
     sink = tmp_path / "sink"
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap)

@@ -1,4 +1,5 @@
-"""The metadata quorum by Kafka's tools: what it shows, controllers added and removed, and a node whose disk is lost."""
+"""The metadata quorum with Kafka's tools: its description, adding and removing controllers, and a node with a lost
+disk."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ QUORUM = "MetadataQuorumCommand"
 
 def quorum(tools: KafkaTools, cluster: Cluster, *words: str, status: int | None = 0) -> str:
     output = tools.run(QUORUM, "--bootstrap-server", cluster.bootstrap, *words, status=status)
-    # One of its lines has two blanks in a row.
+    # One line of its output has two blanks in a row.
     return re.sub(r" +", " ", output.out + output.err)
 
 
 def add_controller(tools: KafkaTools, cluster: Cluster, node: ClusterNode) -> None:
-    """Both brokers refuse a voter that has not caught up yet; an operator asks again."""
+    """Both brokers refuse a voter that has not caught up yet. An operator repeats the command."""
     words = ["--command-config", str(node.settings_path), "add-controller"]
 
     def probe() -> bool:
@@ -36,7 +37,7 @@ def add_controller(tools: KafkaTools, cluster: Cluster, node: ClusterNode) -> No
 
 
 def directory_id(node: ClusterNode) -> str:
-    """What the node's metadata directory says of itself."""
+    """The contents of the node's metadata directory that identify it."""
     text = (node.log_dirs[0] / "meta.properties").read_text()
     return re.search(r"^directory\.id=(.*)$", text, re.M)[1]
 
@@ -68,8 +69,8 @@ def test_the_quorum_is_described(cluster: Cluster, tools: KafkaTools) -> None:
     assert shown == {
         node.node_id: (directory_id(node), node.controller_bootstrap) for node in cluster.nodes.values()
     }
-    # A node that left, or a disk that was lost, is shown for five minutes more; the cluster is shared, and tests before this
-    # one have such nodes.
+    # A node that left, or a lost disk, is listed for five more minutes. Other tests on the shared cluster leave such
+    # nodes.
     left = set(re.findall(r'"directoryId": "([^"]+)"', found["CurrentObservers"]))
     assert len(left) == found["CurrentObservers"].count('"id"')
     assert not left & {directory_id(node) for node in cluster.nodes.values()}
@@ -87,7 +88,8 @@ def test_the_quorum_is_described(cluster: Cluster, tools: KafkaTools) -> None:
 
 
 def test_a_controller_is_added_and_removed(cluster: Cluster, tools: KafkaTools, kind: str) -> None:
-    """It joins as an observer; as one of four voters it takes part in an election; a removed one observes again."""
+    """It joins as an observer. As one of four voters it takes part in an election. After removal it is an observer
+    again."""
     node = cluster.add_node(kind, 6, CONTROLLER)
     try:
         cluster.wait(lambda: 6 in observers(cluster), "node 6 observes")
@@ -123,8 +125,8 @@ def test_a_controller_is_added_and_removed(cluster: Cluster, tools: KafkaTools, 
 def test_a_lost_disk_is_filled_again(
     cluster: Cluster, tools: KafkaTools, at_work: AtWork, unique: Unique
 ) -> None:
-    """A combined node comes back with an empty disk as docs say: its old voter removed, formatted, added as a new one. Its
-    replicas are copied to it, and it serves them when the others stop."""
+    """A combined node comes back with an empty disk, as the documents describe: its old voter is removed, the node is
+    formatted and added as a new voter. Its replicas are copied to it, and it serves them when the others stop."""
     topic = cluster.create_topic(unique("lost-disk"), 3)
     works, follower = at_work(cluster, topic, 3)
     active = cluster.active_controller()
@@ -151,7 +153,7 @@ def test_a_lost_disk_is_filled_again(
         "preferred",
         "--all-topic-partitions",
     ]
-    # A replica may lead once the controller knows which of the new directories it is in.
+    # A replica may become leader when the controller knows in which of the new directories it is.
     cluster.wait(
         lambda: tools.run("LeaderElectionCommand", *elect, status=None).status == 0, "preferred leaders lead"
     )
@@ -165,7 +167,7 @@ def test_a_lost_disk_is_filled_again(
 def test_metadata_logs_and_snapshots_can_be_read_by_kafkas_tool(
     cluster: Cluster, tools: KafkaTools, unique: Unique
 ) -> None:
-    """Each node's metadata log, though it came to two of them over the network."""
+    """The metadata log of each node, although two of them got it over the network."""
     topic = cluster.create_topic(unique("dumped"), 2)
     for node in cluster.nodes.values():
         log = node.log_dirs[0] / "__cluster_metadata-0" / f"{0:020d}.log"
@@ -183,7 +185,8 @@ def test_metadata_logs_and_snapshots_can_be_read_by_kafkas_tool(
 def test_static_voters_with_nodes_of_one_role_each(
     make_cluster: MakeCluster, at_work: AtWork, kind: str
 ) -> None:
-    """Three controllers and two brokers, controller.quorum.voters; leaders go back to preferred replicas by themselves."""
+    """Three controllers and two brokers, with controller.quorum.voters. Leadership returns to the preferred replicas
+    by itself."""
     cluster = make_cluster(
         nodes=5,
         roles=[CONTROLLER] * 3 + [BROKER] * 2,
@@ -195,7 +198,7 @@ def test_static_voters_with_nodes_of_one_role_each(
             "min.insync.replicas": "1",
         },
     )
-    # Whoever has just been elected has not heard of every broker yet.
+    # A new controller has not heard of every broker yet.
     cluster.wait(lambda: observers(cluster) == {4, 5}, "both brokers observe")
     found = cluster.known_quorum()
     assert set(found.voters) == {1, 2, 3}

@@ -1,4 +1,4 @@
-"""What replicas are owed: enough of them for acks=all, no stale leader, leaders where they are preferred, ids without repeats."""
+"""Guarantees of replication: enough replicas for acks=all, no stale leader, preferred leaders, unique producer ids."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ PREFERRED_LEADER_NOT_AVAILABLE = "PreferredLeaderNotAvailableException"
 
 
 def followers_first(cluster: Cluster) -> tuple[int, int, int]:
-    """The node ids with the active controller last, so that a test may kill the others without an election."""
+    """The node ids with the active controller last, so that a test can kill the others without an election."""
     active = cluster.active_controller()
     one, two = (node_id for node_id in cluster.nodes if node_id != active)
     return one, two, active
 
 
 def isr_is(cluster: Cluster, topic: str, *node_ids: int, timeout_s: float = 40.0) -> None:
-    """Wait until every broker that serves tells this ISR of partition 0, its leader too."""
+    """Wait until every serving broker reports this ISR of partition 0, including its leader."""
 
     def is_told(node: ClusterNode) -> bool:
         found = views.ask([node], lambda connection: views.partitions(connection, topic))
@@ -49,18 +49,19 @@ def isr_is(cluster: Cluster, topic: str, *node_ids: int, timeout_s: float = 40.0
 
 
 def is_led_by(cluster: Cluster, topic: str, node_id: int) -> None:
-    """Wait until node_id leads partition 0: the answer to an election comes before the brokers have heard of it."""
+    """Wait until node_id leads partition 0. The response to an election arrives before the brokers know its result."""
     cluster.wait(lambda: cluster.leader(topic) == node_id, f"node {node_id} leads {topic}")
 
 
 def test_too_few_replicas_in_sync_refuse_acks_all(cluster: Cluster, unique: Unique) -> None:
-    """KIP-966's strict rule too: what acks=1 wrote meanwhile is shown to consumers when the ISR is large enough again."""
+    """Also KIP-966's strict rule: consumers get records that acks=1 wrote meanwhile only when the ISR is large enough
+    again."""
     follower, other, leader = followers_first(cluster)
     topic = cluster.create_topic(unique("min-isr"), assignment=[[leader, follower]])
     assert write(cluster, topic, b"first")["ErrorCode"] == 0
     assert other not in (leader, follower)
     cluster.nodes[follower].kill()
-    # Until the ISR shrinks the record waits for the follower, and is in the log though it is not acknowledged.
+    # Until the ISR shrinks, the record waits for the follower. It is in the log although it is not acknowledged.
     waited = write(cluster, topic, b"too early", timeout_ms=500)["ErrorCode"]
     assert waited in (REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     isr_is(cluster, topic, leader)
@@ -77,8 +78,9 @@ def test_too_few_replicas_in_sync_refuse_acks_all(cluster: Cluster, unique: Uniq
 def test_a_stale_replica_leads_only_where_it_is_allowed(
     cluster: Cluster, tools: KafkaTools, unique: Unique
 ) -> None:
-    """The last one in sync dies; the one that fell behind comes back first. It leads nothing by itself (Kafka 4.3's rule of
-    the last known leader brings the other back), but where the topic allows it or an operator asks for it."""
+    """The last in-sync replica dies, and the replica that fell behind comes back first. It does not become leader by
+    itself: by the rule of the last known leader in Kafka 4.3, the other replica has to come back. It does become
+    leader if the topic allows it or an operator asks for it."""
     stale, last, _ = followers_first(cluster)
     allowed = {"unclean.leader.election.enable": "true"}
     topics = {
@@ -116,7 +118,7 @@ def test_a_stale_replica_leads_only_where_it_is_allowed(
     said = elect("unclean", topics["asked"])
     assert f"Successfully completed leader election (UNCLEAN) for partitions {topics['asked']}-0" in said
     for name in ("asked", "allowed"):
-        # The broker takes the topic's own permission up at once, an operator's as well.
+        # The broker applies the topic's setting at once, and also an operator's request.
         is_led_by(cluster, topics[name], stale)
         assert values(cluster, topics[name]) == [b"both"]
         assert write(cluster, topics[name], b"instead")["ErrorCode"] == 0
@@ -128,7 +130,7 @@ def test_a_stale_replica_leads_only_where_it_is_allowed(
     is_led_by(cluster, topics["refused"], last)
     assert values(cluster, topics["refused"]) == [b"both", b"last alone"]
     for name in ("asked", "allowed"):
-        # The former leader has cut its log back to the common part.
+        # The former leader has truncated its log to the common part.
         assert values(cluster, topics[name]) == [b"both", b"instead"]
         said = elect("preferred", topics[name])
         assert f"Successfully completed leader election (PREFERRED) for partitions {topics[name]}-0" in said
@@ -185,25 +187,26 @@ def test_topics_that_miss_replicas_are_shown_and_leaders_go_back(
 
 
 def test_producer_ids_are_given_once(cluster: Cluster) -> None:
-    """Each node has blocks of 1,000 of the controller; a block is not used again after a restart or another election."""
+    """Each node has blocks of 1,000 ids from the controller. A block is not used again after a restart or another
+    election."""
     given: list[int] = []
 
     def take(node_id: int, count: int) -> set[int]:
-        """The blocks they are of."""
+        """The blocks of the ids."""
         body = {"TransactionalId": None, "TransactionTimeoutMs": 60000}
         with Connection(cluster.nodes[node_id].bootstrap) as connection:
             for _ in range(count):
 
                 def ask() -> int:
                     reply = connection.call("InitProducerId", 4, body)
-                    # Without a block at hand a client is to ask again.
+                    # A node without a block answers with a retriable error.
                     assert reply["ErrorCode"] in (0, 14, 15), reply
                     return reply["ProducerId"] + 1 if reply["ErrorCode"] == 0 else 0
 
                 given.append(cluster.wait(ask, "a producer id") - 1)
         return {number // 1000 for number in given[-count:]}
 
-    # Five may be of two blocks, by what was taken before.
+    # Five ids may be from two blocks, because some ids of the first block were used before.
     blocks = [take(node_id, 5) for node_id in cluster.nodes]
     assert sum(map(len, blocks)) == len(set().union(*blocks)), given
     first = next(iter(cluster.nodes))
@@ -220,7 +223,7 @@ def test_producer_ids_are_given_once(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("serving", [1, 2, 3])
 def test_every_node_tells_the_same(cluster: Cluster, serving: int, unique: Unique) -> None:
-    """A topic created through one node is known to all, with racks' worth of replicas spread over all three."""
+    """A topic that is created through one node is known to all. Its replicas are distributed over all three racks."""
     name = unique("same")
     body = {
         "Topics": [

@@ -1,4 +1,5 @@
-"""Kafka Streams with exactly_once_v2 on three nodes: word count while instances, coordinators and leaders are killed with -9."""
+"""Kafka Streams with exactly_once_v2 on three nodes: word count while instances, coordinators and leaders are killed
+with -9."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from interop_tests.streams.application import (
 )
 
 KILLS = 20 if os.environ.get("KAFKACOMPAT_SOAK") else 1
-"""Of each kind of victim."""
+"""The number of kills of each kind of victim."""
 LINES = 60
-"""Before and after each kill."""
+"""Lines before and after each kill."""
 GROUP = 0
 
 
@@ -35,7 +36,7 @@ def group_coordinator(cluster: Cluster, group: str) -> int:
 
 
 def test_instances_and_nodes_are_killed(cluster: Cluster, unique: Any, tmp_path: Path) -> None:
-    """Two instances, each with the standby of the other's stores: each word is counted once."""
+    """Two instances, each with standby replicas of the other's stores: each word is counted once."""
     chance = seeded_chance()
     application = WordCount(tmp_path, cluster.bootstrap, unique("count"), 3)
     lines = Lines(application, chance)

@@ -1,4 +1,4 @@
-"""Exactly once on three nodes: copiers that consume, transform and produce while nodes are killed with -9."""
+"""Exactly once on three nodes: copiers consume, transform and produce while nodes are killed with -9."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from interop_tests.harness.wire import Connection
 PARTITIONS = 3
 INPUTS = 600
 JAVA_INPUTS = 3000
-"""A JVM takes longer to start, and is faster then."""
+"""A JVM takes longer to start, but is faster afterwards."""
 ROUNDS = 60 if os.environ.get("KAFKACOMPAT_SOAK") else 5
-"""Kills of the random test."""
+"""The number of kills of the random test."""
 PROJECT = Path(__file__).resolve().parents[2]
 TRANSACTION_KEY = 1
 TIMEOUT_S = 60.0
@@ -53,7 +53,7 @@ def fill(bootstrap: str, topic: str, inputs: int = INPUTS) -> None:
 
 
 def committed_values(bootstrap: str, topic: str) -> dict[int, list[int]]:
-    """What a read_committed application sees, by partition, when all transactions have ended."""
+    """The records that a read_committed application gets, by partition, when all transactions have ended."""
     wait_until_stable(bootstrap, topic, PARTITIONS, TIMEOUT_S)
     values: dict[int, list[int]] = {each: [] for each in range(PARTITIONS)}
     with closing_consumer(
@@ -101,7 +101,8 @@ def test_copies_are_exact(cluster: Cluster, unique: Any) -> None:
 
 
 def test_coordinator_and_leaders_are_killed(cluster: Cluster, unique: Any) -> None:
-    """The coordinator of the first copier, then the leader of a target partition, then the coordinator again."""
+    """The victims: the coordinator of the first copier, then the leader of a target partition, then the coordinator
+    again."""
     stem = unique("killed")
 
     def disturb(target: str, copiers: list[Copier]) -> None:
@@ -125,7 +126,7 @@ def test_coordinator_and_leaders_are_killed(cluster: Cluster, unique: Any) -> No
 
 
 class CopierProcess:
-    """A copier that can be killed and started again; it ends by itself when it has copied everything."""
+    """A copier that can be killed and started again. It exits when it has copied everything."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._command = command
@@ -160,7 +161,7 @@ def python_copier(
 def java_copier(
     bootstrap: str, source: str, target: str, partition: int, name: str, inputs: int
 ) -> list[str]:
-    """The copier of Kafka's system tests; of its partition it copies what is not yet committed of its group."""
+    """The copier of Kafka's system tests. It copies the records of its partition that its group has not committed yet."""
     del inputs
     return tool_command(
         "TransactionalMessageCopier",
@@ -177,7 +178,7 @@ def java_copier(
 def test_nodes_and_copiers_are_killed_at_random(
     command: Callable[..., list[str]], inputs: int, cluster: Cluster, unique: Any, tmp_path: Path
 ) -> None:
-    """Whoever it is, at any moment: each input is in the output once, in order."""
+    """Any node is killed at any moment: each input is in the output once and in order."""
     stem = unique("random")
     source, target = f"{stem}-source", f"{stem}-target"
     for topic in (source, target):

@@ -1,6 +1,6 @@
-"""What a cluster says of itself over the protocol: brokers, topics, partitions, the quorum.
+"""The state of a cluster, read over the protocol: brokers, topics, partitions, the quorum.
 
-Every question is a raw request to one node and may fail while nodes come and go; `ask` tries the nodes in turn.
+Every question is a raw request to one node, which may fail while nodes restart. `ask` tries the nodes in turn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ QUORUM_TOPIC = "__cluster_metadata"
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition as Metadata tells it; leader -1: none."""
+    """A partition from Metadata. leader -1: none."""
 
     leader: int
     epoch: int
@@ -31,7 +31,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Quorum:
-    """DescribeQuorum: leader, epoch, high watermark, and the ids of voters and observers with their log ends."""
+    """DescribeQuorum: leader, epoch, high watermark, and the ids of voters and observers with their log end offsets."""
 
     leader: int
     epoch: int
@@ -41,7 +41,7 @@ class Quorum:
 
 
 def ask(nodes: Sequence[ClusterNode], question: Callable[[Connection], T]) -> T | None:
-    """The first answer of the nodes that serve; None while nobody answers."""
+    """The first answer of a serving node. None while no node answers."""
     for node in nodes:
         if not node.serves:
             continue
@@ -54,13 +54,13 @@ def ask(nodes: Sequence[ClusterNode], question: Callable[[Connection], T]) -> T 
 
 
 def brokers(connection: Connection) -> tuple[int, ...]:
-    """The ids of the brokers that Metadata lists, which fenced ones are not."""
+    """The ids of the brokers in Metadata, which does not list fenced brokers."""
     reply = connection.call("Metadata", 12, {"Topics": []})
     return tuple(sorted(each["NodeId"] for each in reply["Brokers"]))
 
 
 def partitions(connection: Connection, topic: str) -> dict[int, Partition]:
-    """The partitions of a topic by number; empty while the node does not know it."""
+    """The partitions of a topic by number. Empty while the node does not know the topic."""
     reply = connection.call("Metadata", 12, {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False})
     (found,) = reply["Topics"]
     return {
@@ -83,7 +83,7 @@ def all_partitions(connection: Connection) -> dict[tuple[str, int], Partition]:
 
 
 def quorum(connection: Connection) -> Quorum | None:
-    """The quorum; None while the node knows no active controller."""
+    """The quorum. None while the node knows no active controller."""
     body = {"Topics": [{"TopicName": QUORUM_TOPIC, "Partitions": [{"PartitionIndex": 0}]}]}
     reply = connection.call("DescribeQuorum", 2, body)
     if reply["ErrorCode"] != 0:

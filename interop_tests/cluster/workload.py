@@ -1,8 +1,9 @@
-"""Clients at work while nodes fail: numbered records, what was acknowledged, how long nothing went on, and the check.
+"""Clients at work while nodes fail: numbered records, the acknowledged ones, the longest time without progress, and
+the check.
 
-A record's value is its partition and number. The producers are idempotent with acks=all, so that the oracle is strict: read
-back, each partition holds the numbers of its producer in order, each at most once, and every acknowledged one. A client that
-numbered its records anew may have written some twice, which no broker can know.
+A record's value is its partition and number. The producers are idempotent with acks=all, so the check is strict: each
+partition contains the numbers of its producer in order, each at most once, and every acknowledged one. A client that
+assigned new sequence numbers to its records may have written some twice, and no broker can notice that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -23,7 +25,7 @@ from interop_tests.harness.waiting import wait_until
 PACE_S = 0.01
 STALL_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 60.0
-# Of a hanging node; the clients' defaults of 30 s and more would hide how soon the cluster goes on.
+# Timeout for a hanging node. The clients' defaults of 30 s and more would hide how soon the cluster continues.
 REQUEST_TIMEOUT_S = 5.0
 
 
@@ -43,13 +45,13 @@ class Progress:
             self._last[partition] = now
 
     def longest_gap_s(self) -> float:
-        """Of any partition, the time up to now included."""
+        """The longest gap of any partition, including the time up to now."""
         now = time.monotonic()
         with self._lock:
             return max(max(longest, now - self._last[each]) for each, longest in self._longest.items())
 
     def last(self) -> float:
-        """The partition that is longest without: when it was last successful."""
+        """The partition with the longest current gap, and the time of its last success."""
         with self._lock:
             return min(self._last.values())
 
@@ -62,7 +64,7 @@ class Progress:
 
 
 class Work:
-    """A producer that writes to every partition of a topic until it is stopped. Subclasses bring the client."""
+    """A producer that writes to every partition of a topic until it is stopped. Subclasses implement the client."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, name: str) -> None:
         self.topic = topic
@@ -72,7 +74,7 @@ class Work:
         self.sent = dict.fromkeys(range(partitions), 0)
         self.failures: list[str] = []
         self.renumbered = False
-        """Whether the client took a new producer epoch on the way; known once it has stopped."""
+        """Whether the client took a new producer epoch on the way. Known after it has stopped."""
         self._bootstrap = bootstrap
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -86,25 +88,35 @@ class Work:
         return self
 
     def wait_for_progress(self, timeout_s: float = STALL_TIMEOUT_S, records: int = 20) -> float:
-        """Until every partition has so many more records acknowledged; the longest gap so far in seconds."""
+        """Wait until every partition has this many more acknowledged records. Returns the longest gap so far in
+        seconds."""
         wanted = {each: len(done) + records for each, done in self.acknowledged.items()}
-        wait_until(
-            lambda: (
-                self.failures or all(len(self.acknowledged[each]) >= count for each, count in wanted.items())
-            ),
-            f"{self.name} goes on",
-            timeout_s,
-        )
+        try:
+            wait_until(
+                lambda: (
+                    self.failures
+                    or all(len(self.acknowledged[each]) >= count for each, count in wanted.items())
+                ),
+                f"{self.name} goes on",
+                timeout_s,
+            )
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe()}") from None
         assert not self.failures, self.failures[:3]
         return self.progress.longest_gap_s()
 
     def stop(self) -> float:
-        """End it, everything sent acknowledged; the longest time without progress in seconds."""
+        """Stop after every sent record is acknowledged. Returns the longest time without progress in seconds."""
         self._ended.set()
         self._thread.join(STALL_TIMEOUT_S + 30)
         assert not self._thread.is_alive(), f"{self.name} hangs"
         assert not self.failures, self.failures[:3]
         return self.progress.longest_gap_s()
+
+    def describe(self) -> str:
+        """The client's state, for the message of a failure."""
+        counts = {each: (self.sent[each], len(done)) for each, done in self.acknowledged.items()}
+        return f"{self.name}: sent and acknowledged by partition: {counts}"
 
     def _value(self, partition: int) -> bytes:
         self.sent[partition] += 1
@@ -161,15 +173,51 @@ class ConfluentWork(Work):
         self.renumbered = epochs.renumbered(producer)
 
 
+class Errors(logging.Handler):
+    """Keeps the last errors that a client has logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: deque[str] = deque(maxlen=20)
+        self.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(self.format(record))
+
+
 class KafkaPythonWork(Work):
     """kafka-python's producer."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, name: str) -> None:
+        super().__init__(bootstrap, topic, partitions, name)
+        self.errors = Errors()
+        self.producer: Any = None
+
+    def describe(self) -> str:
+        told = [super().describe(), *self.errors.texts]
+        if self.producer is not None:
+            accumulator, sender = self.producer._accumulator, self.producer._sender
+            told.append(f"muted {accumulator.muted}, in flight {dict(sender._in_flight_batches)}")
+            for name, queue in dict(accumulator._batches).items():
+                told.append(f"{name}: {len(queue)} batches, the first {list(queue)[:2]}")
+            told.append(f"sender lives: {sender.is_alive()}, {vars(self.producer._transaction_manager)}")
+        return "\n".join(told)
 
     def _run(self) -> None:
         from kafka import KafkaProducer
 
-        # Lost connections are what these tests are about.
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)
-        producer = KafkaProducer(
+        # The tests cause lost connections, so the client's messages are shown only with a failure.
+        logger = logging.getLogger("kafka")
+        logger.propagate = False
+        logger.setLevel(logging.ERROR)
+        logger.addHandler(self.errors)
+        try:
+            self._produce(KafkaProducer)
+        finally:
+            logger.removeHandler(self.errors)
+
+    def _produce(self, make: Callable[..., Any]) -> None:
+        producer = self.producer = make(
             bootstrap_servers=self._bootstrap.split(","),
             enable_idempotence=True,
             acks="all",
@@ -205,13 +253,13 @@ class KafkaPythonWork(Work):
 
 
 class Follower:
-    """A consumer that reads a topic while it is written, and holds every partition to an order without gaps or repeats."""
+    """A consumer that reads a topic while it is written, and checks that every partition has no gaps or repeats."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.seen: dict[tuple[str, int], int] = {}
         self.faults: list[str] = []
         self.repeats: dict[str, list[str]] = {}
-        """By producer, the records that came again, in its own order."""
+        """The repeated records of each producer, in their order."""
         self.progress = Progress(range(partitions))
         self._topic = topic
         self._partitions = partitions
@@ -224,7 +272,7 @@ class Follower:
         return self
 
     def wait_for(self, work: Work, timeout_s: float = READ_TIMEOUT_S) -> None:
-        """Until it has read the last record of the work, which must have ended."""
+        """Wait until it has read the last record of the work, which must have ended."""
         wanted = {(work.name, each): count for each, count in work.sent.items()}
         wait_until(
             lambda: self.faults or all(self.seen.get(key, 0) >= count for key, count in wanted.items()),
@@ -266,7 +314,7 @@ def parse(value: bytes) -> tuple[str, int, int]:
 
 @contextlib.contextmanager
 def closing_consumer(bootstrap: str, **settings: Any) -> Any:
-    """A consumer of librdkafka without commits, which reads from the earliest record on."""
+    """A librdkafka consumer without commits that reads from the earliest record."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -315,9 +363,10 @@ def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int
 
 
 def assert_exact(bootstrap: str, topic: str, *works: Work) -> None:
-    """Read the topic back: per partition and producer in order, nothing acknowledged lost, nothing twice.
+    """Read the topic back and check for each partition and producer: in order, no acknowledged record lost, no record
+    twice.
 
-    What is twice after a client numbered its records anew counts at its first place, which is where it was in order.
+    If a client assigned new sequence numbers, a repeated record counts at its first place, where it was in order.
     """
     partitions = len(works[0].acknowledged)
     numbers: dict[tuple[str, int], list[int]] = {}

@@ -1,1 +1,1 @@
-"""Compacted topics: what clients, tools and Apache Kafka find after cleaning, and after kills in its midst."""
+"""Compacted topics: what clients, tools and Apache Kafka read after a cleaning, and after kills during a cleaning."""

@@ -1,4 +1,4 @@
-"""What Kafka's DumpLogSegments says of a folder with compacted topics."""
+"""The output of Kafka's DumpLogSegments for a folder with compacted topics."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 from interop_tests.harness.java_tools import KafkaTools, dump_faults
 
 GAPS = re.compile(r"^Non-consecutive offsets in .*$")
-"""What cleaning makes, and the tool tells of every cleaned segment, Apache Kafka's as well."""
+"""Messages about gaps that cleaning causes. The tool prints them for every cleaned segment, also for those of Apache
+Kafka."""
 
 
 def check_files(tools: KafkaTools, data_dir: Path) -> int:
-    """Nothing is wrong with any segment, index or snapshot of users' topics, and offsets rise; the number of files."""
+    """Check that there is no fault in any segment, index or snapshot of users' topics, and that offsets rise. Returns
+    the number of files."""
     count = 0
     for folder in sorted(data_dir.iterdir()):
         if not folder.is_dir() or not re.search(r"-\d+$", folder.name) or folder.name.startswith("__"):

@@ -1,4 +1,4 @@
-"""Updates over few keys, and what a consumer from the beginning finds of them."""
+"""Updates of few keys, and checks of the records that a consumer reads from the beginning."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class Message(NamedTuple):
 
 
 def create_compacted(bootstrap: str, topic: str, **config: str) -> None:
-    """One partition, small segments, cleaned as soon as anything can be; settings with underscores for dots."""
+    """Configs of a topic with one partition and small segments that are cleaned as soon as possible. Underscores
+    replace dots."""
     settings = EAGER_TOPIC | {key.replace("_", "."): value for key, value in config.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, 1, 1, config=settings)]).values():
@@ -52,7 +53,7 @@ def create_compacted(bootstrap: str, topic: str, **config: str) -> None:
 
 
 def set_cleaners_pace(bootstrap: str, bytes_per_second: str) -> None:
-    """While the broker, of id 1, runs."""
+    """Set the cleaner's throttle while the broker, which has id 1, runs."""
     pace = ConfigEntry(
         "log.cleaner.io.max.bytes.per.second", bytes_per_second, incremental_operation=AlterConfigOpType.SET
     )
@@ -63,16 +64,16 @@ def set_cleaners_pace(bootstrap: str, bytes_per_second: str) -> None:
 
 
 class Updates:
-    """Numbered values; `last` is the newest acknowledged one of each key."""
+    """Numbered values. `last` is the newest acknowledged one of each key."""
 
     def __init__(self, bootstrap: str, topic: str, **settings: object) -> None:
         self.topic = topic
         self.last: dict[bytes, tuple[int, bytes | None]] = {}
         self.unanswered = 0
         self.given_up: list[str] = []
-        """Updates of which nobody knows whether they were written."""
+        """Updates whose outcome is unknown."""
         self._checksums = array("I")
-        """By offset, of key and value that were acknowledged there; 0 where none was."""
+        """By offset, the checksum of the key and value acknowledged there. 0 if there is none."""
         self._number = 0
         self._chance = random.Random(7)
         self._producer = Producer(
@@ -80,10 +81,10 @@ class Updates:
         )
 
     def write(self, count: int, keys: int, size: int = 200, tombstones_every: int = 0) -> None:
-        """Returns when all are acknowledged or given up."""
+        """Returns when all updates are acknowledged or given up."""
         for _ in range(count):
             self._number += 1
-            # Some keys are written all the time and some seldom, so that last values lie far apart.
+            # Some keys are written often and some rarely, so the last values are spread over the log.
             key = b"key-%d" % int(keys * self._chance.random() ** 4)
             value: bytes | None = b"%d " % self._number + self._chance.randbytes(size // 2).hex().encode()
             if tombstones_every and self._number % tombstones_every == 0:
@@ -111,7 +112,7 @@ class Updates:
             self._checksums[offset] = checksum(key, value)
 
     def wrote(self, message: Message) -> bool:
-        """Whether this is what lay at its offset from the beginning, as far as its acknowledgement came."""
+        """Whether this record was at its offset from the beginning, as far as acknowledgements show."""
         known = self._checksums[message.offset] if message.offset < len(self._checksums) else 0
         return known in (0, checksum(message.key, message.value))
 
@@ -123,7 +124,7 @@ def checksum(key: bytes | None, value: bytes | None) -> int:
 def read_all(
     bootstrap: str, topic: str, isolation: str = "read_uncommitted", start: int = 0
 ) -> tuple[list[int], Found]:
-    """Offsets in the order they came and the last (offset, value) of each key, from an offset to the end."""
+    """Offsets in order, and the last (offset, value) of each key, from an offset to the end."""
     messages = read_messages(bootstrap, topic, isolation, start)
     return [one.offset for one in messages], {one.key: (one.offset, one.value) for one in messages}
 
@@ -131,7 +132,7 @@ def read_all(
 def read_messages(
     bootstrap: str, topic: str, isolation: str = "read_uncommitted", start: int = 0
 ) -> list[Message]:
-    """In the order they came, from an offset to the end."""
+    """The records in order, from an offset to the end."""
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -164,7 +165,7 @@ def read_messages(
 
 
 def cleaned_to(data_dir: Path, topic: str) -> int:
-    """What the cleaner's checkpoint says of the topic's only partition; -1 for nothing."""
+    """The offset in the cleaner's checkpoint for the topic's only partition. -1 if there is none."""
     path = data_dir / "cleaner-offset-checkpoint"
     lines = path.read_text().splitlines() if path.exists() else []
     assert not lines or (lines[0] == "0" and int(lines[1]) == len(lines) - 2), lines
@@ -176,19 +177,20 @@ def cleaned_to(data_dir: Path, topic: str) -> int:
 
 
 def active_base(data_dir: Path, topic: str) -> int:
-    """Base offset of the last segment."""
+    """The base offset of the last segment."""
     return max(int(path.name[:20]) for path in (data_dir / f"{topic}-0").glob("*.log"))
 
 
 def wait_until_clean(data_dir: Path, topic: str) -> None:
-    """All below the active segment has been cleaned."""
+    """Wait until all segments below the active one are clean."""
     wait_until(
         lambda: cleaned_to(data_dir, topic) == active_base(data_dir, topic) > 0, f"{topic} is cleaned", WAIT_S
     )
 
 
 def assert_last_values(bootstrap: str, updates: Updates, isolation: str = "read_uncommitted") -> list[int]:
-    """A consumer from 0 finds offsets rise, at each what was written there, and each key's newest value; the offsets."""
+    """Check that a consumer that starts at 0 reads rising offsets, at each the record that was written there, and the
+    newest value of each key. Returns the offsets."""
     assert not updates.unanswered, f"{updates.unanswered} updates are on their way still"
     assert not updates.given_up, f"{len(updates.given_up)} updates were given up: {updates.given_up[0]}"
     messages = read_messages(bootstrap, updates.topic, isolation)

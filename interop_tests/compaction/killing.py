@@ -1,4 +1,4 @@
-"""A broker that is ended by kill -9 in the midst of a cleaning: at a chosen rename, by a small C library, or while it writes."""
+"""Kills a broker with -9 during a cleaning: after a chosen rename, with a small C library, or while it writes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from interop_tests.harness.waiting import wait_until
 
 SOURCE = Path(__file__).with_name("kill_at_rename.c")
 SLOW_PACE, FAST_PACE = "4000000.0", "1.0E9"
-"""Of the cleaner, in bytes a second: a cleaning of some megabytes takes long enough to be met, or no time."""
+"""Limits of the cleaner in bytes per second: one makes a cleaning of some megabytes slow enough to hit, the other does
+not limit it."""
 
 
 def environment(rename: int) -> dict[str, str]:
-    """For the process that is to end right after so many renames of files of a swap."""
+    """The environment of a process that ends directly after this number of renames of swap files."""
     return {"LD_PRELOAD": str(preload_library(SOURCE)), "KILL_AT_RENAME": str(rename)}
 
 
 def kill_during_a_cleaning(broker: BrokerProcess, topic: str, delay_s: float) -> bool:
-    """So long after a cleaned segment was begun; whether a cleaning was under way in that moment, by the files that it left."""
+    """Kill the broker this long after it began a cleaned segment. Returns whether it was cleaning at that moment, from
+    the files it left."""
     folder = broker.data_dir / f"{topic}-0"
     wait_until(lambda: any(folder.glob("*.cleaned")), f"{topic} is being cleaned", WAIT_S, 0.005)
     time.sleep(delay_s)

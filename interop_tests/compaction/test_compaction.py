@@ -1,4 +1,5 @@
-"""Many updates over few keys: the last values stay, offsets stay, files satisfy Kafka's tools, either broker takes over."""
+"""Many updates of few keys: last values and offsets stay, Kafka's tools accept the files, and either broker can take
+over."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ UPDATES = 2_000_000 if SOAK else 30_000
 JAVA_UPDATES = 2_000_000 if SOAK else 120_000
 KEYS = 40
 TOMBSTONES_EVERY = 11
-"""Of these none is as old as delete.retention.ms, so each that is its key's last must be there."""
+"""None of these is older than delete.retention.ms, so each that is the last of its key must be there."""
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
@@ -88,7 +89,7 @@ def test_updates_of_a_java_producer(tools: KafkaTools, make_broker: MakeBroker, 
 
 
 def test_a_reader_during_cleanings_sees_a_consistent_log(make_broker: MakeBroker) -> None:
-    """Again and again from 0 while segments are swapped: offsets rise, and nothing that was there before is missed."""
+    """Read repeatedly from 0 while segments are swapped: offsets rise, and no record that was there is missing."""
     broker = make_broker(EAGER_CLEANER)
     create_compacted(broker.bootstrap, "kept", file_delete_delay_ms="0")
     updates = Updates(broker.bootstrap, "kept")
@@ -114,7 +115,7 @@ def test_a_reader_during_cleanings_sees_a_consistent_log(make_broker: MakeBroker
 
         for _ in range(30 if SOAK else 8):
             read_and_hold()
-        # On a slow machine the first cleaning may be still to come.
+        # On a slow machine the first cleaning may not have happened yet.
         wait_until(
             lambda: read_and_hold() or cleaned_to(broker.data_dir, "kept") > 0, "a cleaning", WAIT_S, 0
         )
@@ -125,7 +126,8 @@ def test_a_reader_during_cleanings_sees_a_consistent_log(make_broker: MakeBroker
 
 
 def test_tombstones_go_after_their_time(make_broker: MakeBroker) -> None:
-    """First they stay, so that readers come by them; delete.retention.ms after a cleaning met them they go."""
+    """Tombstones stay at first, so that readers see them. They are removed delete.retention.ms after a cleaning has
+    processed them."""
     broker = make_broker(EAGER_CLEANER)
     create_compacted(broker.bootstrap, "kept", delete_retention_ms="3000")
     producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -133,7 +135,7 @@ def test_tombstones_go_after_their_time(make_broker: MakeBroker) -> None:
         producer.produce("kept", b"a value", key)
     producer.produce("kept", None, b"gone")
     producer.flush(WAIT_S)
-    # One segment is closed, and cleaned once: however long that takes, only a later cleaning may take the tombstone away.
+    # One segment is closed and cleaned once. However long that takes, only a later cleaning may remove the tombstone.
     updates = Updates(broker.bootstrap, "kept", **{"batch.size": 100_000})
     updates.write(2500, KEYS, 500)
     wait_until_clean(broker.data_dir, "kept")
@@ -153,7 +155,8 @@ def test_tombstones_go_after_their_time(make_broker: MakeBroker) -> None:
 def test_kills_between_the_renames_of_a_swap(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, tools: KafkaTools
 ) -> None:
-    """Ended by kill -9 right after the n-th rename, started again, cleaned on: the same last values each time."""
+    """Kill the broker directly after the n-th rename, start it again, and clean further: the last values are the same
+    each time."""
     broker = make_broker(EAGER_CLEANER)
     if broker.kind == APACHE:
         pytest.skip("the library that kills counts renames as kafkacompat makes them")
@@ -170,7 +173,7 @@ def test_kills_between_the_renames_of_a_swap(
         assert process is not None
 
         def write(process: subprocess.Popen[bytes] = process) -> None:
-            # How many renames there are depends on how much a cleaning finds to clean.
+            # The number of renames depends on the size of the cleaning.
             while process.poll() is None:
                 updates.write(3000, KEYS, 400, TOMBSTONES_EVERY)
 
@@ -216,7 +219,8 @@ def test_kills_at_random_moments_of_cleaning(make_broker: MakeBroker) -> None:
 def test_the_other_broker_goes_on_with_a_cleaned_folder(
     tools: KafkaTools, tmp_path: Path, first: str
 ) -> None:
-    """Also across an unclean stop: each finds what the other has cleaned, cleans further, and both agree."""
+    """Also after an unclean stop: each broker reads what the other has cleaned, cleans further, and both return the
+    same records."""
     broker = SwitchingBroker(first, tmp_path / "node", False, EAGER_CLEANER)
     try:
         broker.start()
@@ -241,7 +245,7 @@ def test_the_other_broker_goes_on_with_a_cleaned_folder(
 
 
 def test_offsets_of_groups_outlive_the_cleaning_of_their_topic(make_broker: MakeBroker) -> None:
-    """__consumer_offsets is compacted like any other topic, and a coordinator loads from what is left of it."""
+    """__consumer_offsets is compacted like any other topic, and a coordinator loads the remaining records."""
     broker = make_broker(EAGER_CLEANER | EAGER_OFFSETS)
     partitions = 100
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

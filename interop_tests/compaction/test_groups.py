@@ -1,4 +1,4 @@
-"""__consumer_offsets is compacted: what a deleted group has left goes, and nothing of it comes back."""
+"""__consumer_offsets is compacted: the records of a deleted group disappear, and none of them comes back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_OFFSET = -1001
 
 
 def group_of(key: bytes | None) -> str:
-    """Offsets' keys (versions 0 and 1) and groups' own (2) begin with the group."""
+    """The keys of offsets (versions 0 and 1) and of groups (version 2) begin with the group."""
     assert key is not None
     version, length = struct.unpack_from(">hh", key)
     assert version in (0, 1, 2)

@@ -1,4 +1,4 @@
-"""What holds a cleaning back or hurries it: compaction lags, the memory of the offset map, the throttle."""
+"""Settings that delay or speed up a cleaning: compaction lags, the memory of the offset map, the throttle."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ MakeBroker = Callable[..., BrokerProcess]
 KEYS = 40
 JVM_TERMINATED = 143
 LEAST_MAP_BYTES = (1 << 20) + 1
-"""What Kafka asks of log.cleaner.dedupe.buffer.size for each thread."""
+"""The minimum of log.cleaner.dedupe.buffer.size that Kafka requires for each thread."""
 
 
 def test_young_records_wait_for_min_compaction_lag(make_broker: MakeBroker) -> None:
-    """Old timestamps are cleaned, young ones behind them are all there until the lag is taken away."""
+    """Old records are cleaned. Younger records stay complete until the lag is removed."""
     broker = make_broker(EAGER_CLEANER)
     settings = {"min_compaction_lag_ms": str(3_600_000), "message_timestamp_before_max_ms": str(2**63 - 1)}
     create_compacted(broker.bootstrap, "kept", **settings)
@@ -62,7 +62,8 @@ def test_young_records_wait_for_min_compaction_lag(make_broker: MakeBroker) -> N
 
 
 def test_a_log_of_both_policies_is_cleaned_and_loses_what_is_too_old(make_broker: MakeBroker) -> None:
-    """Keys that were written once stay for ever with compaction alone; with both policies they go when their segment is old."""
+    """With compaction alone, keys that were written once stay forever. With both policies they are deleted when their
+    segment is old."""
     broker = make_broker(EAGER_CLEANER | {"log.retention.check.interval.ms": "300"})
     hour_ms, now_ms = 3_600_000, int(time.time() * 1000)
     topics = {"both": "compact,delete", "kept": "compact"}
@@ -90,7 +91,7 @@ def test_a_log_of_both_policies_is_cleaned_and_loses_what_is_too_old(make_broker
 
     for topic in topics:
         wait_until_clean(broker.data_dir, topic)
-    # The segment that old and young ones share goes too: once it is clean all in it is old.
+    # The segment with old and young records is deleted too: after the cleaning all its records are old.
     wait_until(lambda: begins_at("both") >= once, "old segments are deleted", WAIT_S)
     expected = {b"key-%d" % (number % KEYS): number for number in range(once, once + often)}
     found = {}
@@ -115,7 +116,7 @@ def test_max_compaction_lag_cleans_what_is_not_dirty_enough(make_broker: MakeBro
     both = [Updates(broker.bootstrap, topic) for topic in ("waits", "overdue")]
     for updates in both:
         updates.write(9000, KEYS, 500)
-    # Closed by its age as well: max.compaction.lag.ms holds for a segment from its first record on.
+    # max.compaction.lag.ms also closes a segment, counted from its first record.
     wait_until(lambda: cleaned_to(broker.data_dir, "overdue") > 0, "the overdue log is cleaned", WAIT_S)
     assert cleaned_to(broker.data_dir, "waits") == -1
     for updates in both:
@@ -123,7 +124,8 @@ def test_max_compaction_lag_cleans_what_is_not_dirty_enough(make_broker: MakeBro
 
 
 def test_a_map_of_the_least_memory_cleans_more_keys_than_it_holds(make_broker: MakeBroker) -> None:
-    """Kafka's least log.cleaner.dedupe.buffer.size has room for some 40,000 keys: the log is cleaned in several rounds."""
+    """Kafka's minimum of log.cleaner.dedupe.buffer.size holds some 40,000 keys, so the log is cleaned in several
+    rounds."""
     broker = make_broker(EAGER_CLEANER | {"log.cleaner.dedupe.buffer.size": str(LEAST_MAP_BYTES)})
     create_compacted(broker.bootstrap, "kept")
     keys = 70_000
@@ -151,12 +153,13 @@ def test_a_map_of_the_least_memory_cleans_more_keys_than_it_holds(make_broker: M
 
 
 def test_the_throttle_holds_the_cleaner_back(make_broker: MakeBroker) -> None:
-    """log.cleaner.io.max.bytes.per.second, changed while the broker runs, as all settings of the cleaner can be."""
+    """log.cleaner.io.max.bytes.per.second, changed while the broker runs. All settings of the cleaner can be changed
+    like this."""
     broker = make_broker(EAGER_CLEANER | {"log.cleaner.io.max.bytes.per.second": "100000.0"})
     create_compacted(broker.bootstrap, "kept")
     updates = Updates(broker.bootstrap, "kept")
     updates.write(20_000, KEYS, 500)
-    # Reading 10 MB at this pace takes minutes, so that nothing can be clean soon.
+    # Reading 10 MB at this rate takes minutes, so no cleaning can end soon.
     for _ in range(50):
         assert cleaned_to(broker.data_dir, "kept") == -1
         time.sleep(0.1)
@@ -166,15 +169,15 @@ def test_the_throttle_holds_the_cleaner_back(make_broker: MakeBroker) -> None:
 
 
 def test_cleaners_that_wait_hold_up_nobody(make_broker: MakeBroker) -> None:
-    """Eight cleaners, all of them held back for minutes: topics are made and deleted, produces that wait for a sync are answered,
-    and SIGTERM ends the process."""
+    """Eight cleaners wait for the throttle for minutes. Meanwhile topics are created and deleted, produces that wait
+    for a sync are answered, and SIGTERM ends the process."""
     cleaners = 8
     broker = make_broker(
         EAGER_CLEANER
         | {
             "log.cleaner.threads": str(cleaners),
             "log.cleaner.io.max.bytes.per.second": "1000.0",
-            # 1 MiB for each thread is the least.
+            # 1 MiB per thread is the minimum.
             "log.cleaner.dedupe.buffer.size": str(cleaners * LEAST_MAP_BYTES),
             "log.cleaner.io.buffer.size": str(cleaners << 16),
         }
@@ -198,7 +201,7 @@ def test_cleaners_that_wait_hold_up_nobody(make_broker: MakeBroker) -> None:
 
 
 def threads_named(pid: int, name: str) -> int:
-    """How many threads of a process bear this name."""
+    """The number of threads of a process with this name."""
     names = []
     for path in Path(f"/proc/{pid}/task").glob("*/comm"):
         with contextlib.suppress(FileNotFoundError):  # it has just ended

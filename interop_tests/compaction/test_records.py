@@ -1,4 +1,4 @@
-"""What cleaning leaves of a batch is a batch as before: its codec, and of each record the offset, the time and the headers."""
+"""A batch after a cleaning is a valid batch: it keeps its codec, and each record keeps its offset, time and headers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ RECORDS, BATCHES, KEYS = 60, 60, 500
 
 
 def plan(number: int, codec: str, chance: random.Random) -> tuple[BatchPlan, list[Record]]:
-    """A batch, and its records with offsets that count from its first one. Times go to and fro; one is before the base's."""
+    """A batch, and its records with offsets relative to its first one. Times vary in both directions, and one is
+    before the base timestamp."""
     records, packed = [], b""
     for at in range(RECORDS):
         delta = chance.choice([0, 5, 1000, 70_000, -40])
@@ -61,7 +62,7 @@ def read(connection: Connection, topic: str) -> list[Batch]:
 def test_what_is_left_of_a_batch(
     tools: KafkaTools, make_broker: Callable[..., BrokerProcess], of_topic: str
 ) -> None:
-    """The topic's codec was applied when the batch came; cleaning keeps whatever it finds."""
+    """The topic's codec was applied when the batch was produced. Cleaning keeps the codec of each batch."""
     broker = make_broker(EAGER_CLEANER)
     options = {"message_timestamp_before_max_ms": str(2**63 - 1), "compression_type": of_topic}
     create_compacted(broker.bootstrap, "kept", **options)
@@ -87,7 +88,7 @@ def test_what_is_left_of_a_batch(
     assert {record.offset for record in kept} >= set(last.values())
     below = [record.offset for record in kept if record.offset < clean]
     assert set(below) <= {offset for offset in last.values() if offset < clean} | {
-        # What is overwritten only in the active segment is cleaned another time.
+        # A key that is overwritten only in the active segment is cleaned later.
         max((each for each, record in written.items() if record.key == key and each < clean), default=-1)
         for key in last
     }

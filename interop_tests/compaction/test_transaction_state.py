@@ -1,4 +1,5 @@
-"""__transaction_state is compacted: what is left of it tells every transactional id as it was, and each goes on."""
+"""__transaction_state is compacted: the remaining records restore the state of every transactional id, and each id
+continues."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ SMALL = {
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
 BUSY, ROUNDS = 10, 60
-"""Long ids, so that a segment is soon full: two of them are, twice."""
+"""Long ids, so that segments fill quickly: two segments, twice."""
 
 
 def test_every_id_is_known_after_its_log_was_cleaned(
@@ -63,7 +64,7 @@ def test_every_id_is_known_after_its_log_was_cleaned(
             wait_until_clean(broker.data_dir, STATE)
         assert cleaned_to(broker.data_dir, STATE) > turn * BUSY * ROUNDS // 2
         size = sum(path.stat().st_size for path in (broker.data_dir / f"{STATE}-0").glob("*.log"))
-        # Of twice as much, or four times, there is the active segment and one record of each id.
+        # After twice or four times as much, the active segment and one record for each id remain.
         assert size < (1 << 20) + 2 * BUSY * 3300
         stop()
         broker.start()

@@ -1,4 +1,5 @@
-"""Transactions in a compacted topic: wherever kills fall, read_committed shows what an uncleaned copy shows."""
+"""Transactions in a compacted topic: whenever the broker is killed, read_committed returns what it returns for an
+uncleaned copy."""
 
 from __future__ import annotations
 
@@ -37,16 +38,17 @@ MakeBroker = Callable[..., BrokerProcess]
 SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 KILLS_AT_RENAMES = range(1, 13) if SOAK else (2, 5)
 KILLS_AT_RANDOM = 13 if SOAK else 1
-"""With both retentions: of the 50 kills of a soak 24 fall between the renames of swaps."""
+"""With both retentions. Of the 50 kills of a soak, 24 occur between the renames of swaps."""
 KEPT, COPY = "kept-transactional", "uncleaned"
 KEYS = 30
 DAY_MS = 86_400_000
 
 
 class Transactions:
-    """Each transaction writes the same to both topics; some are aborted. A lost one is begun anew by a new producer.
+    """Each transaction writes the same records to both topics. Some transactions are aborted. A new producer repeats a
+    lost one.
 
-    Some keys end with a tombstone in every transaction.
+    Some keys get a tombstone at the end of every transaction.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -56,7 +58,7 @@ class Transactions:
         self._producer: Producer | None = None
         self.committed = 0
         self.written: dict[str, dict[int, int]] = {KEPT: {}, COPY: {}}
-        """Offset -> number of the record, for each topic: what was acknowledged."""
+        """Offset -> number of the acknowledged record, for each topic."""
 
     def carry_out(self) -> None:
         try:
@@ -72,7 +74,7 @@ class Transactions:
                 self._producer.init_transactions(WAIT_S)
             self._one(self._producer)
         except KafkaException:
-            # The broker was killed in between; the next producer ends what this one has left.
+            # The broker was killed in between. The next producer ends the transaction that this one left open.
             self._producer = None
 
     def _one(self, producer: Producer) -> None:
@@ -100,15 +102,16 @@ class Transactions:
         return delivered
 
     def expected(self, copy: list[Message]) -> list[Message]:
-        """What the cleaned topic would show had it not been cleaned, after what its copy shows. A transaction is committed only
-        when all its records are acknowledged, so each has a known place in both."""
+        """The expected content of the topic without cleaning, derived from its copy. A transaction is committed only
+        when all its records are acknowledged, so the offset of each record is known in both topics."""
         place_of = {number: offset for offset, number in self.written[KEPT].items()}
         return [one._replace(offset=place_of[self.written[COPY][one.offset]]) for one in copy]
 
 
 def assert_agree(bootstrap: str, transactions: Transactions, retention_ms: int) -> list[Message]:
-    """The same last committed record of each key where it always was, and nothing that the copy does not have at all. Only
-    tombstones older than delete.retention.ms may be gone. The last of each key."""
+    """Check that the last committed record of each key is at its original offset, and that there is no record that the
+    copy does not have. Only tombstones older than delete.retention.ms may be missing. Returns the last record of each
+    key."""
     for topic in (KEPT, COPY):
         wait_until_stable(bootstrap, topic, timeout_s=WAIT_S)
     kept = read_messages(bootstrap, KEPT, "read_committed")
@@ -126,7 +129,7 @@ def assert_agree(bootstrap: str, transactions: Transactions, retention_ms: int) 
 
 @contextlib.contextmanager
 def going_on(transactions: Transactions) -> Iterator[threading.Thread]:
-    """Meanwhile, in a thread."""
+    """Run in a thread."""
     ended = threading.Event()
 
     def write() -> None:
@@ -146,7 +149,7 @@ def going_on(transactions: Transactions) -> Iterator[threading.Thread]:
 def test_read_committed_of_a_cleaned_topic_across_kills(
     tools: KafkaTools, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, retention_ms: int
 ) -> None:
-    """Ended by kill -9 right after the n-th rename of a swap, and at any moment while cleaning goes on."""
+    """Killed with -9 directly after the n-th rename of a swap, and at any moment during a cleaning."""
     broker, chance = make_broker(EAGER_CLEANER), random.Random(retention_ms)
     create_compacted(broker.bootstrap, KEPT, delete_retention_ms=str(retention_ms))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -186,7 +189,7 @@ def test_read_committed_of_a_cleaned_topic_across_kills(
             kills += kill_during_a_cleaning(broker, KEPT, 0.4 * chance.random())
             broker.start()
         go_on_after_the_kill()
-        # On a quick machine so much was written meanwhile that the slow pace would take minutes.
+        # A fast machine has written so much meanwhile that the slow limit would take minutes.
         set_cleaners_pace(broker.bootstrap, FAST_PACE)
         wait_until_clean(broker.data_dir, KEPT)
         assert_agree(broker.bootstrap, transactions, retention_ms)

@@ -1,4 +1,4 @@
-"""A broker with the pipeline's results on it, a console over it, and one Chromium for all tests of the page."""
+"""A broker with the pipeline's results, a web console on it, and one Chromium for all tests of the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The result topics have fixed names: every test here has a broker of its own."""
+    """The result topics have fixed names, so every test here uses its own broker."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.needs_control)
@@ -33,7 +33,7 @@ def chromium() -> Iterator[webdriver.Chrome]:
 
 @pytest.fixture(scope="session")
 def shown_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that holds an hour of results, a group that lags, and a topic to browse. Tests leave those as they are."""
+    """A broker with an hour of results, a group with lag, and a topic to browse. Tests must not change them."""
     broker = BrokerProcess(chosen_kind(), tmp_path_factory.mktemp("console-broker"))
     broker.start()
     try:
@@ -50,7 +50,7 @@ def shown_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPro
 def console(
     shown_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConsoleProcess]:
-    """The console over it, when it has read everything."""
+    """The console on this broker, after it has read everything."""
     process = ConsoleProcess(shown_broker.bootstrap, tmp_path_factory.mktemp("console") / "console.log")
     process.start()
     try:
@@ -64,8 +64,8 @@ def console(
 
 @pytest.fixture
 def page(chromium: webdriver.Chrome, console: ConsoleProcess) -> Iterator[Page]:
-    """A tab on it; a test fails if the browser had anything to complain of."""
-    # The page of the test before may still ask a console that is gone.
+    """A tab with the console. The test fails if the browser reported an error."""
+    # The page of the previous test may still send requests to a console that has ended.
     chromium.get("about:blank")
     shown = Page(chromium, console.address)
     shown.complaints()
@@ -75,7 +75,7 @@ def page(chromium: webdriver.Chrome, console: ConsoleProcess) -> Iterator[Page]:
 
 @pytest.fixture
 def make_console(tmp_path: Path) -> Iterator[Callable[[str], ConsoleProcess]]:
-    """make_console(bootstrap) starts a console of the test's own."""
+    """make_console(bootstrap) starts a separate console for the test."""
     made: list[ConsoleProcess] = []
 
     def make(bootstrap: str) -> ConsoleProcess:

@@ -1,4 +1,4 @@
-"""A person before the page: real headless Chromium, what is to be read on it, where it is, and what it looks like."""
+"""The page in a real headless Chromium: the visible text, the positions of elements, and the picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from interop_tests.harness.waiting import TIMEOUT_S, wait_until
 
 ARGUMENTS = (
     "--headless=new",
-    # Chromium's own sandbox does not run as root, as `make test` in a container does.
+    # Chromium's sandbox does not work as root, and `make test` in a container runs as root.
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
@@ -33,7 +33,7 @@ DESKTOP, PHONE = (1280, 900), (390, 844)
 
 
 def start_chromium() -> webdriver.Chrome:
-    """Chromium and its driver from PATH; MissingTool says which is missing and how it is had."""
+    """Chromium and its driver from PATH. MissingTool names the missing one and how to install it."""
     try:
         chromium, driver = require_program("chromium"), require_program("chromedriver")
     except MissingTool as error:
@@ -47,14 +47,14 @@ def start_chromium() -> webdriver.Chrome:
 
 
 class Page:
-    """One tab on one console."""
+    """A tab with one console."""
 
     def __init__(self, driver: webdriver.Chrome, address: str) -> None:
         self.driver = driver
         self.address = address
 
     def size(self, size: tuple[int, int] = DESKTOP, dark: bool = False) -> None:
-        """The window's width and height in CSS pixels, and which colours the person prefers."""
+        """The window's width and height in CSS pixels, and the preferred color scheme."""
         width, height = size
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -62,22 +62,22 @@ class Page:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
     def open(self, view: str = "#/", size: tuple[int, int] = DESKTOP, dark: bool = False) -> Page:
-        """Load the page anew."""
+        """Reload the page."""
         self.size(size, dark)
         self.driver.get("about:blank")
         self.driver.get(f"{self.address}/{view}")
         return self
 
     def text(self, selector: str) -> str:
-        """What is to be read there; nothing if it is not shown."""
+        """The visible text of the element. Empty if it is not shown."""
         while True:
             found = self.driver.find_elements(By.CSS_SELECTOR, selector)
-            # What is drawn again while it is read is read again.
+            # If the element is redrawn while it is read, read it again.
             with contextlib.suppress(StaleElementReferenceException):
                 return "\n".join(element.text for element in found)
 
     def wait_for(self, selector: str, *words: str, timeout_s: float = TIMEOUT_S) -> str:
-        """Wait until all words are to be read there."""
+        """Wait until all words are visible there."""
 
         def probe() -> str:
             said = self.text(selector)
@@ -86,14 +86,14 @@ class Page:
         return wait_until(probe, f"{selector} says {words}; it says {self.text(selector)!r}", timeout_s)
 
     def rows(self, selector: str) -> list[list[str]]:
-        """The cells' texts of a table's body, row by row."""
+        """The texts of the cells in a table's body, row by row."""
         script = """return [...document.querySelectorAll(arguments[0] + ' tbody tr')]
             .map(row => [...row.cells].map(cell => cell.innerText.trim()))"""
         found: list[list[str]] = self.driver.execute_script(script, selector)
         return found
 
     def script(self, text: str, *arguments: Any) -> Any:
-        """The value of a JavaScript function body."""
+        """The value that a JavaScript function body returns."""
         return self.driver.execute_script(text, *arguments)
 
     def element(self, selector: str) -> WebElement:
@@ -101,7 +101,7 @@ class Page:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def click(self, selector: str) -> None:
-        """Click it as a person does: it must be there to be hit. An element that is just being redrawn is tried again."""
+        """Click the element, which must be visible and not covered. If it is being redrawn, try again."""
 
         def probe() -> bool:
             with contextlib.suppress(StaleElementReferenceException, NoSuchElementException):
@@ -112,7 +112,7 @@ class Page:
         wait_until(probe, f"{selector} can be clicked")
 
     def choose(self, selector: str, text: str) -> None:
-        """Choose an option by its text, once it is offered."""
+        """Choose an option by its text, when the option exists."""
 
         def probe() -> bool:
             choices = Select(self.element(selector))
@@ -124,13 +124,13 @@ class Page:
         wait_until(probe, f"{selector} offers {text}")
 
     def write(self, selector: str, text: str) -> None:
-        """Write into a field."""
+        """Type into a field."""
         field = self.element(selector)
         field.clear()
         field.send_keys(text)
 
     def boxes(self, selector: str) -> list[dict[str, float]]:
-        """x, y, width and height of every such element that takes room, in the document's CSS pixels."""
+        """x, y, width and height of every such element that is visible, in the document's CSS pixels."""
         script = """return [...document.querySelectorAll(arguments[0])].map(each => {
             const box = each.getBoundingClientRect();
             return {x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height};
@@ -139,14 +139,14 @@ class Page:
         return found
 
     def picture(self, file: Path) -> Image.Image:
-        """The whole page as it looks, also kept in a file."""
+        """A picture of the whole page. It is also kept in a file."""
         height = self.script("return document.documentElement.scrollHeight")
         width = self.script("return innerWidth")
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
         )
-        # Charts are drawn again when the room changes.
+        # Charts are redrawn when the size changes.
         self.driver.execute_async_script(
             "requestAnimationFrame(() => requestAnimationFrame(arguments[arguments.length - 1]))"
         )
@@ -155,19 +155,21 @@ class Page:
         return Image.open(io.BytesIO(png)).convert("RGB")
 
     def complaints(self) -> list[str]:
-        """What Chromium said of this console since the last question: errors, and what the content policy stopped."""
+        """Chromium's messages about this console since the last call: errors, and requests that the content policy
+        blocked."""
         said = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
         return [each for each in said if self.address in each]
 
 
 def part(picture: Image.Image, box: dict[str, float]) -> Image.Image:
-    """The part of a picture that an element takes."""
+    """The part of a picture that shows an element."""
     left, top = round(box["x"]), round(box["y"])
     return picture.crop((left, top, left + round(box["width"]), top + round(box["height"])))
 
 
 def near(picture: Image.Image, colour: tuple[int, int, int], tolerance: int = 24) -> list[int]:
-    """Of each column of pixels, from the left, how many have that colour, but for a tolerance in each channel."""
+    """For each column of pixels, from the left, the number of pixels with that color, within a tolerance in each
+    channel."""
     apart = np.abs(np.asarray(picture, dtype=int) - np.asarray(colour)).max(axis=2)
     counts: list[int] = (apart <= tolerance).sum(axis=0).tolist()
     return counts

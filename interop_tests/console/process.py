@@ -1,4 +1,4 @@
-"""The console as a process of its own, and what it answers over HTTP."""
+"""The console as a separate process, and its HTTP answers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ class Answer:
 
 
 class ConsoleProcess:
-    """`kafkacompat console` over one broker, on a free port."""
+    """`kafkacompat console` for one broker, on a free port."""
 
-    def __init__(self, bootstrap: str, log: Path) -> None:
+    def __init__(self, bootstrap: str, log: Path, host: str = "127.0.0.1") -> None:
+        """host: the address on which it listens."""
         self.bootstrap = bootstrap
         self.log = log
+        self.host = host
+        self.token = ""
         self.port = 0
         self.process: subprocess.Popen[str] | None = None
 
@@ -45,23 +48,28 @@ class ConsoleProcess:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> ConsoleProcess:
-        """Start it and wait for its one line."""
+        """Start the console and wait for its line of output, and on other addresses than loopback for the line with
+        its token."""
         command = [sys.executable, "-m", "kafkacompat", "console", "--bootstrap", self.bootstrap]
         with open(self.log, "a") as log:
             self.process = subprocess.Popen(
-                [*command, "--listen", "127.0.0.1:0"],
+                [*command, "--listen", f"{self.host}:0"],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line.startswith("console at http://127.0.0.1:"), (line, self.log.read_text())
+        assert line.startswith(f"console at http://{self.host}:"), (line, self.log.read_text())
         self.port = int(line.strip().rstrip("/").rpartition(":")[2])
+        if self.host != "127.0.0.1":
+            line = self.process.stdout.readline()
+            assert line.startswith("its token is "), line
+            self.token = line.split()[-1]
         return self
 
     def stop(self) -> int:
-        """SIGTERM; the exit status."""
+        """Send SIGTERM. Returns the exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(STOP_TIMEOUT_S)
@@ -69,7 +77,7 @@ class ConsoleProcess:
         return status
 
     def kill(self) -> None:
-        """End it if it still runs."""
+        """Kill the process if it still runs."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(STOP_TIMEOUT_S)
@@ -82,7 +90,7 @@ class ConsoleProcess:
         self.process = None
 
     def get(self, path: str, method: str = "GET", host: str | None = None, **headers: str) -> Answer:
-        """One request; host is the Host header, if it is to be another than the address."""
+        """Send one request. host is the Host header if it must differ from the address."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=REQUEST_TIMEOUT_S)
         try:
             given = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -94,7 +102,7 @@ class ConsoleProcess:
             connection.close()
 
     def wait_for(self, path: str, wanted: Any, timeout_s: float = 20.0) -> Any:
-        """Ask until wanted(json) is true; that json."""
+        """Repeat the request until wanted(json) is true. Returns that json."""
         deadline = time.monotonic() + timeout_s
         while True:
             answer = self.get(path).json

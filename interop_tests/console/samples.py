@@ -1,6 +1,7 @@
-"""Result records as the pipeline's jobs write them, made by the test itself: the same ones for the same seed.
+"""Result records in the form of the pipeline's jobs, created by the test: the same records for the same seed.
 
-Each is (topic, key, value, timestamp_ms); what the page must show of them is counted here too, apart from the console.
+Each is (topic, key, value, timestamp_ms). The expected contents of the page are also computed here, independently of
+the console.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 from dataclasses import dataclass
 
 BASE_MS = 1_790_000_040_000
-"""A whole minute, UTC."""
+"""A whole minute in UTC."""
 MINUTE_MS = 60_000
 PAGES = (
     "/",
@@ -53,7 +54,7 @@ class Result:
 
 
 def result(topic: str, key: str, timestamp_ms: int, /, **fields: object) -> Result:
-    """A record whose event_id is made of topic, key and fields, as the jobs make theirs."""
+    """A record whose event_id is derived from topic, key and fields, as in the jobs."""
     said = json.dumps([topic, key, fields], sort_keys=True)
     return Result(
         topic, key, {"event_id": f"{random.Random(said).getrandbits(64):016x}"} | fields, timestamp_ms
@@ -61,13 +62,13 @@ def result(topic: str, key: str, timestamp_ms: int, /, **fields: object) -> Resu
 
 
 def window(minute: int, length: int = 1) -> dict[str, object]:
-    """The fields of a window that starts so many minutes after BASE_MS."""
+    """The fields of a window that starts this many minutes after BASE_MS."""
     start_ms = BASE_MS + minute * MINUTE_MS
     return {"window_start_ms": start_ms, "window_end_ms": start_ms + length * MINUTE_MS}
 
 
 def all_results(minutes: int = 60, seed: int = 7) -> list[Result]:
-    """An hour of the three jobs' results."""
+    """An hour of results of the three jobs."""
     chance = random.Random(seed)
     return [
         *logs(minutes, chance),
@@ -79,7 +80,7 @@ def all_results(minutes: int = 60, seed: int = 7) -> list[Result]:
 
 
 def logs(minutes: int, chance: random.Random) -> list[Result]:
-    """A rising hour with a burst, and an outage of five minutes with many 5xx."""
+    """An hour with rising traffic and a burst, and an outage of five minutes with many 5xx."""
     made = []
     for minute in range(minutes):
         requests = int(2400 + 900 * math.sin(minute / 18) + chance.uniform(-150, 150))
@@ -106,7 +107,7 @@ def logs(minutes: int, chance: random.Random) -> list[Result]:
 
 
 def visitors_and_pages(minutes: int, chance: random.Random) -> list[Result]:
-    """Windows of five minutes; pages are seen by Zipf's law."""
+    """Windows of five minutes. The views of pages follow Zipf's law."""
     made = []
     for minute in range(0, minutes, 5):
         views = int(4200 + 1400 * math.sin(minute / 18) + chance.uniform(-200, 200))
@@ -122,7 +123,7 @@ def visitors_and_pages(minutes: int, chance: random.Random) -> list[Result]:
 
 
 def sessions(minutes: int, chance: random.Random, users: int = 300) -> list[Result]:
-    """The latest session of each user: most are short."""
+    """The latest session of each user. Most sessions are short."""
     made = []
     for user in range(users):
         end_ms = BASE_MS + int(chance.uniform(0, minutes) * MINUTE_MS)
@@ -146,7 +147,7 @@ def sessions(minutes: int, chance: random.Random, users: int = 300) -> list[Resu
 
 
 def metrics(minutes: int, chance: random.Random) -> list[Result]:
-    """Five services, of which payments is slow and failing for five minutes, and the alerts for it fire and are resolved."""
+    """Five services. For five minutes payments is slow and fails, and its alerts fire and are resolved."""
     made = []
     for number, service in enumerate(SERVICES):
         for minute in range(minutes):
@@ -212,7 +213,7 @@ def metrics(minutes: int, chance: random.Random) -> list[Result]:
 
 
 def rejected(minutes: int) -> list[Result]:
-    """Bad lines, one of which would be markup if the page let it."""
+    """Invalid lines. One of them contains markup, which the page must not interpret."""
     lines = (
         ("malformed line", "<script>document.title='owned'</script> GET"),
         ("malformed line", "10.0.0.7 - - [bad"),

@@ -1,4 +1,5 @@
-"""A broker that is killed, not there yet, empty, or holds topics made anew; and the console's own start and end."""
+"""The broker is killed, not started yet, empty, or has a topic that was created again; the start and the end of the
+console."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def visitors(minute: int, count: int) -> object:
 def test_a_killed_broker_is_said_and_its_return_noticed(
     chromium: webdriver.Chrome, make_broker: MakeBroker, make_console: MakeConsole, tmp_path: Path
 ) -> None:
-    """Empty, then filled, killed, started again, filled further, its topic made anew: one page, never loaded again."""
+    """The broker is empty, filled, killed, started again and filled further, and its topic is created again. The page
+    is never reloaded."""
     broker = make_broker()
     console = make_console(broker.bootstrap)
     page = Page(chromium, console.address).open()
@@ -48,13 +50,15 @@ def test_a_killed_broker_is_said_and_its_return_noticed(
 
     broker.kill()
     said = page.wait_for(
-        "#banner", f"The broker at {broker.bootstrap} is not reachable since", "What is shown was read until"
+        "#banner",
+        f"The broker at {broker.bootstrap} has not been reachable since",
+        "What is shown was read until",
     )
     assert said.count("since") == 1
     page.wait_for("#health", f"broker at {broker.bootstrap} is not reachable")
     assert "Visitors\n41" in page.text("#tiles"), "what was known is still shown"
     assert console.get("/health").status == 503
-    assert b"kafkacompat_console_broker_up 0\n" in console.get("/metrics").body
+    assert b"kafkacompat_console_broker_up 0.0\n" in console.get("/metrics").body
     answer = console.get("/api/records?topic=activity.visitors")
     assert answer.status == 503
     assert "is not reachable: " in answer.json["error"]
@@ -76,7 +80,7 @@ def test_a_killed_broker_is_said_and_its_return_noticed(
     assert console.stop() == 0
     page.wait_for("#banner", "The console itself does not answer since")
     page.wait_for("#health", "console does not answer")
-    page.complaints()  # Chromium notes each request that was refused.
+    page.complaints()  # Chromium reports each refused request.
     assert (tmp_path / "console-0.log").read_text() == ""
 
 
@@ -84,7 +88,7 @@ def test_a_broker_that_was_never_there_is_said(chromium: webdriver.Chrome, make_
     bootstrap = f"127.0.0.1:{free_port()}"
     console = make_console(bootstrap)
     page = Page(chromium, console.address).open("#/cluster")
-    page.wait_for("#banner", f"The broker at {bootstrap} is not reachable since")
+    page.wait_for("#banner", f"The broker at {bootstrap} has not been reachable since")
     page.wait_for("#topics", "kafkacompat start")
     assert console.get("/health").status == 503
 
@@ -92,7 +96,7 @@ def test_a_broker_that_was_never_there_is_said(chromium: webdriver.Chrome, make_
 def test_wrong_calls_are_one_line(console: ConsoleProcess) -> None:
     for listen, says in (
         (f"127.0.0.1:{console.port}", "cannot listen on"),
-        ("here", "'here' is no HOST:PORT"),
+        ("here", "'here' is not HOST:PORT"),
     ):
         command = [sys.executable, "-m", "kafkacompat", "console", "--listen", listen]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)

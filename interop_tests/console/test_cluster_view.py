@@ -1,4 +1,4 @@
-"""What a person sees of the cluster: nodes, topics with sizes, groups with lag, and partitions that are behind."""
+"""What a user sees of the cluster: nodes, topics with sizes, groups with lag, and partitions that are behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_topics_are_listed_with_records_rates_and_sizes(page: Page, console: Con
 
 
 def test_names_rates_and_sizes_are_to_be_seen_on_a_phone(page: Page, console: ConsoleProcess) -> None:
-    """Without a push to the side, which nothing on a phone tells of."""
+    """No element is wider than the window, because a phone does not show that one can scroll sideways."""
     console.wait_for("/api/cluster", lambda view: sized(view, MIXED_TOPIC))
     page.open("#/cluster", size=PHONE).wait_for("#topics", MIXED_TOPIC, "KiB", "/s")
     shown = """return [...document.querySelector('#topics tbody tr').cells]
@@ -65,11 +65,43 @@ def test_a_topic_unfolds_to_its_partitions_and_stays_so(page: Page) -> None:
     assert page.text("#nodes-note").startswith("cluster ")
     gone = "return document.querySelector('#topics [data-drawn]') === null"
     for _ in range(2):
-        # A look at the cluster draws the table anew: what is marked here is gone then.
+        # The console redraws the table when it asks for the cluster. That would remove the selection.
         page.script("document.querySelector('#topics .nested').dataset.drawn = 'before'")
         wait_until(lambda: page.script(gone), "the topics are drawn again")
         assert len(page.rows("#topics .nested")) == 3
         assert page.script("return document.activeElement.dataset.key") == "topic logs.summary"
+
+
+def test_what_the_reader_has_marked_stays_while_there_is_news(
+    page: Page, console: ConsoleProcess, shown_broker: BrokerProcess
+) -> None:
+    """A user selects text to copy it. The page shows new data when nothing is selected."""
+    page.open("#/cluster").wait_for("#topics", "logs.summary")
+    mark = """const row = [...document.querySelectorAll('#topics tbody tr')]
+        .find(row => row.innerText.includes('logs.summary'));
+        document.getSelection().selectAllChildren(row)"""
+    marked, asked = (
+        "return document.getSelection().toString()",
+        "return performance.getEntriesByType('resource').length",
+    )
+    page.script(mark)
+    text = page.script(marked)
+    assert "logs.summary" in text
+    writer = Writer(shown_broker.bootstrap)
+    writer.create("made-meanwhile", partitions=1)
+    try:
+        console.wait_for(
+            "/api/cluster",
+            lambda view: "made-meanwhile" in {each["topic"] for each in view["cluster"]["topics"]},
+        )
+        before = page.script(asked)
+        wait_until(lambda: page.script(asked) >= before + 4, "the page has asked again")
+        assert page.script(marked) == text
+        assert "made-meanwhile" not in page.text("#topics")
+        page.script("document.getSelection().removeAllRanges()")
+        page.wait_for("#topics", "made-meanwhile")
+    finally:
+        writer.delete("made-meanwhile")
 
 
 def test_groups_are_listed_with_their_lag(page: Page, console: ConsoleProcess) -> None:
@@ -96,7 +128,7 @@ def test_the_node_is_shown(page: Page, shown_broker: BrokerProcess) -> None:
 def test_partitions_that_are_behind_are_marked(
     chromium: webdriver.Chrome, make_console: Callable[[str], ConsoleProcess], tmp_path: Path
 ) -> None:
-    """Three nodes, one of them killed: the header, the node and its partitions say so, and that it is well again."""
+    """Three nodes, one of which is killed: the header, the node and its partitions show it, and later the recovery."""
     quick = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
     cluster = Cluster(chosen_kind(), tmp_path / "cluster", settings=quick).start()
     try:

@@ -1,4 +1,5 @@
-"""What a person sees of the pipeline's results: figures, charts, tables; at both widths, in both colours, and live."""
+"""What a user sees of the pipeline's results: figures, charts and tables, in both widths, in both color schemes, and
+live."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from interop_tests.harness.waiting import wait_until
 
 MADE = all_results()
 OK, BAD = (21, 147, 106), (207, 52, 52)
-"""The colours of 2xx and 5xx in the light theme."""
+"""The colors of 2xx and 5xx in the light color scheme."""
 
 
 def of(topic: str) -> list[Result]:
@@ -37,7 +38,7 @@ def test_the_figures_are_those_that_were_written(page: Page, shown_broker: Broke
     settled = of("logs.summary")[-2]
     assert tiles[tiles.index("Requests") + 1] == f"{number(settled, 'requests') / 60:.0f}per second"
     began = datetime.fromtimestamp(number(settled, "window_start_ms") / 1000, UTC)
-    # Chromium's words for months differ in length.
+    # Chromium's names of months differ in length.
     assert tiles[tiles.index("Requests") + 2].startswith(f"from {began:%H:%M}, {began:%d %b}")
     share = 100 * number(settled, "status_5xx") / number(settled, "requests")
     assert tiles[tiles.index("Server errors") + 1] == f"{share:.1f} %of requests"

@@ -1,4 +1,4 @@
-"""Records, headers and groups that nobody sensible writes: the console counts or shows them, and goes on."""
+"""Records, headers and groups with unusual contents: the console counts or shows them, and continues."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def measured(latency_ms: float) -> Result:
 
 
 def write_odd_headers(bootstrap: str) -> None:
-    """Records with a header whose name is no UTF-8, which the clients would not write.
+    """Records with a header whose name is not UTF-8. Clients do not write such records.
 
-    As many as make Python take its shortcuts in a console that reads them: the client library makes a broken list.
+    There are so many that the client library in the console takes a fast path of Python, which makes a broken list.
     """
     record = encode_record(0, None, b"headed", [("ZZ", b"1")]).replace(b"ZZ", b"\xff\xfe")
     with Connection(bootstrap) as connection:

@@ -1,4 +1,4 @@
-"""Browsing a topic's records as a person: by offset, by time, page by page, decoded; and the same over the JSON API."""
+"""Browsing a topic's records as a user: by offset, by time, page by page, decoded; and the same with the JSON API."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def offsets(page: Page) -> list[int]:
 
 def at_offsets(page: Page, first: int, last: int) -> None:
     page.wait_for("#browse-range", f"offsets {first} to {last};")
-    # The topics to choose from come with another answer than the records.
+    # The topics to choose from are part of another response than the records.
     page.wait_for("#browse-topic", MIXED_TOPIC)
     assert offsets(page) == list(range(first, last + 1))
 
@@ -96,7 +96,7 @@ def test_a_time_after_everything_is_an_empty_page_that_leads_back(page: Page) ->
 
 def test_what_is_no_time_is_said(page: Page) -> None:
     browse(page, "at a time (UTC)", "yesterday")
-    page.wait_for("#browse-records", "yesterday is no time")
+    page.wait_for("#browse-records", "yesterday is not a time")
 
 
 def test_records_are_decoded(page: Page) -> None:
@@ -162,7 +162,7 @@ def test_the_form_says_what_the_address_asked_for_and_leads_on_from_it(page: Pag
 
 
 def test_values_are_to_be_seen_on_a_phone(page: Page) -> None:
-    """Without a push to the side, which nothing on a phone tells of."""
+    """No element is wider than the window, because a phone does not show that one can scroll sideways."""
     page.open(f"#/browse?topic={MIXED_TOPIC}&offset=5&limit=10", size=PHONE)
     at_offsets(page, 5, 14)
     for box in page.boxes("#browse-records td.value"):
@@ -194,7 +194,7 @@ def test_a_committed_offset_is_told_in_words(console: ConsoleProcess) -> None:
 def test_compaction_and_aborted_transactions_leave_gaps_that_are_stepped_over(
     console: ConsoleProcess, shown_broker: BrokerProcess
 ) -> None:
-    """Markers take offsets: pages are full, nothing is shown twice, and the end is found."""
+    """Transaction markers have offsets: pages are full, nothing is shown twice, and the end is found."""
     from confluent_kafka import Producer
 
     topic = "browse.transactions"
@@ -248,7 +248,7 @@ def test_what_cannot_be_shown_is_said(query: str, status: int, says: str, consol
 def test_browsing_makes_no_topic_and_writes_nothing(
     console: ConsoleProcess, shown_broker: BrokerProcess
 ) -> None:
-    """The broker makes topics that are asked for; it is asked itself, and a topic written to thereafter tells it does."""
+    """The broker creates topics on request. The test creates one that way, and then produces to it."""
     asked, made = "browsed.not.made", "written.and.made"
     for more in ("", "&offset=0", "&time_ms=1", "&before=5"):
         assert console.get(f"/api/records?topic={asked}{more}").status == 404
@@ -283,6 +283,6 @@ def test_only_hosts_that_cannot_be_rebound_are_answered(console: ConsoleProcess)
 
 def test_prometheus_can_read_what_is_known(console: ConsoleProcess) -> None:
     text = console.get("/metrics").body.decode()
-    assert f'kafka_topic_records{{topic="{MIXED_TOPIC}"}} {MIXED_RECORDS}\n' in text
-    assert "kafkacompat_console_broker_up 1\n" in text
+    assert f'kafka_topic_records{{topic="{MIXED_TOPIC}"}} {float(MIXED_RECORDS)}\n' in text
+    assert "kafkacompat_console_broker_up 1.0\n" in text
     assert f'kafka_group_lag_records{{group="{GROUP}"}} ' in text

@@ -1,4 +1,5 @@
-"""Writes what the tests of the console read: results, a group with lag, and a topic of all kinds of records."""
+"""Writes the data that the tests of the console read: results, a group with lag, and a topic with all kinds of
+records."""
 
 from __future__ import annotations
 
@@ -40,19 +41,19 @@ class Writer:
         self.admin.delete_topics([name])[name].result(TIMEOUT_S)
 
     def send(self, results: Iterable[Result]) -> None:
-        """Write results and wait until they are there."""
+        """Write results and wait until they are acknowledged."""
         for each in results:
             self.write(each.topic, each.value, each.key, each.timestamp_ms)
         self.written()
 
     def write(self, topic: str, value: bytes | None, key: str, timestamp_ms: int = 1, **more: Any) -> None:
-        """Hand over one record."""
+        """Produce one record without waiting."""
         self.producer.produce(
             topic, value, key.encode(), timestamp=timestamp_ms, on_delivery=self._delivered, **more
         )
 
     def written(self) -> None:
-        """Wait until everything that was handed over is there."""
+        """Wait until all records are acknowledged."""
         assert self.producer.flush(TIMEOUT_S) == 0
         assert not self.failed, self.failed
 
@@ -61,7 +62,7 @@ class Writer:
             self.failed.append(error)
 
     def results(self) -> None:
-        """The result topics with an hour of results, a third of which is written twice."""
+        """The result topics with an hour of results. A third of the records is written twice."""
         self.create(*(name for name in RESULT_TOPICS if name not in DELETED), cleanup_policy="compact")
         self.create(*DELETED)
         made = all_results()
@@ -78,7 +79,7 @@ class Writer:
         consumer.close()
 
     def mixed_topic(self) -> None:
-        """One partition with JSON, text, bytes, a null, headers and markup, a record a minute from BASE_MS on."""
+        """One partition with JSON, text, bytes, a null, headers and markup: one record per minute from BASE_MS."""
         self.create(MIXED_TOPIC, partitions=1)
         for number in range(MIXED_RECORDS):
             value: bytes | None = f'{{"order": {number}, "items": ["tea", "caf\\u00e9"]}}'.encode()

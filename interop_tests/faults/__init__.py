@@ -1,1 +1,1 @@
-"""What disks and kills do to a broker: full, read-only, damaged, torn. Each test owns a real process and its files."""
+"""Effects of disks and kills on a broker: full, read-only, damaged, torn. Each test has its own process and files."""

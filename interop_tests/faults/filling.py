@@ -1,4 +1,4 @@
-"""Takes all the room of a file system."""
+"""Fills a file system."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def fill(folder: Path) -> Path:
-    """A file that takes all the room there is, `ballast` in the folder."""
+    """Create a file `ballast` in the folder that takes all free space."""
     ballast = folder / "ballast"
     with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
         while file.write(b"\0" * 65536):

@@ -1,7 +1,8 @@
-"""Writers that remember what was acknowledged, and the reading back that holds a broker to it.
+"""Writers that remember acknowledged records, and the check that reads them back.
 
-Each writer has one partition and one connection, and begins anew when that breaks. What it remembers is the offset that the
-broker named and the value at it: a broker that loses, moves or changes an acknowledged record cannot pass.
+Each writer has one partition and one connection, and starts again when the connection breaks. It remembers the offset
+in the broker's response and the value at it. So the check notices if a broker loses, moves or changes an acknowledged
+record.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ OF_A_LEADER_TO_COME = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
     6,  # NOT_LEADER_OR_FOLLOWER
-    78,  # OFFSET_NOT_AVAILABLE: its high watermark has not come to where it began to lead
+    78,  # OFFSET_NOT_AVAILABLE: the high watermark has not reached the start of the leader's epoch
 )
 T = TypeVar("T")
 Acknowledged = dict[tuple[int, int], bytes]
@@ -34,7 +35,7 @@ def now_ms() -> int:
 
 
 def plan(*values: bytes) -> BatchPlan:
-    """A batch of now, so that retention by time leaves it alone."""
+    """A batch with the current time, so that retention by time does not delete it."""
     return BatchPlan(list(values), base_timestamp_ms=now_ms())
 
 
@@ -80,7 +81,7 @@ class Writer:
 
 
 def led(ask: Callable[[], T], code_of: Callable[[T], int], *not_yet: int) -> T:
-    """The answer of a broker that has taken up its partitions: one that has just started tells clients to ask again."""
+    """The response of a broker that has loaded its partitions. A broker that has just started asks clients to retry."""
     found = wait_until(
         lambda: [answer] if code_of(answer := ask()) not in (*OF_A_LEADER_TO_COME, *not_yet) else [],
         "the partition is led",
@@ -89,7 +90,7 @@ def led(ask: Callable[[], T], code_of: Callable[[T], int], *not_yet: int) -> T:
 
 
 def read_all(bootstrap: str, topic: str, partition: int = 0, start: int = 0) -> dict[int, bytes | None]:
-    """offset -> value of everything from an offset to the end."""
+    """offset -> value of all records from an offset to the end."""
     found: dict[int, bytes | None] = {}
     end = log_end(bootstrap, topic, partition)
     with Connection(bootstrap) as connection:
@@ -105,7 +106,7 @@ def read_all(bootstrap: str, topic: str, partition: int = 0, start: int = 0) -> 
 
 
 def assert_kept(bootstrap: str, topic: str, acknowledged: Acknowledged) -> None:
-    """Every acknowledged value stands at its offset, and no offset is missing."""
+    """Check that every acknowledged value is at its offset, and that no offset is missing."""
     for partition in sorted({partition for partition, _ in acknowledged}):
         found = read_all(bootstrap, topic, partition)
         assert sorted(found) == list(range(len(found))), f"{topic}-{partition} has gaps"

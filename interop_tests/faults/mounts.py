@@ -1,4 +1,4 @@
-"""Small file systems of a test's own. Mounting needs root's rights, so a machine without them says so."""
+"""Small file systems for tests. Mounting needs root, so on other machines the tests report a missing tool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interop_tests.harness.kafka_jars import MissingTool
 
 
 def may_mount() -> bool:
-    """Whether this process can mount: tried once, in a namespace that ends at once."""
+    """Whether this process can mount. It tries once, in a namespace that ends immediately."""
     done = subprocess.run(
         ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
     )
@@ -21,7 +21,8 @@ def may_mount() -> bool:
 
 @contextlib.contextmanager
 def mounted_tmpfs(path: Path, size: str) -> Iterator[Path]:
-    """A tmpfs of that size, '8m' say, gone when the block ends. MissingTool where mounting is not allowed."""
+    """A tmpfs of that size, for example '8m'. It is removed when the block ends. MissingTool if mounting is not
+    permitted."""
     if not may_mount():
         raise MissingTool("mounting a file system needs root's rights")
     path.mkdir()
@@ -29,13 +30,14 @@ def mounted_tmpfs(path: Path, size: str) -> Iterator[Path]:
     try:
         yield path
     finally:
-        # Lazily: a process that is being killed may still hold a file.
+        # Unmount lazily, because a process that is being killed may still have an open file.
         subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 @contextlib.contextmanager
 def pinned(path: Path) -> Iterator[None]:
-    """A directory that can be used but not be renamed, until the block ends: it is a mount point. MissingTool as above."""
+    """A directory that can be used but not renamed until the block ends, because it is a mount point. MissingTool as
+    above."""
     if not may_mount():
         raise MissingTool("mounting a file system needs root's rights")
     subprocess.run(["mount", "--bind", str(path), str(path)], check=True)

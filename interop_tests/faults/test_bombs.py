@@ -1,6 +1,7 @@
-"""Requests that are small and ask for much: refused, or taken, while other clients are served.
+"""Small requests that cause much work: they are refused or accepted, while other clients are served.
 
-Kafka opens each batch in a thread of its own and takes what these hold, for as long as it takes; so the refusals are this broker's.
+Kafka decompresses each batch in a request thread for as long as it takes, and accepts these. So only kafkacompat
+refuses them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def of_headers(count: int) -> bytes:
 
 
 def batches() -> dict[str, tuple[bytes, int]]:
-    """A batch, and what it is answered."""
+    """A batch and the expected error."""
     record = encode_record(0, None, b"value")
     frames = lz4.frame.compress(record) + lz4.frame.compress(b"") * 40_000
     framed = BatchPlan(records=frames, attributes=3).encode()
@@ -79,7 +80,7 @@ def test_hostile_batches_are_answered_while_others_are_served(make_broker: MakeB
             (result,) = answer["Responses"][0]["PartitionResponses"]
             assert result["ErrorCode"] == expected, name
             after = process.cpu_times()
-            # Seen without bounds and steps: five to eleven seconds for the first, and more than that for the rest.
+            # Without bounds and steps, this took five to eleven seconds for the first, and more for the others.
             assert after.user + after.system - before.user - before.system < 30, name
 
 

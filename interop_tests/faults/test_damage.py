@@ -1,6 +1,6 @@
-"""Bytes that changed on disk: what was not known to be durable is recovered up to the damage, what was stays as it is.
+"""Changed bytes on disk: records after the last sync are recovered up to the damage. Durable records stay unchanged.
 
-The same assertions hold Apache Kafka (INTEROP_BROKER=apache), whose behaviour this is.
+The same assertions hold for Apache Kafka (INTEROP_BROKER=apache), whose behaviour this is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Place(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """A broker with one partition of some closed segments and an active one, one record a batch, each a second later."""
+    """A broker with one partition of some closed segments and an active one, with one record per batch, each a second
+    later."""
 
     broker: BrokerProcess
     values: Acknowledged
@@ -97,13 +98,14 @@ def flip(segment: Path, position: int) -> None:
 
 
 def forget_recovery_points(filled: Filled) -> None:
-    """As if the crash had come before the first checkpoint: nothing is known to be durable."""
+    """As if the crash happened before the first checkpoint: nothing is known to be durable."""
     (filled.broker.data_dir / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("which", [1, -1], ids=["closed", "active"])
 def test_recovery_cuts_the_log_at_damage(filled: Filled, which: int) -> None:
-    """After kill -9, in what no checkpoint vouches for: the log ends before the damaged batch, later segments go."""
+    """Damage after kill -9, in data that no checkpoint covers: the log ends before the damaged batch, and later
+    segments are deleted."""
     broker = filled.broker
     broker.kill()
     forget_recovery_points(filled)
@@ -125,7 +127,7 @@ def test_recovery_cuts_the_log_at_damage(filled: Filled, which: int) -> None:
 
 @pytest.mark.parametrize("how", ["cut", "zeros", "length", "magic"])
 def test_a_damaged_end_after_a_clean_stop_is_recovered(filled: Filled, how: str) -> None:
-    """The log ends before the damage, the other partitions are served, and what is written next is there after another start."""
+    """The log ends before the damage, the other partitions are served, and new records are there after another start."""
     broker = filled.broker
     if broker.kind == APACHE:
         pytest.skip("Apache Kafka does not look at a log's end after a clean stop")
@@ -161,7 +163,8 @@ def test_a_damaged_end_after_a_clean_stop_is_recovered(filled: Filled, how: str)
 
 
 def test_a_clean_segments_damage_is_served_as_it_is(filled: Filled) -> None:
-    """After a clean stop nobody looks for damage; the reader's checksum finds it, and everything else is there."""
+    """After a clean stop the broker does not look for damage in old segments. The reader's checksum finds it, and
+    everything else is there."""
     broker = filled.broker
     assert broker.stop() in (0, 143)
     segment = filled.segments[1]
@@ -181,7 +184,7 @@ def test_a_clean_segments_damage_is_served_as_it_is(filled: Filled) -> None:
 
 
 def test_a_broken_length_in_a_clean_segment_ends_no_broker(filled: Filled) -> None:
-    """Batches behind an impossible length cannot be found from there; the broker says so and serves the rest."""
+    """Batches after an impossible length cannot be found. The broker returns an error and serves the rest."""
     broker = filled.broker
     assert broker.stop() in (0, 143)
     segment = filled.segments[1]
@@ -193,7 +196,7 @@ def test_a_broken_length_in_a_clean_segment_ends_no_broker(filled: Filled) -> No
     assert log_end(broker.bootstrap, TOPIC) == BATCHES
     with Connection(broker.bootstrap) as connection:
         for offset in (damaged.base_offset, damaged.base_offset + 1):
-            # Bytes or an error, but an answer.
+            # Bytes or an error, but always a response.
             fetch(connection, TOPIC, offset, partition_max_bytes=1)
         later = batches_in(filled.segments[2])[0].base_offset
         assert decode_batches(fetch(connection, TOPIC, later)["Records"])[0].base_offset == later
@@ -202,14 +205,15 @@ def test_a_broken_length_in_a_clean_segment_ends_no_broker(filled: Filled) -> No
 
 
 def answered(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The answer once a damaged index is built anew and what a kill left is durable: until then clients are told to ask again."""
+    """The response after a damaged index is rebuilt and the log that a kill left is durable. Until then clients must
+    retry."""
     found = led(ask, lambda answer: answer["ErrorCode"], ErrorCode.KAFKA_STORAGE_ERROR)
     assert found["ErrorCode"] == 0, found
     return found
 
 
 def assert_lookups(filled: Filled) -> None:
-    """Offsets and times lead where they should, in every segment."""
+    """Lookups by offset and by time find the right records in every segment."""
     with Connection(filled.broker.bootstrap) as connection:
         for number in range(0, BATCHES, 7):
             result = answered(lambda at=number: fetch(connection, TOPIC, at, partition_max_bytes=1))
@@ -229,7 +233,7 @@ def spoil_indexes(filled: Filled, how: str) -> None:
         elif how == "garbage":
             path.write_bytes(os.urandom(1201))
         elif how == "lying":
-            # Entries of a right size that lie: positions and offsets of no batch.
+            # Index entries of a valid size with wrong contents: positions and offsets of no batch.
             path.write_bytes(b"\x00\x00\x00\x05\x7f\x00\x00\x01" * 3)
 
 
@@ -261,7 +265,7 @@ def test_indexes_are_built_anew(filled: Filled, how: str, stop: str) -> None:
 
 
 def test_producer_snapshots_and_epochs_may_be_missing_or_garbage(filled: Filled) -> None:
-    """Both can be built anew from the log after kill -9."""
+    """Both can be rebuilt from the log after kill -9."""
     broker = filled.broker
     broker.kill()
     forget_recovery_points(filled)
@@ -285,7 +289,7 @@ def test_checkpoint_files_may_be_missing(filled: Filled) -> None:
 
 
 def test_a_segment_taken_away_leaves_the_others_served(filled: Filled) -> None:
-    """A whole segment lost from the middle: the broker starts, and reads go on at the next offset that there is."""
+    """A segment is lost from the middle: the broker starts, and reads continue at the next existing offset."""
     broker = filled.broker
     assert broker.stop() in (0, 143)
     gone = filled.segments[1]
@@ -302,7 +306,7 @@ def test_a_segment_taken_away_leaves_the_others_served(filled: Filled) -> None:
 
 
 def test_what_is_no_partition_is_left_alone(filled: Filled) -> None:
-    """A mount's lost+found and somebody's notes."""
+    """The directory lost+found of a file system, and a foreign file."""
     broker = filled.broker
     if broker.kind == APACHE:
         pytest.skip("Apache Kafka does not start over a directory whose name is no partition's")
@@ -316,7 +320,7 @@ def test_what_is_no_partition_is_left_alone(filled: Filled) -> None:
 
 
 def test_a_partition_directory_taken_away_comes_back_empty_or_offline(filled: Filled) -> None:
-    """The metadata knows the topic; the node starts and says of its records that they are not there."""
+    """The metadata contains the topic. The node starts, and reports that the records are not there."""
     broker = filled.broker
     assert broker.stop() in (0, 143)
     shutil.rmtree(filled.directory)

@@ -1,7 +1,7 @@
-"""A disk without room: writes are refused, the broker stays up, reads go on, nothing acknowledged is lost.
+"""A full disk: writes are refused, the broker stays up, reads continue, and no acknowledged record is lost.
 
-Two ways: a small file system of its own (root's right), and a limit on the size of files, which every process may be given.
-Apache Kafka halts when its only log directory fails; of it only the last promise is asked.
+There are two ways: a small file system (needs root), and a limit on the size of files, which every process may have.
+Apache Kafka halts when its only log directory fails. For it only the last guarantee is tested.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.needs_control
 MakeBroker = Callable[..., BrokerProcess]
 KAFKA_STORAGE_ERROR = 56
 CHECKPOINTS_MS = 300
-"""High watermarks and recovery points are written this often, so that they meet the full disk as well."""
+"""High watermarks and recovery points are written this often, so that they are also written to the full disk."""
 SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": str(CHECKPOINTS_MS),
     "log.flush.offset.checkpoint.interval.ms": str(CHECKPOINTS_MS),
@@ -34,8 +34,8 @@ SETTINGS = {
 
 
 def fill(broker: BrokerProcess, topic: str, acknowledged: Acknowledged, value_bytes: int = 100_000) -> int:
-    """Produce until the broker refuses, and then small records until it refuses those; the error code, -100 for a
-    broken connection."""
+    """Produce until the broker refuses, and then small records until it refuses those. Returns the error code, or -100
+    for a broken connection."""
     code = 0
     try:
         with Connection(broker.bootstrap) as connection:
@@ -67,7 +67,7 @@ def assert_survives(broker: BrokerProcess, topic: str, make_room: Callable[[], N
             assert produce(connection, topic, plan(b"x" * 100_000))["ErrorCode"] == KAFKA_STORAGE_ERROR
     make_room()
     if broker.kind != APACHE:
-        # With room again it takes records without a restart.
+        # When there is room again, it accepts records without a restart.
         with Connection(broker.bootstrap) as connection:
             result = produce(connection, topic, plan(b"after"))
             assert result["ErrorCode"] == ErrorCode.NONE
@@ -107,7 +107,7 @@ def test_a_limit_on_the_size_of_files(make_broker: MakeBroker) -> None:
 
 
 def test_a_full_disk_refuses_topics_and_takes_them_later(make_broker: MakeBroker, tmp_path: Path) -> None:
-    """The metadata log is on the full disk too; the node stays up and goes on with room."""
+    """The metadata log is also on the full disk. The node stays up and continues when there is room."""
     with mounted_tmpfs(tmp_path / "small", "8m") as small:
         broker = make_broker(SETTINGS | {"log.dirs": str(small / "data")})
         if broker.kind == APACHE:
@@ -124,7 +124,7 @@ def test_a_full_disk_refuses_topics_and_takes_them_later(make_broker: MakeBroker
                 pass
         made = []
         with Connection(broker.bootstrap) as connection:
-            # The metadata log's last page takes some records yet.
+            # The last page of the metadata log still has room for some records.
             for number in range(100):
                 (topic,) = connection.call("CreateTopics", 7, new_topic(f"late-{number}"))["Topics"]
                 if topic["ErrorCode"] != ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""kill -9 and SIGTERM under load: what was acknowledged is there afterwards, at its offset."""
+"""kill -9 and SIGTERM under load: every acknowledged record is there afterwards, at its offset."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 ROUNDS = 200 if SOAK else 20
 APACHE_ROUNDS = 3
 TERMINATED = 143
-"""What a JVM ends with on SIGTERM, its hooks run."""
+"""The exit status of a JVM after SIGTERM, when its shutdown hooks have run."""
 
 
 def writers(broker: BrokerProcess, topic: str) -> list[Writer]:
-    """acks=all and acks=1, two partitions each."""
+    """Writers with acks=all and acks=1, on two partitions each."""
     return [Writer(broker.bootstrap, topic, partition, acks) for partition, acks in enumerate((-1, 1, -1, 1))]
 
 
@@ -35,12 +35,12 @@ def has_reached(load: list[Writer], goal: int) -> bool:
 
 
 def all_acknowledged(load: list[Writer]) -> Acknowledged:
-    # The writers go on meanwhile; a copy of a dict is made at once.
+    # The writers continue meanwhile. Copying a dict is atomic.
     return {place: value for writer in load for place, value in writer.acknowledged.copy().items()}
 
 
 def test_kills_in_a_row_lose_nothing_acknowledged(make_broker: MakeBroker) -> None:
-    """Segments roll on the way, and each start recovers the tail of the one before."""
+    """Segments roll during the run, and each start recovers the tail that the previous one wrote."""
     broker = make_broker()
     topic = "killed"
     create_topic(broker.bootstrap, topic, 4, {"segment.bytes": str(1 << 20)})
@@ -55,7 +55,7 @@ def test_kills_in_a_row_lose_nothing_acknowledged(make_broker: MakeBroker) -> No
                 )
 
             wait_until(each_wrote, f"all write in round {round_number}", interval_s=0.01)
-            # Kills fall at other places of the writers' cycles.
+            # Kill at different points of the writers' cycles.
             time.sleep(0.013 * (round_number % 7))
             broker.kill()
             broker.start()
@@ -68,7 +68,7 @@ def test_kills_in_a_row_lose_nothing_acknowledged(make_broker: MakeBroker) -> No
 
 
 def test_a_stop_under_load_is_clean(make_broker: MakeBroker) -> None:
-    """SIGTERM: exit status 0, the mark of a clean shutdown, and every acknowledged record."""
+    """SIGTERM: exit status 0, the file that marks a clean shutdown, and every acknowledged record."""
     broker = make_broker()
     topic = "stopped"
     create_topic(broker.bootstrap, topic, 4)
@@ -88,7 +88,8 @@ def test_a_stop_under_load_is_clean(make_broker: MakeBroker) -> None:
 
 
 def test_a_torn_tail_is_cut_off(make_broker: MakeBroker) -> None:
-    """Half a batch, as a write that the kernel had not finished: gone after recovery, and its offset is given anew."""
+    """Half a batch, as after a write that the kernel did not finish: recovery removes it, and its offset is used
+    again."""
     broker = make_broker()
     topic = "torn"
     create_topic(broker.bootstrap, topic)

@@ -1,6 +1,5 @@
-"""One of two log directories refuses the renaming of a deleted topic: it goes offline, the node goes on with the other one, and the
-topic stays deleted. KIP-112.
-"""
+"""One of two log directories refuses to rename the directory of a deleted topic: it goes offline, the node continues
+with the other one, and the topic stays deleted. KIP-112."""
 
 from __future__ import annotations
 

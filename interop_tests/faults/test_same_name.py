@@ -1,4 +1,5 @@
-"""A topic deleted and made anew by the same name, and kill -9: what checkpoints told of the old one is not the new one's."""
+"""A topic is deleted and created again with the same name, and then kill -9: checkpoints of the old topic do not apply
+to the new one."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def delete_topic(connection: Connection, topic: str) -> None:
 
 
 def test_a_topic_made_anew_keeps_what_was_acknowledged(make_broker: MakeBroker) -> None:
-    """The old one's start lies among the new one's records, or above them all."""
+    """The log start of the old topic is within the new topic's records, or above all of them."""
     late = {
         "log.initial.task.delay.ms": "3600000",
         "log.flush.start.offset.checkpoint.interval.ms": "3600000",
@@ -50,7 +51,7 @@ def test_a_topic_made_anew_keeps_what_was_acknowledged(make_broker: MakeBroker) 
             create_topic(broker.bootstrap, topic)
             write(connection, topic, OLD_RECORDS)
             delete_records(connection, topic, DELETED_TO)
-    broker.restart()  # the checkpoints are written as it stops
+    broker.restart()  # the checkpoints are written when it stops
     told = (broker.data_dir / "log-start-offset-checkpoint").read_text()
     assert all(f"{topic} 0 {DELETED_TO}" in told for topic in counts)
     with Connection(broker.bootstrap) as connection:

@@ -1,1 +1,1 @@
-"""What the interop tests share: broker processes, Kafka's jars, a raw wire client, bounded waits."""
+"""Code that the interop tests share: broker processes, Kafka's jars, a raw wire client, waits with a limit."""

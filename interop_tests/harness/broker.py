@@ -1,7 +1,7 @@
-"""A broker as a process of its own: kafkacompat or Apache Kafka, started, killed and restarted over one data folder.
+"""A broker process: kafkacompat or Apache Kafka, started, killed and restarted on one data folder.
 
-Both take the same Kafka settings, so that a test states what it needs once. Ready means: the broker answers
-ApiVersions and Metadata names a broker at our port.
+Both brokers get the same Kafka settings, so a test states its settings once. A broker is ready when it answers
+ApiVersions and Metadata names a broker at its port.
 """
 
 from __future__ import annotations
@@ -54,22 +54,24 @@ def single_node_settings(port: int, controller_port: int, data_dir: Path) -> dic
 
 
 def without_retention(kind: str) -> dict[str, str]:
-    """Settings of a node that keeps the records of the suite, of which many are years old: retention would take those of a test
-    that runs when it looks, 30 seconds after the start and every 5 minutes. Apache Kafka's nodes still look once: else they would
-    not delete the files of deleted topics.
-    """
+    """Settings of a node that keeps all records of the suite. Many records are years old, and retention would delete
+    them if it ran during a test. It runs 30 seconds after the start and every 5 minutes. Nodes of Apache Kafka still
+    run it once, because otherwise they would not delete the files of deleted topics."""
     first = {"log.initial.task.delay.ms": "86400000"} if kind == KAFKACOMPAT else {}
     return {"log.retention.check.interval.ms": "86400000"} | first
 
 
 class BrokerProcess:
-    """One node and its data folder. A stopped or killed node can be started again on the same port and data."""
+    """One node and its data folder. A stopped or killed node can be started again with the same port and data."""
 
     jvm_options: Sequence[str] = ()
-    """Of Apache Kafka, for all nodes: tests, which are short, choose less compiling; benchmarks do not."""
+    """JVM options of all nodes of Apache Kafka. Tests are short and reduce compilation. Benchmarks do not."""
+    hides_settings = False
+    """Ours gets its settings in a file as well: everybody on a machine can read command lines."""
 
     def __init__(self, kind: str, root: Path, settings: dict[str, str] | None = None) -> None:
-        """kind is KAFKACOMPAT or APACHE; root is an empty folder of this node's own; settings override ours."""
+        """kind is KAFKACOMPAT or APACHE. root is an empty folder for this node only. settings override the defaults
+        above."""
         if kind not in (KAFKACOMPAT, APACHE):
             raise ValueError(f"INTEROP_BROKER is {kind!r}; it may be {KAFKACOMPAT!r} or {APACHE!r}")
         self.kind = kind
@@ -96,7 +98,7 @@ class BrokerProcess:
         return self.process.pid
 
     def log_text(self) -> str:
-        """Everything that the node has printed, over all its starts."""
+        """The output of the node over all its starts."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def start(self, ready_timeout_s: float = READY_TIMEOUT_S) -> BrokerProcess:
@@ -110,7 +112,7 @@ class BrokerProcess:
         return self
 
     def launch(self) -> None:
-        """Start the node without waiting for it."""
+        """Start the node without waiting until it serves."""
         assert self.process is None, "the broker runs already"
         self.root.mkdir(parents=True, exist_ok=True)
         command = self._apache_command() if self.kind == APACHE else self._kafkacompat_command()
@@ -119,7 +121,7 @@ class BrokerProcess:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root)
 
     def stop(self) -> int:
-        """SIGTERM and wait; the exit status."""
+        """Send SIGTERM and wait. Returns the exit status."""
         assert self.process is not None, "the broker does not run"
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -133,26 +135,36 @@ class BrokerProcess:
         return status
 
     def kill(self) -> None:
-        """kill -9; nothing is flushed or announced."""
+        """kill -9: the node flushes and announces nothing."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(STOP_TIMEOUT_S)
             self.process = None
 
     def restart(self) -> BrokerProcess:
-        """Start again after stop or kill; a running node is stopped first."""
+        """Start the node again after stop or kill. A running node is stopped first."""
         if self.process is not None:
             self.stop()
         return self.start()
 
     def _kafkacompat_command(self) -> list[str]:
         command = [sys.executable, "-m", "kafkacompat", "start"]
+        if self.hides_settings:
+            lines = (f"{key}={_in_properties(value)}\n" for key, value in self.settings.items())
+            self.settings_path.write_text("".join(lines))
+            if not self._formatted:
+                format_command = [sys.executable, "-m", "kafkacompat", "format", "-t", CLUSTER_ID]
+                format_command.append(str(self.settings_path))
+                subprocess.run(format_command, check=True, capture_output=True, timeout=READY_TIMEOUT_S)
+                self._formatted = True
+            return [*command, str(self.settings_path)]
         for key, value in self.settings.items():
             command += ["--override", f"{key}={value}"]
         return command
 
     def _apache_command(self) -> list[str]:
-        self.settings_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        lines = (f"{key}={_in_properties(value)}\n" for key, value in self.settings.items())
+        self.settings_path.write_text("".join(lines))
         logging = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
         if not self._formatted:
             format_command = [*kafka_java(logging), "kafka.tools.StorageTool", "format"]
@@ -167,7 +179,7 @@ class BrokerProcess:
         ]
 
     def wait_until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Until a launched node serves."""
+        """Wait until a launched node serves."""
         assert self.process is not None
         deadline = time.monotonic() + timeout_s
         while not self._is_ready():
@@ -180,7 +192,7 @@ class BrokerProcess:
 
     def _is_ready(self) -> bool:
         with (
-            # It may listen before it answers.
+            # The node may listen before it answers.
             contextlib.suppress(OSError, ConnectionClosed, Silence),
             Connection(self.bootstrap, timeout_s=2.0) as connection,
         ):
@@ -194,8 +206,14 @@ class BrokerProcess:
         return self.log_text()[-LOG_TAIL_CHARACTERS:]
 
 
+def _in_properties(value: str) -> str:
+    """The text in the form of a properties file: ASCII, with backslashes escaped."""
+    return "".join(each if " " <= each <= "~" and each != "\\" else f"\\u{ord(each):04x}" for each in value)
+
+
 class ExternalBroker:
-    """A broker that somebody else runs, reached at BOOTSTRAP. It cannot be controlled and its settings are its own."""
+    """A broker that someone else runs, at the address in BOOTSTRAP. The suite cannot control it or choose its
+    settings."""
 
     kind = "external"
 
@@ -204,12 +222,12 @@ class ExternalBroker:
 
 
 def chosen_kind() -> str:
-    """What INTEROP_BROKER asks for; kafkacompat unless said otherwise."""
+    """The kind of broker in INTEROP_BROKER, by default kafkacompat."""
     return os.environ.get("INTEROP_BROKER") or KAFKACOMPAT
 
 
 def chosen_bootstrap() -> str | None:
-    """host:port of a running broker from BOOTSTRAP, or None."""
+    """The host:port in BOOTSTRAP of a running broker, or None."""
     return os.environ.get("BOOTSTRAP") or None
 
 

@@ -1,7 +1,7 @@
-"""A relay in front of a broker that shows clients the message versions of an older Kafka release.
+"""A relay in front of a broker that shows clients the API versions of an older Kafka release.
 
-It lowers the ranges in ApiVersions replies and leaves every other byte alone, so a new client speaks to the broker in the old
-versions. What the clients then ask in is recorded.
+It lowers the version ranges in ApiVersions responses and leaves every other byte unchanged. So a new client uses the
+old versions. The relay records the versions of the client's requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from interop_tests.harness.wire import API_VERSIONS, decode_response, frame
 UNSUPPORTED_VERSION = 35
 MAX_FRAME_BYTES = 1 << 28
 
-# The newest version of each message for clients in Kafka 2.6, by api key; it had no others.
+# The newest version of each client API in Kafka 2.6, by api key. Kafka 2.6 had no other client APIs.
 _FROM_PRODUCE_TO_METADATA = [8, 11, 5, 9]
 _FROM_OFFSET_COMMIT_TO_TXN_MARKERS = [8, 7, 3, 7, 4, 4, 5, 5, 4, 1, 3, 5, 4, 2, 3, 3, 1, 1, 1, 0]
 _FROM_TXN_OFFSET_COMMIT_TO_CLIENT_QUOTAS = [3, 2, 2, 2, 3, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 0, 0, 0, 0, 0]
@@ -31,10 +31,10 @@ KAFKA_2_6 = (
 
 
 class Relay:
-    """Listens at `port` and passes connections on to the broker's; close() ends them all."""
+    """Listens on `port` and forwards connections to the broker's port. close() ends all connections."""
 
     def __init__(self, newest: dict[int, int]) -> None:
-        """newest gives, by api key, the highest version shown; a key that it lacks is not shown."""
+        """newest has the highest version to show, by api key. APIs without an entry are not shown."""
         self.newest = newest
         self.asked: dict[int, set[int]] = defaultdict(set)
         self.broker_port: int | None = None
@@ -50,12 +50,13 @@ class Relay:
         return f"127.0.0.1:{self.port}"
 
     def serve(self, broker_port: int) -> None:
-        """Take connections from now on."""
+        """Start to accept connections."""
         self.broker_port = broker_port
         threading.Thread(target=self._accept, daemon=True).start()
 
     def too_new(self) -> dict[int, set[int]]:
-        """Versions that were asked in though they were not shown, by api key. ApiVersions itself may be tried."""
+        """Versions that a client used although they were not shown, by api key. A client may try any version of
+        ApiVersions."""
         found = {}
         for key, versions in self.asked.items():
             above = {version for version in versions if version > self.newest.get(key, -1)}
@@ -124,7 +125,7 @@ class Relay:
 
 @contextlib.contextmanager
 def _hanging_up(*sockets: socket.socket) -> Iterator[None]:
-    """When one side ends, so does the other."""
+    """When one side closes, the relay closes the other."""
     with contextlib.suppress(OSError, EOFError):
         try:
             yield

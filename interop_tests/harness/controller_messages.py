@@ -1,7 +1,7 @@
-"""Definitions of the requests that nodes send each other and that no client library ships, each at one version.
+"""Definitions of requests between nodes that no client library contains, each in one version.
 
-Written as nested (name, type) pairs, where a list stands for an array of structures; `definition` gives them the form of
-Kafka's own definitions. Every message here is flexible, and its last version is the one that is described.
+They are nested (name, type) pairs, where a list stands for an array of structures. `definition` converts them to the
+form of Kafka's own definitions. Every message here is flexible, and the version described is its last one.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ SHAPES: dict[str, tuple[int, int, Shape, Shape]] = {
 
 
 def definition(name: str) -> dict[str, Any] | None:
-    """The definition of, say, "VoteRequest" in Kafka's own form; None for a message that is not defined here."""
+    """The definition of a message such as "VoteRequest" in Kafka's form. None for a message that is not defined here."""
     is_request = name.endswith("Request")
     found = SHAPES.get(name.removesuffix("Request" if is_request else "Response"))
     if found is None:

@@ -1,6 +1,7 @@
-"""Fetches, and builds, what the suite takes from others, while something else goes on: no test waits for a registry then.
+"""Downloads and builds the external programs of the suite in the background, so that no test waits for a registry.
 
-`make test` runs it beside lint and unit tests. What fails here fails again, and is told of, in the test that needs it.
+`make test` runs it during lint and unit tests. If a download fails here, the test that needs it tries again and
+reports the failure.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from interop_tests.harness.spark_cluster import ivy_dir
 from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.streams.application import build
 
-# In the order in which the suite asks for them.
+# In the order in which the suite needs them.
 PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
     (ivy_dir, ()),
     (kafka_java, ()),
@@ -47,7 +48,7 @@ def main() -> None:
         try:
             fetch(*words)
         except MissingTool as error:
-            # A registry that does not answer is not to be waited for again and again.
+            # If a registry does not answer, later downloads do not wait for it again.
             print(f"not all is fetched beforehand: {str(error).splitlines()[0]}")
             return
 

@@ -1,4 +1,4 @@
-"""A classic group member by hand: every request of the protocol, over one raw connection of its own."""
+"""A classic group member written by hand: every request of the protocol, over its own raw connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATEST_JOIN, LATEST_SYNC, LATEST_HEARTBEAT, LATEST_LEAVE = 9, 5, 4, 5
 
 
 def coordinator(connection: Connection, group: str) -> int:
-    """The node that coordinates the group; waits while the offsets topic is being made."""
+    """The node that coordinates the group. Waits until the offsets topic is created."""
 
     def ask() -> Any:
         reply = connection.call("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [group]})
@@ -35,7 +35,7 @@ def coordinator(connection: Connection, group: str) -> int:
 
 
 def subscription(*topics: str, user_data: bytes = b"") -> bytes:
-    """A consumer's metadata in JoinGroup, version 1. (Kafka never ends a rebalance with other bytes in it.)"""
+    """The metadata of a consumer in JoinGroup, version 1. (Kafka never completes a rebalance with invalid metadata.)"""
     names = b"".join(struct.pack(">h", len(name.encode())) + name.encode() for name in topics)
     return (
         struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", len(user_data)) + user_data + bytes(4)
@@ -43,7 +43,7 @@ def subscription(*topics: str, user_data: bytes = b"") -> bytes:
 
 
 class Member:
-    """One member. Each method is one request; generation and member id follow from the replies."""
+    """One member. Each method sends one request. The generation and the member id are taken from the responses."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Member:
         return self.connection.send("JoinGroup", version, body)
 
     def receive_join(self, number: int, version: int = LATEST_JOIN, timeout_s: float = 20) -> dict[str, Any]:
-        """The reply of a JoinGroup sent before."""
+        """The response to a JoinGroup that was sent before."""
         reply = self.connection.receive("JoinGroup", version, number, timeout_s)
         if reply["ErrorCode"] == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = reply["MemberId"]
@@ -98,16 +98,16 @@ class Member:
         return reply
 
     def join(self, version: int = LATEST_JOIN) -> dict[str, Any]:
-        """JoinGroup and its reply, as it comes."""
+        """Send JoinGroup and return its response unchanged."""
         return self.receive_join(self.send_join(version), version)
 
     def begin(self, version: int = LATEST_JOIN) -> int:
-        """JoinGroup up to where the member waits for the others: the member-id handshake is done."""
+        """Send JoinGroup until the member waits for the others: the handshake for the member id is complete."""
         self.get_id(version)
         return self.send_join(version)
 
     def get_id(self, version: int = LATEST_JOIN) -> None:
-        """The member-id handshake, where there is one."""
+        """The handshake for the member id, if the version has one."""
         if version >= 4 and not self.member_id and self.instance is None:
             refused = self.join(version)
             assert refused["ErrorCode"] == ErrorCode.MEMBER_ID_REQUIRED, refused
@@ -130,17 +130,17 @@ class Member:
         return self.connection.send("SyncGroup", version, body | more)
 
     def receive_sync(self, number: int, version: int = LATEST_SYNC, timeout_s: float = 20) -> dict[str, Any]:
-        """The reply of a SyncGroup sent before."""
+        """The response to a SyncGroup that was sent before."""
         return self.connection.receive("SyncGroup", version, number, timeout_s)
 
     def sync(
         self, assignments: dict[str, bytes] | None = None, version: int = LATEST_SYNC, **more: Any
     ) -> dict[str, Any]:
-        """SyncGroup and its reply."""
+        """Send SyncGroup and return its response."""
         return self.receive_sync(self.send_sync(assignments, version, **more), version)
 
     def heartbeat(self, version: int = LATEST_HEARTBEAT, **more: Any) -> int:
-        """Heartbeat; its error code."""
+        """Send Heartbeat. Returns its error code."""
         body = {
             "GroupId": self.group,
             "GenerationId": self.generation,
@@ -150,7 +150,7 @@ class Member:
         return int(self.connection.call("Heartbeat", version, body | more)["ErrorCode"])
 
     def leave(self, version: int = LATEST_LEAVE) -> dict[str, Any]:
-        """LeaveGroup of this member and its reply."""
+        """Send LeaveGroup for this member and return its response."""
         member = {"MemberId": self.member_id, "GroupInstanceId": self.instance}
         body = (
             {"GroupId": self.group, "Members": [member]} if version >= 3 else {"GroupId": self.group} | member
@@ -161,7 +161,7 @@ class Member:
     def commit(
         self, topic: str, offset: int, metadata: str | None = "", version: int = 9, **more: Any
     ) -> int:
-        """OffsetCommit of partition 0; its error code."""
+        """OffsetCommit of partition 0. Returns its error code."""
         partition = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": metadata}
         body = {
             "GroupId": self.group,
@@ -178,14 +178,16 @@ class Member:
 
 
 def begin_together(members: list[Member]) -> list[int]:
-    """JoinGroup of all, one right after the other, so that they come within group.initial.rebalance.delay.ms."""
+    """Send JoinGroup for all members immediately one after the other, so that all arrive within
+    group.initial.rebalance.delay.ms."""
     for member in members:
         member.get_id()
     return [member.send_join() for member in members]
 
 
 def join_together(members: list[Member]) -> list[dict[str, Any]]:
-    """Bring members into one generation, who comes too late for the first included; their JoinGroup replies."""
+    """Bring the members into one generation, also if some arrive too late for the first one. Returns their JoinGroup
+    responses."""
     deadline = time.monotonic() + 60
     waiting = {number: member.begin() for number, member in enumerate(members)}
     replies: dict[int, dict[str, Any]] = {}
@@ -202,7 +204,7 @@ def join_together(members: list[Member]) -> list[dict[str, Any]]:
 
 
 def settle(members: list[Member], assignments: dict[int, bytes] | None = None) -> list[bytes]:
-    """Bring members into one generation and return their assignments; by default member n gets b"plan n"."""
+    """Bring the members into one generation and return their assignments. By default member n gets b"plan n"."""
     join_together(members)
     (leader,) = [member for member in members if member.is_leader]
     plan = {

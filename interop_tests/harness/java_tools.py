@@ -1,8 +1,8 @@
 """Kafka's command-line tools, called as their shell scripts call them: a Java class, arguments, standard input.
 
-`KafkaTools.run` sends a tool to one long-lived JVM (java_tools/ToolServer.java), since a JVM start takes longer than
-most tools; where the Java at hand has no compiler for that program, every tool gets a JVM of its own.
-`KafkaTools.spawn` always starts a JVM, for tools that run until they are stopped.
+`KafkaTools.run` sends a tool to one long-lived JVM (java_tools/ToolServer.java), because the start of a JVM takes
+longer than most tools. If the installed Java has no compiler for that program, every tool gets a new JVM.
+`KafkaTools.spawn` always starts a new JVM, for tools that run until they are stopped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ START_TIMEOUT_S = 30.0
 
 
 def class_name(tool: str) -> str:
-    """The full name of a tool; other than kafka.* it lies in org.apache.kafka.tools."""
+    """The full class name of a tool. A name that does not start with kafka. is in org.apache.kafka.tools."""
     return tool if tool.startswith(("kafka.", "org.")) else TOOLS + tool
 
 
@@ -45,7 +45,7 @@ def decode(word: str) -> str:
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """What a finished tool said."""
+    """The output of a finished tool."""
 
     tool: str
     status: int
@@ -54,11 +54,11 @@ class ToolOutput:
 
     @property
     def lines(self) -> list[str]:
-        """Lines of standard output that are not empty."""
+        """The lines of standard output that are not empty."""
         return [line for line in self.out.splitlines() if line.strip()]
 
     def rows(self, *header: str) -> list[dict[str, str]]:
-        """The tables under headings that start with these columns, as a dict a row; columns end at white space."""
+        """The tables under headings that start with these columns: a dict for each row. Columns end at white space."""
         found: list[dict[str, str]] = []
         columns: list[str] | None = None
         for line in self.out.splitlines():
@@ -77,8 +77,8 @@ class ToolOutput:
         return f"{self.tool} ended with {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
 
 
-# What DumpLogSegments says of a file with a fault. It also calls the first record of a segment a gap after offset -1,
-# of Apache Kafka's own segments as well; that is no fault.
+# What DumpLogSegments prints for a damaged file. It also reports that the first record of a segment follows a gap
+# after offset -1, even for Apache Kafka's segments. That is not a fault.
 DUMP_FAULT = re.compile(
     r"mismatch|isvalid: false|Found timestamp|Non-consecutive|Could not|Index position|exception|\berror",
     re.I,
@@ -95,17 +95,17 @@ def dump_faults(output: ToolOutput) -> list[str]:
 
 
 def java_command() -> list[str]:
-    """Java with Kafka's jars, to be followed by a class or a source file."""
+    """The command `java` with Kafka's jars. Append a class or a source file."""
     return kafka_java(HEAP, LOGGING)
 
 
 def tool_command(tool: str, *arguments: str) -> list[str]:
-    """The command of a tool in a JVM of its own."""
+    """The command that runs a tool in a new JVM."""
     return [*java_command(), class_name(tool), *arguments]
 
 
 class KafkaTools:
-    """Runs tools; close() ends the JVM that it keeps."""
+    """Runs tools. close() ends the JVM that it keeps."""
 
     def __init__(self) -> None:
         self._server: subprocess.Popen[bytes] | None = None
@@ -120,7 +120,8 @@ class KafkaTools:
         status: int | None = 0,
         timeout_s: float = TIMEOUT_S,
     ) -> ToolOutput:
-        """Run a tool to its end. AssertionError if it ends with another status (None: any) or takes too long."""
+        """Run a tool to its end. AssertionError if its exit status is different (None: any is accepted) or it takes
+        too long."""
         name = class_name(tool)
         with self._lock:
             server = self._running_server()
@@ -133,7 +134,7 @@ class KafkaTools:
 
     @contextlib.contextmanager
     def spawn(self, tool: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a tool in a JVM of its own, its output in a file; it is killed at the end of the block."""
+        """Start a tool in a new JVM, with its output in a file. It is killed at the end of the block."""
         with open(log, "ab") as sink:
             process = subprocess.Popen(
                 tool_command(tool, *arguments),
@@ -194,7 +195,7 @@ class KafkaTools:
 
     @staticmethod
     def _read_line(process: subprocess.Popen[bytes], timeout_s: float) -> str:
-        """A line of its output; what came so far if it ends or stays silent for too long."""
+        """A line of the tool's output. If the tool ends or prints nothing for too long: the part that has arrived."""
         assert process.stdout is not None
         deadline = time.monotonic() + timeout_s
         data = bytearray()

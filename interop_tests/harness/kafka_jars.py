@@ -1,7 +1,7 @@
-"""Apache Kafka's jars, resolved once by Maven into the checkout's cache.
+"""Apache Kafka's jars. Maven resolves them once into the checkout's cache.
 
-`kafka_classpath()` is what `java -cp` takes. Several test processes may ask at once: a file lock lets one of
-them resolve. A missing Java or Maven raises `MissingTool`; the conftest turns that into a failure under CI.
+`kafka_classpath()` is the argument of `java -cp`. Several test processes may call it at once: a file lock lets one of
+them resolve. If Java or Maven is missing, it raises `MissingTool`. Under CI the conftest turns that into a failure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ATTEMPTS = 2
 
 
 class MissingTool(RuntimeError):
-    """A program that the test needs is not installed, or Kafka's jars do not resolve."""
+    """A program that the test needs is not installed, or Kafka's jars cannot be resolved."""
 
 
 def require_program(name: str) -> str:
@@ -32,9 +32,10 @@ def require_program(name: str) -> str:
 
 
 def download(command: list[str], what: str, timeout_s: float, folder: Path | None = None) -> None:
-    """Run what fetches, or builds of what it fetches, in a folder; once more if it fails, since registries do now and then.
+    """Run a command that downloads, or builds downloaded sources, in a folder. It runs once more if it fails, because
+    registries fail now and then.
 
-    MissingTool says of both attempts how they failed.
+    MissingTool contains the output of both attempts.
     """
     failures: list[str] = []
     while len(failures) < ATTEMPTS:
@@ -51,7 +52,7 @@ def download(command: list[str], what: str, timeout_s: float, folder: Path | Non
 
 
 def kafka_lib_dir() -> Path:
-    """The folder that holds every jar of Apache Kafka's broker and tools; resolved on the first call."""
+    """The folder with every jar of Apache Kafka's broker and tools. The first call resolves them."""
     lib_dir = CACHE_DIR / "lib"
     complete = CACHE_DIR / "complete"
     if complete.exists():
@@ -76,6 +77,7 @@ def kafka_lib_dir() -> Path:
 
 
 def kafka_classpath() -> str:
-    """What to give `java -cp` to run any class of Apache Kafka's broker or tools: every jar, always in the same order."""
+    """The argument of `java -cp` to run any class of Apache Kafka's broker or tools: every jar, always in the same
+    order."""
     require_program("java")
     return os.pathsep.join(map(str, sorted(kafka_lib_dir().glob("*.jar"))))

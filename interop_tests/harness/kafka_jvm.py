@@ -1,7 +1,8 @@
-"""The command of a JVM with Kafka's jars, as cheap to start as it can be: tests start dozens of them.
+"""The command of a JVM with Kafka's jars that starts as cheaply as possible, because tests start dozens of them.
 
-A JVM that reads Kafka's classes from an archive of its own, made once of those that a broker needs, spends a third less of a
-processor on its start. Where the archive cannot be made or does not fit the Java at hand, classes come from the jars.
+A JVM can read Kafka's classes from an archive (class data sharing) that contains the classes of a broker. This saves a
+third of the CPU time of its start. If the archive cannot be created or does not fit the installed Java, the classes
+come from the jars.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from pathlib import Path
 from interop_tests.harness.kafka_jars import CACHE_DIR, kafka_classpath, require_program
 from interop_tests.harness.ports import free_port
 
-# Programs here are short: compiling less costs less on a small machine.
+# The programs are short-lived, so less compilation costs less CPU on a small machine.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-# What the JVM has to say of its archives would be taken for a tool's output.
+# Otherwise JVM messages about its archive would be read as the tool's output.
 SHARED = ("-Xshare:auto", "-Xlog:disable")
 ARCHIVE = CACHE_DIR / "classes.jsa"
 TRIED = CACHE_DIR / "classes-tried"
@@ -28,17 +29,17 @@ TIMEOUT_S = 120.0
 
 
 def kafka_java(*options: str, jvm: Sequence[str] = QUICK_JVM) -> list[str]:
-    """Java with Kafka's jars and these options, to be followed by a class or a source file. `jvm` is what a benchmark changes."""
+    """Java with Kafka's jars and these options. Append a class or a source file. Benchmarks change `jvm`."""
     return [require_program("java"), *SHARED, *_archived(), *jvm, *options, "-cp", kafka_classpath()]
 
 
 def _archived() -> list[str]:
-    """The option that names the archive, which is made by the first that asks; nothing where that failed."""
+    """The JVM option that names the archive. The first caller creates the archive. Empty if that failed."""
     classpath = kafka_classpath()
     with open(CACHE_DIR / "classes.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not TRIED.exists():
-            # A machine too busy for it has to read the jars.
+            # The machine is too busy to create the archive, so JVMs read the jars.
             with (
                 contextlib.suppress(subprocess.TimeoutExpired),
                 tempfile.TemporaryDirectory(prefix="kafka-classes-") as folder,
@@ -49,7 +50,7 @@ def _archived() -> list[str]:
 
 
 def _archive(classpath: str, folder: Path) -> None:
-    """Format and start a node, stop it when it listens; the JVM writes what it had loaded."""
+    """Format and start a node, and stop it when it listens. The JVM then writes the classes that it has loaded."""
     port, controller_port = free_port(), free_port()
     settings = folder / "server.properties"
     settings.write_text(
@@ -77,7 +78,7 @@ def _archive(classpath: str, folder: Path) -> None:
         finally:
             node.kill()
     if part.exists():
-        # Nobody may find it half there. Where /tmp is another file system a plain rename fails.
+        # No other process may find an incomplete archive. A plain rename fails if /tmp is another file system.
         beside = ARCHIVE.with_suffix(".part")
         beside.write_bytes(part.read_bytes())
         beside.rename(ARCHIVE)

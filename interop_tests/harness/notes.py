@@ -1,11 +1,12 @@
-"""Lines that a run prints at its end, under headings. Those of pytest-xdist's workers reach the process that prints."""
+"""Lines that a run prints at its end, under headings. Those of pytest-xdist's workers are passed to the process that
+prints."""
 
 from __future__ import annotations
 
 import pytest
 
 NOTES = pytest.StashKey[dict[str, list[str]]]()
-"""By heading, in the order in which they came."""
+"""By heading, in the order of arrival."""
 
 
 def note(config: pytest.Config, heading: str, line: str) -> None:
@@ -13,5 +14,5 @@ def note(config: pytest.Config, heading: str, line: str) -> None:
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Whether another process started this one and prints for it."""
+    """Whether another process started this one and prints its notes."""
     return hasattr(config, "workerinput")

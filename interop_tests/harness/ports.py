@@ -1,4 +1,4 @@
-"""Ports for servers of the suite, which stay free while their server is down."""
+"""Ports for the servers of the suite. They stay reserved while a server is down."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import os
 import random
 import socket
 
-# Below the range that outgoing connections take ports from: one of a client that asks for its broker again and again would.
+# Below the range of ports for outgoing connections. Otherwise a client that reconnects again and again could take its
+# broker's port.
 LOWEST, END = 15_000, 32_000
 
 
 def turn(worker: str, workers: int) -> int:
-    """The number of a worker among so many."""
+    """The number of a worker among all workers."""
     return int(worker.removeprefix("gw")) % workers
 
 
 def share(worker: str, workers: int) -> range:
-    """The ports of one of pytest-xdist's workers, named gw0 and on: none takes that of another's server which is just down.
+    """The ports of one of pytest-xdist's workers (gw0, gw1, ...). No worker takes the port of another worker's server
+    that is down.
 
-    A worker that stands in for one that died has a number beyond the others, and that one's ports.
+    A worker that replaces a dead one has a higher number, and gets the ports of the dead one.
     """
     number = turn(worker, workers)
     size = (END - LOWEST) // workers
@@ -33,7 +35,7 @@ _given: set[int] = set()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now, that no outgoing connection will take and that was not given before."""
+    """A port on which no server listens, that no outgoing connection takes, and that was not returned before."""
     while True:
         port = random.choice(PORTS)
         if port in _given:

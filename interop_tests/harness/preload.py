@@ -1,4 +1,4 @@
-"""Small C libraries for LD_PRELOAD, built by the machine's C compiler into the checkout's cache."""
+"""Small C libraries for LD_PRELOAD, compiled by the machine's C compiler into the checkout's cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUILD_TIMEOUT_S = 60.0
 
 
 def preload_library(source: Path) -> Path:
-    """The library made of this C file, built when the file is new or has changed."""
+    """The library compiled from this C file. It is compiled when the file is new or has changed."""
     folder = CHECKOUT / ".cache" / "others"
     built = folder / f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.so"
     if not built.exists():

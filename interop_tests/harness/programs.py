@@ -1,6 +1,6 @@
 """Builds the programs of others/ once, into the checkout's cache, and runs them.
 
-A build is done again when a source file has changed. A missing tool raises MissingTool.
+A program is built again when a source file has changed. A missing tool raises MissingTool.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RUN_TIMEOUT_S = 90
 
 
 def build_once(name: str, sources: list[Path], build: Callable[[Path], list[list[str]]]) -> Path:
-    """The folder .cache/others/<name> with the build of exactly these sources; build gives the commands."""
+    """The folder .cache/others/<name> with the build of exactly these sources. build returns the commands."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     folder = CACHE_DIR / name
     mark = folder / "built-from"
@@ -56,7 +56,7 @@ def franz_go_program() -> list[str]:
 
 
 def franz_go_copier(program: Path) -> list[str]:
-    """The command of a program of one file, built with the release of franz-go that the others use."""
+    """The command of a program with one source file, built with the release of franz-go that the others use."""
     go = require_program("go")
     folder = build_once(
         program.stem,
@@ -67,7 +67,7 @@ def franz_go_copier(program: Path) -> list[str]:
 
 
 def registers_program() -> list[str]:
-    """The command of the program that asks porcupine whether registers are linearizable."""
+    """The command of the program that uses porcupine to check whether registers are linearizable."""
     go = require_program("go")
     source = CHECKOUT / "interop_tests" / "histories" / "registers"
     folder = build_once(
@@ -79,13 +79,16 @@ def registers_program() -> list[str]:
 
 
 def sarama_program(release: str) -> list[str]:
-    """The command of the Sarama program: of the release in go.mod ("new") or of the one in old.mod ("old")."""
+    """The command of the Sarama program, with the release in go.mod ("new") or in old.mod ("old")."""
     go = require_program("go")
     source = OTHERS / "sarama"
     modules = {"new": "go", "old": "old"}[release]
     folder = build_once(
         f"sarama_{release}",
-        [source / name for name in ("main.go", "go.mod", "go.sum", f"{modules}.mod", f"{modules}.sum")],
+        [
+            source / name
+            for name in ("main.go", "security.go", "go.mod", "go.sum", f"{modules}.mod", f"{modules}.sum")
+        ],
         lambda folder: [
             [go, "build", "-trimpath", f"-modfile={modules}.mod", "-o", str(folder / "sarama"), "."]
         ],
@@ -106,7 +109,7 @@ def kafkajs_program() -> list[str]:
 
 
 def run_program(command: list[str], *arguments: str) -> dict[str, Any]:
-    """Run it to its end; the JSON object that it printed last. AssertionError if it failed."""
+    """Run a program to its end. Returns the last JSON object that it printed. AssertionError if it failed."""
     done = subprocess.run(
         [*command, *arguments],
         capture_output=True,

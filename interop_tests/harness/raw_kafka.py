@@ -1,4 +1,4 @@
-"""Everyday work over a raw connection: make a topic, produce, fetch, offsets, group handshakes."""
+"""Common operations over a raw connection: create a topic, produce, fetch, offsets, the group handshake."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interop_tests.harness.wire import Connection
 
 
 class ErrorCode:
-    """Kafka's error codes that the suite names."""
+    """The Kafka error codes that the suite uses."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -112,7 +112,7 @@ def create_topic(
             return found["ErrorCode"] == 0 and len(leaders) == partitions and min(leaders) >= 0
 
         wait_until(is_led, f"{name} has leaders")
-        # Metadata may know a topic a moment before its logs are there.
+        # Metadata may list a topic a moment before its logs exist.
         wait_until(
             lambda: all(list_offset(connection, name, each, -1)[0] == 0 for each in range(partitions)),
             f"{name} has its logs",
@@ -128,7 +128,7 @@ def produce(
     version: int = 9,
     timeout_ms: int = 10000,
 ) -> dict[str, Any]:
-    """Produce one batch; the partition's part of the reply."""
+    """Produce one batch. Returns the partition's part of the response."""
     reply = connection.call("Produce", version, produce_body(topic, batch, partition, acks, timeout_ms))
     (of_topic,) = reply["Responses"]
     assert of_topic["Name"] == topic
@@ -144,7 +144,7 @@ def produce_body(
     acks: int = -1,
     timeout_ms: int = 10000,
 ) -> dict[str, Any]:
-    """A Produce request (v12 at most) of one batch."""
+    """A Produce request with one batch (version 12 at most)."""
     data = batch.encode() if isinstance(batch, BatchPlan) else batch
     return {
         "TransactionalId": None,
@@ -155,8 +155,8 @@ def produce_body(
 
 
 def fetch_body(topic: str, offset: int, partition: int = 0, **options: Any) -> dict[str, Any]:
-    """A Fetch request (v12 at most) of one partition without a session. options override top-level fields;
-    partition_max_bytes, current_leader_epoch and last_fetched_epoch override the partition's."""
+    """A Fetch request for one partition without a session (version 12 at most). options override top-level fields.
+    partition_max_bytes, current_leader_epoch and last_fetched_epoch override fields of the partition."""
     of_partition = {
         "Partition": partition,
         "CurrentLeaderEpoch": options.pop("current_leader_epoch", -1),
@@ -183,7 +183,7 @@ def fetch_body(topic: str, offset: int, partition: int = 0, **options: Any) -> d
 def fetch(
     connection: Connection, topic: str, offset: int, partition: int = 0, version: int = 12, **options: Any
 ) -> dict[str, Any]:
-    """Fetch one partition; its part of the reply."""
+    """Fetch one partition. Returns its part of the response."""
     reply = connection.call("Fetch", version, fetch_body(topic, offset, partition, **options))
     assert reply.get("ErrorCode", 0) == 0, reply
     (of_topic,) = reply["Responses"]
@@ -192,14 +192,14 @@ def fetch(
 
 
 def fetch_batches(connection: Connection, topic: str, offset: int = 0, partition: int = 0) -> list[Batch]:
-    """The batches from an offset on, as far as one Fetch brings."""
+    """The batches from an offset that one Fetch returns."""
     result = fetch(connection, topic, offset, partition)
     assert result["ErrorCode"] == 0, result
     return decode_batches(result["Records"])
 
 
 def fetch_records(connection: Connection, topic: str, offset: int = 0, partition: int = 0) -> list[Record]:
-    """The records from an offset on, as far as one Fetch brings."""
+    """The records from an offset that one Fetch returns."""
     batches = fetch_batches(connection, topic, offset, partition)
     return [record for batch in batches for record in batch.records if record.offset >= offset]
 
@@ -229,7 +229,7 @@ def list_offset_result(
     isolation: int = 0,
     current_leader_epoch: int = -1,
 ) -> dict[str, Any]:
-    """One ListOffsets lookup; the partition's part of the reply."""
+    """One ListOffsets lookup. Returns the partition's part of the response."""
     reply = connection.call(
         "ListOffsets",
         version,

@@ -1,4 +1,4 @@
-"""Record batches (magic 2) built and opened by hand, with every field open to abuse."""
+"""Record batches (magic 2), built and parsed by hand. A test can set every field to an invalid value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def zigzag(value: int) -> bytes:
-    """A varint or varlong as in records."""
+    """A varint or varlong in the encoding of records."""
     number = (value << 1) ^ (value >> 63)
     out = bytearray()
     while number > 0x7F:
@@ -59,7 +59,7 @@ def encode_record(
 
 
 def compress(codec: str, data: bytes) -> bytes:
-    """As the clients of today compress a batch; snappy is one bare block."""
+    """Compress a batch as current clients do. Snappy is a single raw block."""
     if codec == "gzip":
         return gzip.compress(data)
     if codec == "snappy":
@@ -72,7 +72,7 @@ def compress(codec: str, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: bytes) -> bytes:
-    """The records section of a batch, opened; snappy in either framing."""
+    """The decompressed records section of a batch. Snappy may have either framing."""
     if codec == 1:
         return gzip.decompress(data)
     if codec == 2:
@@ -93,7 +93,7 @@ def decompress(codec: int, data: bytes) -> bytes:
 
 @dataclass
 class BatchPlan:
-    """What goes into a batch. A None is computed; anything else is written as it stands."""
+    """The contents of a batch. A field that is None is computed. Any other value is written unchanged."""
 
     values: list[bytes | None] = field(default_factory=lambda: [b"value"])
     keys: list[bytes | None] | None = None
@@ -200,9 +200,11 @@ def _decode_records(data: bytes, count: int, base_offset: int, base_timestamp_ms
 
 
 def decode_batches(data: bytes | None, control_records: bool = False) -> list[Batch]:
-    """Every whole batch in a Fetch reply; a cut one at the end is left out. Wrong CRCs are AssertionErrors.
+    """Every complete batch in a Fetch response. A truncated batch at the end is left out. A wrong CRC raises
+    AssertionError.
 
-    Control batches have no records unless asked."""
+    Control batches have no records unless the caller asks for them.
+    """
     batches, position = [], 0
     data = data or b""
     while position + BATCH_HEADER_SIZE <= len(data):

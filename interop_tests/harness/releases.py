@@ -1,7 +1,7 @@
-"""Old releases of clients, each in a folder of its own in the checkout's cache, and the commands that run them.
+"""Old releases of clients, each in its own folder in the checkout's cache, and the commands that run them.
 
-The registries are asked once a release. A missing pip, Java or Maven, or a release that does not install, raises
-MissingTool.
+Each release is downloaded once. If pip, Java or Maven is missing, or a release cannot be installed, MissingTool is
+raised.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from interop_tests.harness.programs import OTHERS, build_once
 
 JAVA_FLAGS = ["-Xmx256m", *SHARED, *QUICK_JVM]
 COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
-# It ignores PYTHONPATH and takes the release before what is installed beside pytest.
+# The program ignores PYTHONPATH and imports the old release before the packages that are installed for pytest.
 RUN_WITH_RELEASE = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_path(sys.argv.pop(1), run_name='__main__')"
 
 OLD_PYTHON = {"confluent-kafka": ("2.0.2", "2.6.0"), "kafka-python": ("2.0.2", "2.3.3")}
-"""By distribution, which of its releases are tried."""
+"""The releases to test, by distribution."""
 OLDEST_JAVA = "0.11.0.3"
 OLD_JAVA = ("2.1.1", "2.8.2", "3.9.1")
 PROGRAMS = {"confluent-kafka": "confluent.py", "kafka-python": "pure.py"}
-"""In old_python, by the distribution that they use."""
+"""The program in old_python, by the distribution that it uses."""
 
 
 def python_release(distribution: str, version: str) -> list[str]:
-    """The command of the distribution's program, with this release of it; its requirements are our own."""
+    """The command of the distribution's program with this release. Its other requirements are those of this checkout."""
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     folder = build_once(
         f"{distribution}-{version}",
@@ -53,7 +53,7 @@ def python_release(distribution: str, version: str) -> list[str]:
 
 
 def java_release(version: str) -> list[str]:
-    """The command of old_java/OldClient with this release of kafka-clients. The compiler comes with the jars."""
+    """The command of old_java/OldClient with this release of kafka-clients. The jars include a compiler."""
     java, maven = require_program("java"), require_program("mvn")
     source = OTHERS / "old_java"
     folder = build_once(

@@ -1,9 +1,9 @@
-"""Kafka messages to and from bytes as plain dicts, driven by the message definitions that kafka-python ships, and for
-requests between nodes by those of controller_messages.
+"""Encodes and decodes Kafka messages as plain dicts. The message definitions are those in kafka-python, and for
+requests between nodes those of controller_messages.
 
-An encoder of its own, so that a mistake in a client or in a broker does not hide here. Decoding is strict: every
-byte of a reply must be used. Field names are those of the definitions ("ErrorCode"). A field left out of a request
-takes its default. Unknown tagged fields of a reply appear under "_unknown_tags".
+This is a separate encoder, so that it does not share a mistake with a client or a broker. Decoding is strict: every
+byte of a response must be used. Field names are those of the definitions ("ErrorCode"). A field that is missing in a
+request gets its default. Unknown tagged fields of a response appear under "_unknown_tags".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from interop_tests.harness import controller_messages
 
 with warnings.catch_warnings():
-    # kafka-python reads its definitions by a deprecated call of importlib.
+    # kafka-python reads its definitions with a deprecated function of importlib.
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka  # noqa: F401 - so that its messages are loaded here
     from kafka.protocol.schemas.load_json import load_json
@@ -49,7 +49,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 class Reader:
-    """A cursor over a reply; reading past the end is a DecodeError."""
+    """A cursor over a response. Reading past the end raises DecodeError."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -287,5 +287,5 @@ class Message:
 
 @cache
 def message(name: str) -> Message:
-    """The definition of, say, "FetchRequest"."""
+    """The definition of a message, for example "FetchRequest"."""
     return Message(name)

@@ -1,4 +1,5 @@
-"""Has Spark load what the suite's queries need: a stream with state and windows into a table, and the table read.
+"""Makes Spark load the classes that the suite's queries need: it writes a stream with state and windows to a table,
+and reads it.
 
 python spark_classes.py OPTIONS_OF_THE_JVM FOLDER
 """

@@ -1,6 +1,7 @@
-"""A Spark standalone cluster on loopback: a master, workers, and the executors that workers start, each a process of its own.
+"""A Spark standalone cluster on loopback. Master, workers, and the executors that workers start are separate
+processes.
 
-Only pyspark's own programs are used, as a person would who has nothing but the wheel. Everything is killed by process id.
+Only the programs of the pyspark wheel are used, as a user would use them. All processes are killed by process id.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ END_TIMEOUT_S = 30.0
 
 
 def spark_home() -> Path:
-    """The folder of the installed pyspark, which is a whole Spark."""
+    """The folder of the installed pyspark, which contains all of Spark."""
     try:
         import pyspark
     except ImportError as error:
@@ -37,7 +38,8 @@ def spark_home() -> Path:
 
 
 def ivy_dir() -> Path:
-    """For spark.jars.ivy: Spark's cache, with the connector in it. Ivy fills it by one process at a time, or fails."""
+    """The value of spark.jars.ivy: Spark's cache, with the connector in it. Ivy fails if two processes fill it at
+    once."""
     complete = IVY_DIR / f"has-{CONNECTOR.replace(':', '-')}"
     IVY_DIR.mkdir(parents=True, exist_ok=True)
     with open(IVY_DIR / "lock", "w") as lock:
@@ -56,7 +58,7 @@ def ivy_dir() -> Path:
 
 
 def spark_environment() -> dict[str, str]:
-    """The environment of Spark's programs here."""
+    """The environment of Spark's programs in this suite."""
     return os.environ | {
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -67,10 +69,10 @@ def spark_environment() -> dict[str, str]:
 
 
 class SparkCluster:
-    """A master and its workers; logs and work folders lie below `root`."""
+    """A master and its workers. Logs and work folders are below `root`."""
 
     def __init__(self, root: Path, workers: int = 2, cores: int = 1, memory: str = "1100m") -> None:
-        """Each worker offers `cores` and `memory` to executors."""
+        """Each worker offers `cores` cores and `memory` to executors."""
         self.root = root
         self.port = free_port()
         self._workers, self._cores, self._memory = workers, cores, memory
@@ -78,7 +80,7 @@ class SparkCluster:
 
     @property
     def master_url(self) -> str:
-        """For --master."""
+        """The URL for --master."""
         return f"spark://127.0.0.1:{self.port}"
 
     def __enter__(self) -> SparkCluster:
@@ -88,7 +90,7 @@ class SparkCluster:
         self.close()
 
     def start(self) -> SparkCluster:
-        """Start the master and the workers, and wait until they know each other."""
+        """Start the master and the workers, and wait until the workers are registered."""
         require_program("java")
         self.root.mkdir(parents=True, exist_ok=True)
         try:
@@ -119,18 +121,18 @@ class SparkCluster:
         return self
 
     def log_text(self, name: str) -> str:
-        """What `master` or `worker-N` has printed."""
+        """The output of `master` or `worker-N`."""
         path = self.root / f"{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def executors(self) -> list[psutil.Process]:
-        """The executors' processes that run now."""
+        """The processes of the executors that run now."""
         found = []
         for process in self._processes[1:]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for child in psutil.Process(process.pid).children(recursive=True):
                     with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                        # One that an executor has just forked bears its command line.
+                        # A process that an executor has just forked has the same command line.
                         if EXECUTOR_CLASS in child.cmdline() and child.ppid() not in {
                             each.pid for each in found
                         }:
@@ -138,7 +140,7 @@ class SparkCluster:
         return found
 
     def close(self) -> None:
-        """Kill everything, executors first."""
+        """Kill all processes, executors first."""
         for executor in self.executors():
             with contextlib.suppress(psutil.NoSuchProcess):
                 executor.kill()

@@ -1,7 +1,8 @@
-"""The options of Spark's JVMs, which live shortly here: little is compiled, and classes come from an archive.
+"""The options of Spark's JVMs, which are short-lived in this suite: little is compiled, and classes come from an
+archive.
 
-A driver loads 15,000 classes. From an archive of them, made once, it has a session in half the time. Where the archive cannot be
-made or does not fit the command at hand, classes come from the jars.
+A driver loads 15,000 classes. With an archive of them, which is created once, it starts a session in half the time. If
+the archive cannot be created or does not fit the command, the classes come from the jars.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from pathlib import Path
 from interop_tests.harness.kafka_jars import CHECKOUT
 from interop_tests.harness.kafka_jvm import SHARED
 
-# The first option alone takes the code cache down to 48 MB, too few for 13 queries. The last one is for the programs that Spark's
-# local file system starts by the hundred, without a helper for each.
+# The first option alone reduces the code cache to 48 MB, which is too small for 13 queries. The last option is for the
+# programs that Spark's local file system starts by the hundred: they need no helper process each.
 LITTLE_COMPILED = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     " -Djdk.lang.Process.launchMechanism=VFORK"
@@ -31,7 +32,7 @@ TIMEOUT_S = 240.0
 
 @cache
 def quick_jvm() -> str:
-    """For JAVA_TOOL_OPTIONS and extraJavaOptions. The archive is made by the first that asks."""
+    """The value for JAVA_TOOL_OPTIONS and extraJavaOptions. The first caller creates the archive."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with open(FOLDER / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -43,7 +44,7 @@ def quick_jvm() -> str:
 
 
 def _archive() -> None:
-    """The JVM of a program that does a little of everything writes what it has loaded when it ends."""
+    """The JVM of a program that uses every feature a little. It writes the classes that it has loaded when it ends."""
     part = FOLDER / f"part-{os.getpid()}.jsa"
     options = " ".join((LITTLE_COMPILED, *SHARED, f"-XX:ArchiveClassesAtExit={part}"))
     command = [sys.executable, str(PROGRAM), options, str(FOLDER)]
@@ -57,10 +58,10 @@ def _archive() -> None:
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            # Its JVM has the pipe as well, and outlives it while it writes.
+            # The program's JVM also holds the pipe. It lives longer than the program, while it writes the archive.
             process.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            # A machine too busy for it has to read the jars.
+            # The machine is too busy to create the archive, so JVMs read the jars.
             process.kill()
             return
     if process.returncode == 0 and part.exists():

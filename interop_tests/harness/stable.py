@@ -1,5 +1,5 @@
-"""When the transactions of a topic have ended: the answer to a commit comes before its markers, so what is read right after it
-with read_committed may lack the last records."""
+"""Waits until the transactions of a topic have ended. A commit is answered before its markers are written. So a read
+with read_committed directly after the commit may miss the last records."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ASK_TIMEOUT_S = 10.0
 
 
 def wait_until_stable(bootstrap: str, topic: str, partitions: int = 1, timeout_s: float = 60.0) -> None:
-    """Until every partition's last stable offset is its high watermark. Nobody may write meanwhile."""
+    """Wait until every partition's last stable offset equals its high watermark. No client may write meanwhile."""
     with contextlib.ExitStack() as stack:
         readers = []
-        # In this order: what the second one tells is not less than what the first one told of.
+        # The order matters: the second response is never below the first one.
         for isolation in ("read_committed", "read_uncommitted"):
             settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": isolation}
             readers.append(Consumer(settings | {"log_level": 0}))
@@ -29,7 +29,7 @@ def wait_until_stable(bootstrap: str, topic: str, partitions: int = 1, timeout_s
             try:
                 return all(end(readers[0], number) == end(readers[1], number) for number in range(partitions))
             except KafkaException:
-                # Its leader moves, or is not known yet.
+                # The partition's leader is changing or not known yet.
                 return False
 
         wait_until(is_stable, f"the transactions of {topic} have ended", timeout_s, 0.1)

@@ -1,6 +1,7 @@
-"""What the watchdogs of the nodes' event loops have logged, test by test.
+"""The stalls that the watchdogs of the nodes' event loops have logged, by test.
 
-A stall that the loop spent computing is a defect of ours and fails the test; one in which it waited for a busy machine is reported.
+A stall in which the loop computed is a bug of kafkacompat and fails the test. A stall in which the loop waited for a
+busy machine is only reported.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 COMPUTING_MS_MAX = 250
-"""What a loop may compute in one piece here. Other processes share the machine's caches, and cost a step some of its time."""
+"""How long a loop may compute in one piece in these tests. Other processes share the machine's caches and make steps
+slower."""
 _STALL = re.compile(
     rb"the event loop stood still for (\d+) ms, computing for (\d+) ms of it, in:\n((?:[^\[\n].*\n)*)"
 )
@@ -33,18 +35,18 @@ class Stall:
 
 
 class Stalls:
-    """All nodes' logs, each read as far as it was written when last asked."""
+    """The logs of all nodes. Each is read up to its end at the time of the call."""
 
     def __init__(self) -> None:
         self.seen: list[Stall] = []
         self._read: dict[Path, int] = {}
 
     def watch(self, log: Path) -> None:
-        """From its present end on, unless it is watched already."""
+        """Watch a log from its present end, unless it is watched already."""
         self._read.setdefault(log, log.stat().st_size if log.exists() else 0)
 
     def new(self) -> list[Stall]:
-        """What came since the last time."""
+        """The stalls since the last call."""
         found = [stall for log in list(self._read) for stall in self._new_of(log)]
         self.seen += found
         return found
@@ -57,7 +59,7 @@ class Stalls:
         except FileNotFoundError:
             del self._read[log]
             return []
-        # A line that is being written is read next time.
+        # An incomplete line is read next time.
         text = text[: text.rfind(b"\n") + 1]
         self._read[log] += len(text)
         return [
@@ -67,4 +69,4 @@ class Stalls:
 
 
 STALLS = Stalls()
-"""Of the nodes that this run has started."""
+"""The logs of the nodes that this run has started."""

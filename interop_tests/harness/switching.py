@@ -10,7 +10,7 @@ from interop_tests.harness.broker import APACHE, CLUSTER_ID, KAFKACOMPAT, Broker
 from interop_tests.harness.kafka_jvm import kafka_java
 
 FORMAT_TIMEOUT_S = 60
-# 143 is 128 + SIGTERM, which is how a JVM ends that was asked to.
+# 143 is 128 + SIGTERM: the exit status of a JVM that was stopped by SIGTERM.
 CLEAN_STATUS = {APACHE: 143, KAFKACOMPAT: 0}
 
 ONE_PARTITION_EACH = {
@@ -21,10 +21,11 @@ ONE_PARTITION_EACH = {
 
 
 class SwitchingBroker(BrokerProcess):
-    """A node whose program changes. dynamic: the quorum's voter is in the metadata log, not in the settings."""
+    """A node that runs one program after the other. dynamic: the quorum's voter is in the metadata log and not in the
+    settings."""
 
     def __init__(self, first: str, root: Path, dynamic: bool, settings: dict[str, str] | None = None) -> None:
-        """first is the kind that formats the folder."""
+        """first is the kind of broker that formats the folder."""
         super().__init__(first, root, ONE_PARTITION_EACH | (settings or {}))
         if dynamic:
             del self.settings["controller.quorum.voters"]
@@ -33,7 +34,7 @@ class SwitchingBroker(BrokerProcess):
         self._formatted = True
 
     def become(self, kind: str) -> SwitchingBroker:
-        """Stop it by SIGTERM if it runs, and have the other program serve the folder."""
+        """Stop the node by SIGTERM if it runs, and start the other program on the folder."""
         if self.process is not None:
             status = self.stop()
             assert status == CLEAN_STATUS[self.kind], (

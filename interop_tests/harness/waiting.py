@@ -1,4 +1,4 @@
-"""Bounded waits: every wait of the suite names what it waits for and how long at most."""
+"""Waits with a limit: every wait of the suite names the condition that it waits for, and a maximum time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 TIMEOUT_S = 60.0
-"""Longer than anything takes that goes well, on a machine that is busy with other things: only a failure waits for so long."""
+"""Longer than any successful operation takes on a busy machine. Only a failure waits for so long."""
 
 
 def wait_until(
     probe: Callable[[], T], what: str, timeout_s: float = TIMEOUT_S, interval_s: float = 0.05
 ) -> T:
-    """Call probe until it returns something true and return that; AssertionError after timeout_s."""
+    """Call probe until it returns a true value, and return that value. AssertionError after timeout_s."""
     deadline = time.monotonic() + timeout_s
     while True:
         value = probe()
@@ -32,7 +32,7 @@ def wait_without_error(
     timeout_s: float = TIMEOUT_S,
     interval_s: float = 0.05,
 ) -> T:
-    """Call probe until it no longer raises one of errors and return its value; AssertionError after timeout_s."""
+    """Call probe until it no longer raises one of errors, and return its value. AssertionError after timeout_s."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

@@ -1,7 +1,7 @@
-"""A raw connection to a broker: frames, headers, correlation ids, and calls with dicts for bodies.
+"""A raw connection to a broker: frames, headers, correlation ids, and calls with dicts as bodies.
 
-Headers are packed by hand here; bodies come from `schema`. A broken or closed connection is `ConnectionClosed`,
-silence within the time limit is `Silence`, so that a test can tell a refusal from no answer.
+Headers are encoded by hand here, and bodies by `schema`. A closed or reset connection raises `ConnectionClosed`.
+Silence within the time limit raises `Silence`. So a test can distinguish a refusal from a missing response.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ def encode_request_header(
     flexible: bool,
     tags: bytes = b"\x00",
 ) -> bytes:
-    """Header v1, or v2 with tags (count and contents, already encoded) where flexible."""
+    """Request header version 1, or version 2 with tags if flexible. The tags are the count and the contents, already
+    encoded."""
     client = None if client_id is None else client_id.encode()
     header = struct.pack(">hhih", api_key, version, correlation_id, -1 if client is None else len(client))
     return header + (client or b"") + (tags if flexible else b"")
 
 
 def frame(payload: bytes) -> bytes:
-    """The payload behind its length."""
+    """The payload with its length in front."""
     return struct.pack(">i", len(payload)) + payload
 
 
 class Connection:
-    """One TCP connection. Requests may be pipelined with send and receive; call does one after the other."""
+    """One TCP connection. Requests may be pipelined with send and receive. call sends one request and waits for its
+    response."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class Connection:
         client_id: str | None = "interop",
         sender: str | None = None,
     ) -> None:
-        """`sender`: the address to connect from."""
+        """`sender`: the local address of the connection."""
         host, _, port = bootstrap.rpartition(":")
         self.bootstrap = bootstrap
         self.timeout_s = timeout_s
@@ -101,18 +103,18 @@ class Connection:
         return bytes(data)
 
     def receive_frame(self, timeout_s: float | None = None) -> bytes:
-        """The next reply without its length."""
+        """The next response without its length."""
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         (size,) = struct.unpack(">i", self._receive_exactly(4, deadline))
         assert 0 <= size < 1 << 28, f"the broker sent a frame of {size} bytes"
         return self._receive_exactly(size, deadline)
 
     def is_silent(self, seconds: float) -> bool:
-        """True if nothing comes and nobody hangs up for so long."""
+        """True if the broker sends nothing and does not close the connection within this time."""
         return not select.select([self.socket], [], [], seconds)[0]
 
     def is_closed_by_peer(self, timeout_s: float = 30.0) -> bool:
-        """True if the broker hangs up within the time; anything it sends first is an AssertionError."""
+        """True if the broker closes the connection within this time. If it sends anything first, AssertionError."""
         if not select.select([self.socket], [], [], timeout_s)[0]:
             return False
         with contextlib.suppress(ConnectionError):
@@ -138,7 +140,7 @@ class Connection:
         return number, header + definition.encode(body, version)
 
     def send(self, api: str, version: int, body: dict[str, Any], correlation_id: int | None = None) -> int:
-        """Send a request and return its correlation id without waiting for the reply."""
+        """Send a request and return its correlation id without waiting for the response."""
         number, request = self.encode(api, version, body, correlation_id)
         self.send_bytes(frame(request))
         return number
@@ -146,18 +148,18 @@ class Connection:
     def receive(
         self, api: str, version: int, correlation_id: int, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """The next reply, which must bear this correlation id and use every byte of its frame."""
+        """The next response. It must have this correlation id and use every byte of its frame."""
         return decode_response(self.receive_frame(timeout_s), api, version, correlation_id)
 
     def call(
         self, api: str, version: int, body: dict[str, Any], timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Send and receive."""
+        """Send a request and return its response."""
         return self.receive(api, version, self.send(api, version, body), timeout_s)
 
 
 def decode_response(payload: bytes, api: str, version: int, correlation_id: int) -> dict[str, Any]:
-    """A reply without its length to a dict. ApiVersions replies have header v0 whatever their version."""
+    """Decode a response without its length to a dict. ApiVersions responses have header version 0 in every version."""
     definition = message(api + "Response")
     reader = Reader(payload)
     answered = reader.fixed(">i")

@@ -1,6 +1,6 @@
-"""The suite in several processes, pytest-xdist's workers: who does what, longest first.
+"""Runs the suite in several processes (pytest-xdist's workers): distributes the tests, longest first.
 
-The tests of a file stay together, since they share what takes long to make.
+The tests of a file stay together, because they share fixtures that take long to create.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from xdist.scheduler import LoadScopeScheduling
 SUITE = Path(__file__).resolve().parents[1]
 DURATIONS = SUITE / "durations.tsv"
 UNKNOWN_S = 30.0
-"""Of a file that is not in the table: early enough to be no straggler."""
+"""The seconds of a file that is not in the table. It is high enough that the file does not start last."""
 
-# One after the other in one process: they compare with the same run of all jobs, which takes longest of all.
+# These run one after the other in one process: they compare with the same run of all jobs, which takes longest.
 TOGETHER = {
     "interop_tests/pipeline/test_jobs.py": "interop_tests/pipeline",
     "interop_tests/pipeline/test_exactly_once.py": "interop_tests/pipeline",
@@ -24,13 +24,13 @@ TOGETHER = {
 
 
 def unit_of(nodeid: str) -> str:
-    """What a worker does as a whole: a file, or files that belong together."""
+    """The unit that a worker gets as a whole: a file, or files that belong together."""
     file = nodeid.partition("::")[0]
     return TOGETHER.get(file, file)
 
 
 def durations() -> dict[str, float]:
-    """Seconds that each unit takes, as they were once measured: a hint and no promise."""
+    """Seconds that each unit took when it was measured. This is only a hint."""
     found: dict[str, float] = {}
     with open(DURATIONS, encoding="utf-8") as table:
         for file, seconds in csv.reader(table, delimiter="\t"):
@@ -40,7 +40,7 @@ def durations() -> dict[str, float]:
 
 
 def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
-    """In the order in which units are handed out: what is left at the end is short, so that the workers end together."""
+    """Units in the order of distribution. The last ones are short, so that all workers finish at about the same time."""
     seconds = durations()
 
     def place(item: pytest.Item) -> tuple[float, str]:
@@ -51,7 +51,7 @@ def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 class Units(LoadScopeScheduling):
-    """Hands out units in the order of the collection."""
+    """Distributes units in the order of the collection."""
 
     def __init__(self, config: pytest.Config, log: object = None) -> None:
         config.option.loadscopereorder = False

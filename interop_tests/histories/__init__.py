@@ -1,1 +1,2 @@
-"""Histories of real processes: clients at work while nodes fail, everything they do recorded, and a checker that judges it."""
+"""Histories of real processes: clients work while nodes fail, every operation is recorded, and a checker judges the
+record."""

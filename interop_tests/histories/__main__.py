@@ -1,7 +1,7 @@
-"""Runs clients against three nodes that suffer faults, keeps the history in a folder, and says what is wrong with it.
+"""Runs clients against three nodes with faults, keeps the history in a folder, and prints the findings.
 
-python -m interop_tests.histories [--seed N] [--seconds S] [--workload queue,append,commits]
-    [--nemesis kill,kill-all,pause,cut,mute,deaf,disk] [--broker apache] [--folder FOLDER] [--planted "part of a name"]
+python -m interop_tests.histories [--seed N] [--seconds S] [--workload queue,append,commits] [--nemesis
+kill,kill-all,pause,cut,mute,deaf,disk] [--broker apache] [--folder FOLDER] [--planted "part of a name"]
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""List-append over transactions: each polls some records and writes some, to several partitions of the topic that it polls from."""
+"""List-append over transactions: each transaction polls some records, and writes some to several partitions of the
+same topic."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ POLLED_AT_MOST = 20
 WRITTEN_AT_MOST = 4
 ABORTED = 0.2
 LEFT = 0.15
-"""The chance that a member leaves its group between its offsets and the end of their transaction, for LEFT_S: whoever gets its
-partitions has to wait for that end."""
+"""The probability that a member leaves its group for LEFT_S between sending its offsets and the end of the
+transaction. The next owner of its partitions has to wait for that end."""
 LEFT_S = 1.5
-"""Longer than a rebalance takes."""
+"""Longer than a rebalance."""
 HEARTBEAT_MS = 300
 POLL_S = 0.1
 IDS = tuple(f"appender-{number}" for number in range(1, 4))
@@ -41,10 +42,11 @@ COORDINATED = ((OF_A_GROUP, GROUP), *((OF_A_TRANSACTION, name) for name in IDS))
 
 
 class Appender(Client):
-    """Its name is its transactional id. A failure that is not abortable makes it anew, as an application is started again."""
+    """Its name is its transactional id. After a failure that is not abortable a new one is created, as in a restarted
+    application."""
 
     sends_offsets = False
-    """Whether it is in `send_offsets_to_transaction`."""
+    """Whether it is inside `send_offsets_to_transaction`."""
 
     @contextmanager
     def life(self, process: str) -> Iterator[Callable[[], None]]:
@@ -86,7 +88,8 @@ class Appender(Client):
                 self._attempt(detail, done)
             except KafkaException as error:
                 if detail["committing"] is None:
-                    # Its end was never asked for, so it is aborted: below, by its heir, or by its timeout.
+                    # The end of the transaction was never requested, so it is aborted: below, by the next owner of the
+                    # id, or by its timeout.
                     done.outcome = FAIL
                 if not error.args[0].txn_requires_abort():
                     raise StartAgain from error
@@ -117,7 +120,7 @@ class Appender(Client):
             if self.chance.random() < LEFT:
                 self._leave()
         if was_rebalanced or self.chance.random() < ABORTED:
-            # Some of what is aborted has reached the log.
+            # Some records of an aborted transaction have reached the log.
             self.producer.flush(self.chance.choice((0, OPERATION_TIMEOUT_S)))
             done.outcome = FAIL
             self.producer.abort_transaction(OPERATION_TIMEOUT_S)
@@ -127,8 +130,8 @@ class Appender(Client):
         done.ok(detail)
 
     def hangs_by_itself(self) -> bool:
-        """librdkafka may wait for ever for a group coordinator that it has forgotten (its issues 5511 and 5456), because a node
-        was away for longer than its session. Whoever takes over the transactional id goes on."""
+        """librdkafka may wait forever for a group coordinator that it has forgotten (its issues 5511 and 5456),
+        because a node was away for longer than its session. The next owner of the transactional id continues."""
         if not self.sends_offsets:
             return False
         heir = Producer(
@@ -143,7 +146,8 @@ class Appender(Client):
         return True
 
     def _poll(self, detail: dict[str, Any]) -> bool:
-        """Whether the group was rebalanced after a record was polled: that record may be another member's now."""
+        """Whether the group was rebalanced after a record was polled. Another member may own that record's partition
+        now."""
         entries = self.entries
         poll_into(self.consumer, entries, self.chance.randint(1, POLLED_AT_MOST), POLL_S)
         detail["polled"] = list(entries)
@@ -153,14 +157,14 @@ class Appender(Client):
         return 3 in lengths and 0 in lengths[lengths.index(3) :]
 
     def _leave(self) -> None:
-        """What comes until the assignment is revoked is another member's."""
+        """Records that arrive before the assignment is revoked belong to another member."""
         self.consumer.unsubscribe()
         self.has_left = True
         poll_into(self.consumer, [], POLLED_AT_MOST, LEFT_S)
         self.entries.clear()
 
     def _commit(self) -> None:
-        """Until it is known how it ended, or for so long that it has ended by its timeout."""
+        """Retry until the outcome is known, or until the transaction must have ended by its timeout."""
         deadline = time.monotonic() + 2 * OPERATION_TIMEOUT_S
         while True:
             try:
@@ -172,7 +176,7 @@ class Appender(Client):
                 return
 
     def _rewind(self) -> None:
-        """To what the group has committed: the records are polled again."""
+        """Seek to the group's committed offsets, so that the records are polled again."""
         assigned = self.consumer.assignment()
         if not assigned:
             return
@@ -181,7 +185,7 @@ class Appender(Client):
             try:
                 self.consumer.seek(TopicPartition(TOPIC, place.partition, position))
             except KafkaException as error:
-                # Not fetched from yet: it will be, from what is committed.
+                # The partition is not fetched yet. Its fetch will start from the committed offset.
                 if error.args[0].code() != KafkaError._STATE:
                     raise
             self.entries.append([name_of(TOPIC, place.partition), position])

@@ -1,4 +1,4 @@
-"""Judges a history as a whole.
+"""Judges a whole history.
 
 python -m interop_tests.histories.check FILE [apache]
 """
@@ -37,7 +37,7 @@ def ask_porcupine(asked: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
 
 
 def check(history: list[Operation], staleness: Staleness = Staleness()) -> Findings:
-    """`staleness` is of the broker that it is the history of."""
+    """`staleness` depends on the kind of broker of the history."""
     findings = Findings()
     findings.seen["faults"] += sum(each.f == "fault" for each in history)
     check_logs(history, findings)

@@ -1,4 +1,5 @@
-"""What every client of a run has: a name in the history, chance, settings, and a thread that goes on until the end."""
+"""The base of all clients of a run: a name in the history, random numbers, settings, and a thread that works until the
+end."""
 
 from __future__ import annotations
 
@@ -20,36 +21,36 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from interop_tests.histories.history import Recorder
 
-# Lost connections are what a run is about.
+# A run causes lost connections, so these messages are expected.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 OPERATION_TIMEOUT_S = 15.0
 PAUSE_S = 0.03
-"""Between two operations of a client: the machine is to be shared."""
+"""The pause between two operations of a client, because the clients share the machine."""
 AFTER_FAILURE_S = 0.2
 Key = tuple[int, str]
-"""What a coordinator is asked for: a type, and the id of a group or a transactional id."""
+"""The key of FindCoordinator: a type, and the id of a group or a transactional id."""
 OF_A_GROUP, OF_A_TRANSACTION = 0, 1
 EXPECTED = (KafkaException, KafkaPythonError)
 
 
 class StartAgain(Exception):
-    """The client is to be made anew: what its last write came to is not known."""
+    """The outcome of the client's last write is unknown. A new client must be created."""
 
 
 @dataclass
 class Surroundings:
-    """What the clients of a run share."""
+    """State that the clients of a run share."""
 
     bootstrap: str
     recorder: Recorder
     seed: int
     ended: threading.Event = field(default_factory=threading.Event)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    """Values to write and offsets to commit: none comes twice, later ones are larger."""
+    """Values to write and offsets to commit. They are unique and increasing."""
     faults: list[str] = field(default_factory=list)
-    """What a client did not expect: a bug of the driver, or a hang."""
+    """Unexpected failures of clients: a bug of the test program, or a hang."""
     log_path: Path = Path(os.devnull)
-    """Where the failures are written that are expected of faults."""
+    """The file for failures that are expected because of faults."""
 
     def log(self, text: str) -> None:
         with open(self.log_path, "a") as file:
@@ -57,7 +58,8 @@ class Surroundings:
 
 
 class Client:
-    """A thread that carries out operations of one life after another. Subclasses bring a client and its operations."""
+    """A thread that executes the operations of one process after another. Subclasses bring a client and its
+    operations."""
 
     def __init__(self, surroundings: Surroundings, name: str) -> None:
         self.name = name
@@ -78,11 +80,11 @@ class Client:
             self._all.faults.append(f"{self.name} hangs:\n{where}")
 
     def hangs_by_itself(self) -> bool:
-        """Whether a fault of the client is known that explains why it hangs, and what users are told to do about it helps."""
+        """Whether a known bug of the client explains its hang, and the documented workaround helps."""
         return False
 
     def life(self, process: str) -> Any:
-        """A context manager that gives a function: one operation, or several."""
+        """A context manager that returns a function, which executes one or more operations."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -108,7 +110,7 @@ class Client:
             self._all.ended.wait(self.chance.uniform(0, 2 * PAUSE_S))
 
     def librdkafka(self, **settings: Any) -> dict[str, Any]:
-        """Settings of any client of librdkafka; underscores for dots."""
+        """Settings of any librdkafka client, with underscores instead of dots."""
         return {
             "bootstrap.servers": self._all.bootstrap,
             "socket.timeout.ms": 60_000,
@@ -128,14 +130,14 @@ class Client:
 
 
 def is_misuse(error: Exception) -> bool:
-    """Whether the client refuses its settings, or a call at that time: no fault of a node explains that."""
+    """Whether the client refuses its settings, or a call in its present state. No fault of a node explains that."""
     code = error.args[0].code() if isinstance(error, KafkaException) else None
     return code in (KafkaError._INVALID_ARG, KafkaError._STATE)
 
 
 @contextmanager
 def closing(client: Any, close: Callable[[], Any]) -> Iterator[Any]:
-    """Closed at the end, whether that works or not: its nodes may be gone."""
+    """A client that is closed at the end. Errors are ignored, because its nodes may be down."""
     try:
         yield client
     finally:
@@ -146,5 +148,5 @@ def closing(client: Any, close: Callable[[], Any]) -> Iterator[Any]:
 
 
 def name_of(topic: str, partition: int) -> str:
-    """A partition's name in a history."""
+    """The name of a partition in a history."""
     return f"{topic}-{partition}"

@@ -1,15 +1,16 @@
-"""Judges committed offsets: each (group, partition) is a register, which commits write and fetches read.
+"""Judges committed offsets. Each (group, partition) is a register: commits write it, and fetches read it.
 
-A coordinator that was paused, or cut off, answers what it knows until it learns that it is none any more: Kafka's OffsetFetch
-asks no replica. So a fetch during such a fault, or shortly after it, may show any state since the fault began, unless it is known
-that another node answered; every other fetch shows a state between its invocation and its completion. A commit without a known
-end may take effect at any time.
+A coordinator that was paused or disconnected answers with its own state until it learns that it was replaced, because
+Kafka's OffsetFetch asks no replica. So a fetch during such a fault, or shortly after it, may return any state since
+the start of the fault, unless another node is known to have answered. Every other fetch returns a state between its
+invocation and its completion. A commit without a known end may take effect at any time.
 
-Apache Kafka's coordinator answers what was committed up to its high watermark. A new one knows that as of a fetch or, after every
-node was killed, as of a checkpoint up to five seconds old, until its followers have fetched. kafkacompat's waits for that.
+Apache Kafka's coordinator answers up to its high watermark. Until its followers have fetched, a new coordinator knows
+the high watermark only as of its last fetch. After every node was killed, it knows it as of a checkpoint that is up to
+five seconds old. kafkacompat's coordinator waits for the followers.
 
-A register forgets what was lost as soon as the next commit overwrites it, and excuses what is stale. The log of commits does
-neither: at the end it holds every commit that was acknowledged, and every one that a fetch has shown.
+A register forgets a lost commit as soon as the next commit overwrites it, and excuses stale fetches. The log of
+commits does neither: at the end it contains every acknowledged commit, and every commit that a fetch has returned.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Staleness:
-    """Which faults make fetches stale, from how long before they begin and until how long after they were mended."""
+    """The faults that make fetches stale: how long before their start and how long after their end."""
 
     faults: tuple[str, ...] = ("pause", "cut", "mute", "deaf")
-    """After these a node may not know that it was replaced."""
+    """After these faults a node may not know that it was replaced."""
     before_ns: int = 0
     after_ns: int = 5 * SECOND_NS
     of_anybody: bool = False
-    """Not of the victims alone."""
+    """These faults affect all nodes, and not only the victims."""
 
 
 OF_APACHE = Staleness(
@@ -48,11 +49,11 @@ class Window(NamedTuple):
 
     begin: int
     end: int | None
-    """None: to the end of the history."""
+    """The end of the time. None: the end of the history."""
     since: int
-    """As of when."""
+    """The earliest moment whose state may be returned."""
     nodes: frozenset[int] | None
-    """Who may answer so; None: anybody."""
+    """The nodes that may be stale. None: any node."""
 
 
 Ask = Callable[[dict[str, list[dict[str, Any]]]], dict[str, str]]
@@ -83,9 +84,8 @@ def stale_windows(history: list[Operation], staleness: Staleness) -> list[Window
 
 
 def call_of_fetch(fetch: Operation, windows: list[Window]) -> int:
-    """The earliest moment whose state the fetch may show. At the end every node knows what it is. Where it is known who answered,
-    only a victim is excused.
-    """
+    """The earliest moment whose state the fetch may return. At the end of the run no node is stale. If the answering
+    node is known, it is excused only if it is a victim."""
     if fetch.process.startswith(AT_THE_END):
         return fetch.start
     nodes = set(fetch.value[3:])
@@ -102,7 +102,7 @@ def call_of_fetch(fetch: Operation, windows: list[Window]) -> int:
 def check_commits(
     history: list[Operation], findings: Findings, ask_linearizable: Ask, staleness: Staleness
 ) -> None:
-    """`ask_linearizable` takes operations by register and says Ok, Illegal or Unknown of each."""
+    """`ask_linearizable` takes operations by register and returns Ok, Illegal or Unknown for each."""
     found = registers(history)
     windows = stale_windows(history, staleness)
     for name, operations in sorted(found.items()):
@@ -131,7 +131,7 @@ def _check_fetch(
         return
     if shown is not None and fetch.end is not None and shown.start > fetch.end:
         findings.add("fetched before its commit", where)
-    # Whatever was committed, and known to be, after the one shown had ended and before the fetch could begin.
+    # Every commit that succeeded after the returned one had ended and before the fetch could begin.
     ended = -1 if shown is None else shown.end if shown.outcome == OK else None
     if ended is None:
         return
@@ -145,7 +145,8 @@ def _check_fetch(
 
 
 def _check_log(history: list[Operation], found: dict[str, list[Operation]], findings: Findings) -> None:
-    """The log of commits, read at the end, has what anybody was told of, and the last fetch shows its last record."""
+    """The log of commits, read at the end, contains every commit that a client was told of. The last fetch returns its
+    last record."""
     for log in (each for each in history if each.f == "committed" and each.outcome == OK):
         for name, operations in sorted(found.items()):
             written = log.value.get(name.rpartition(" ")[2], [])
@@ -161,9 +162,9 @@ def _check_log(history: list[Operation], found: dict[str, list[Operation]], find
 
 
 def as_register(operations: list[Operation], windows: list[Window]) -> list[dict[str, Any]]:
-    """As registers/main.go takes them, without what does not matter: commits of unknown end that nobody has seen, which may never
-    take effect, and fetches that may show as early a state as another that shows the same and ended sooner.
-    """
+    """The operations in the form for registers/main.go, without those that do not matter: commits of unknown outcome
+    that no fetch returned, which may never take effect; and fetches that may return as early a state as another fetch
+    with the same result that ended sooner."""
     fetched = {each.value[2] for each in operations if each.f == "fetch"}
     numbers: dict[str, int] = {}
     found = []

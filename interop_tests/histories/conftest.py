@@ -1,4 +1,4 @@
-"""What the tests of histories need."""
+"""Fixtures of the tests of histories."""
 
 from __future__ import annotations
 

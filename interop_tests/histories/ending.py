@@ -1,4 +1,5 @@
-"""The end of a run, when all is well again: open transactions are ended, every topic is read, every replica's log is compared."""
+"""The end of a run, after all faults: open transactions are ended, every topic is read, and the logs of all replicas
+are compared."""
 
 from __future__ import annotations
 
@@ -22,21 +23,21 @@ Topics = Sequence[tuple[str, int]]
 
 
 def end_transactions(bootstrap: str) -> None:
-    """What clients left open is aborted: the id's next owner fences them."""
+    """Transactions that clients left open are aborted: the next owner of the transactional id fences them."""
     for name in appends.IDS:
         settings = {"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 0}
         Producer(settings).init_transactions(END_TIMEOUT_S)
 
 
 def read_everything(recorder: Recorder, bootstrap: str, topics: Topics) -> None:
-    """In both isolations. AssertionError while committed reads end earlier: a transaction hangs."""
+    """Read with both isolation levels. AssertionError if committed reads end earlier, because a transaction hangs."""
     uncommitted = _read(recorder, bootstrap, topics, UNCOMMITTED)
     committed = _read(recorder, bootstrap, topics, COMMITTED)
     assert committed == uncommitted, f"read_committed ends at {committed}, the logs at {uncommitted}"
 
 
 def _read(recorder: Recorder, bootstrap: str, topics: Topics, isolation: str) -> dict[str, int]:
-    """The end of each partition, as the last fetch tells it."""
+    """The end of each partition from the last fetch."""
     with recorder.operation(f"{AT_THE_END}{isolation}", "final", isolation) as done:
         found: dict[str, list[list[int]]] = {}
         ends: dict[str, int] = {}
@@ -67,7 +68,7 @@ def _take(consumer: Consumer, found: dict[str, list[list[int]]], ends: dict[str,
 
 
 def fetch_commits(recorder: Recorder, bootstrap: str) -> None:
-    """What each partition's committed offset is in the end."""
+    """The final committed offset of each partition."""
     with closing_consumer(bootstrap, **{"group.id": offsets.GROUP}) as consumer:
         for partition in range(offsets.PARTITIONS):
             asked = [offsets.GROUP, name_of(offsets.TOPIC, partition)]
@@ -78,7 +79,7 @@ def fetch_commits(recorder: Recorder, bootstrap: str) -> None:
 
 
 def read_commits(recorder: Recorder, bootstrap: str) -> None:
-    """Every offset of the group that lies in the log of commits, by partition and in order."""
+    """Every offset of the group in the log of commits, by partition and in order."""
     with recorder.operation(f"{AT_THE_END}commits", "committed") as done:
         found: dict[str, list[int]] = {name_of(offsets.TOPIC, each): [] for each in range(offsets.PARTITIONS)}
         with closing_consumer(bootstrap, **{"enable.partition.eof": True}) as consumer:
@@ -102,7 +103,8 @@ def read_commits(recorder: Recorder, bootstrap: str) -> None:
 
 
 def parse_commit(key: bytes, value: bytes | None) -> tuple[str, str, int, int] | None:
-    """(group, topic, partition, offset) of a record of Kafka's OffsetCommitKey; None for one of another kind, or a tombstone."""
+    """(group, topic, partition, offset) of a record with Kafka's OffsetCommitKey. None for other records and
+    tombstones."""
     if value is None or int.from_bytes(key[:2], "big") > 1:
         return None
     words, position = [], 2
@@ -115,7 +117,8 @@ def parse_commit(key: bytes, value: bytes | None) -> tuple[str, str, int, int] |
 
 
 def compare_replicas(recorder: Recorder, cluster: Cluster, topics: Topics) -> None:
-    """The digest of each partition's log by node, as soon as all are alike, or what they are when they do not become so."""
+    """The digest of each partition's log by node. Waits until all are equal, and returns the differing ones if they
+    stay different."""
     names = [name_of(topic, each) for topic, count in topics for each in range(count)]
 
     def digests() -> dict[str, dict[str, str]]:
@@ -135,7 +138,7 @@ def compare_replicas(recorder: Recorder, cluster: Cluster, topics: Topics) -> No
 
 
 def _digest(node: ClusterNode, name: str) -> str:
-    """Of the segments in order."""
+    """A digest of the segments in order."""
     digest = hashlib.sha256()
     for folder in node.log_dirs:
         for path in sorted((folder / name).glob("*.log")):
@@ -144,7 +147,7 @@ def _digest(node: ClusterNode, name: str) -> str:
 
 
 def unexpected(log_text: str) -> Iterator[str]:
-    """The lines of a node's log that announce a stack."""
+    """The lines of a node's log that precede a stack trace."""
     before = ""
     for line in log_text.splitlines():
         is_stack = line.startswith("Traceback (most recent call last)")

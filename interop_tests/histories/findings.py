@@ -1,4 +1,4 @@
-"""What a checker says of a history: anomalies, each with its kind and its place, and counts of what it looked at."""
+"""The results of a checker: anomalies, each with its kind and its place, and counts of the judged operations."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Anomaly:
 class Findings:
     anomalies: list[Anomaly] = field(default_factory=list)
     permitted: Counter[str] = field(default_factory=Counter)
-    """What serializability forbids and Kafka does not promise: counted, not judged."""
+    """Anomalies that serializability forbids but Kafka permits: counted, not judged."""
     seen: Counter[str] = field(default_factory=Counter)
-    """What there was to judge: a history of little shows little."""
+    """The number of judged operations. A short history proves little."""
 
     @property
     def is_well(self) -> bool:

@@ -1,24 +1,23 @@
-"""What clients did and saw: each operation's invocation and completion, written as it happens, and read back as operations.
+"""The record of what clients did and saw: the invocation and completion of each operation, written as it happens and
+read back.
 
-A history is a file of JSON lines. An event is `{"time", "process", "type", "f", "value"}`: nanoseconds since the run began, who,
-one of invoke, ok, fail and info, the operation's name, and what belongs to it. A process has one operation at a time. `fail` means
-that it did not happen, `info` that nobody knows. After an unknown write a client goes on as a new process.
+A history is a file of JSON lines. An event is `{"time", "process", "type", "f", "value"}`: nanoseconds since the start
+of the run, the process, one of invoke, ok, fail and info, the name of the operation, and its value. A process has one
+operation at a time. `fail` means that the operation did not happen, and `info` that its outcome is unknown. After an
+unknown write a client continues as a new process.
 
 A partition is named `topic-number`. The values by name:
 
-| f | invocation | completion |
-| --- | --- | --- |
-| send | `[[partition, value], ...]` | `[[partition, value, offset or null], ...]`, null where it is not known to be written |
-| assign | | `{partition: position}`: from where the next polls go on |
-| poll | `isolation` | entries `[partition, offset, value]`, and `[partition, position or null]` where the position changed |
-| txn | | `{"polled": entries, "polled_at", "sent": as of send, "committing": time or null, "group"}` |
-| commit | `[group, partition, offset]` | the same |
-| fetch | `[group, partition]` | `[group, partition, offset]`, -1 for none; and the node where that is known |
-| final | `isolation` | `{partition: [[offset, value], ...]}`: everything, when all was well again |
-| committed | | `{partition: [offset, ...]}`: what of the group lies in the log of commits, in order, when all was well again |
-| replicas | | `{partition: {node: digest of its log}}` |
-| renumbered | | the client took a new producer epoch: what it sent before may be there twice |
-| fault | `[kind, nodes]` | the same: it was mended |
+| f | invocation | completion | | --- | --- | --- | | send | `[[partition, value], ...]` |
+`[[partition, value, offset or null], ...]`, null if the write is not known to have happened | | assign | |
+`{partition: position}`: where the next polls start | | poll | `isolation` | entries `[partition, offset, value]`, and
+`[partition, position or null]` where the position changed | | txn | |
+`{"polled": entries, "polled_at", "sent": as of send, "committing": time or null, "group"}` | | commit |
+`[group, partition, offset]` | the same | | fetch | `[group, partition]` | `[group, partition, offset]`, -1 for none;
+and the node if it is known | | final | `isolation` | `{partition: [[offset, value], ...]}`: all records, after all
+faults | | committed | | `{partition: [offset, ...]}`: all offsets of the group in the log of commits, in order, after
+all faults | | replicas | | `{partition: {node: digest of its log}}` | | renumbered | | the client took a new producer
+epoch: its earlier records may be there twice | | fault | `[kind, nodes]` | the same: the fault has ended |
 """
 
 from __future__ import annotations
@@ -37,12 +36,13 @@ INVOKE, OK, FAIL, INFO = "invoke", "ok", "fail", "info"
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 CONSUMED = "consumed"
 AT_THE_END = "end-"
-"""The names of processes begin so that look when all is well again."""
+"""Names of processes with this prefix belong to reads after all faults."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An invocation with its completion; times in nanoseconds since the run began. Without a completion: info, and `end` None."""
+    """An invocation with its completion. Times are nanoseconds since the start of the run. Without a completion: info,
+    and `end` is None."""
 
     process: str
     f: str
@@ -52,11 +52,11 @@ class Operation:
     asked: Any
     """The value of the invocation."""
     value: Any
-    """That of the completion; of an operation without one the invocation's."""
+    """The value of the completion, or of the invocation if there is no completion."""
 
 
 def operations(lines: Iterable[str]) -> list[Operation]:
-    """In the order of their invocations. ValueError for a completion that nothing was invoked for."""
+    """Operations in the order of their invocations. ValueError for a completion without an invocation."""
     open_by_process: dict[str, dict[str, Any]] = {}
     found: list[Operation] = []
     for line in lines:
@@ -95,7 +95,7 @@ def load(path: Path) -> list[Operation]:
 
 @dataclass
 class Completion:
-    """What an operation is to be recorded with; whoever carries it out fills it in."""
+    """The result to record for an operation. The code that executes the operation fills it in."""
 
     outcome: str = INFO
     value: Any = None
@@ -105,24 +105,25 @@ class Completion:
 
 
 class Recorder:
-    """Writes events of many threads to one file, line by line: what a cut-off run has done so far can be read."""
+    """Writes events of many threads to one file, line by line, so the history of an interrupted run can be read."""
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "w", buffering=1)  # noqa: SIM115
         self._lock = threading.Lock()
         self._began = time.monotonic_ns()
         self._open: dict[str, tuple[str, Completion]] = {}
-        """By process, what it has begun."""
+        """The operation that each process has begun."""
         self.done: Counter[str] = Counter()
-        """How many operations of each name were ok; `consumed` are transactions that polled records."""
+        """The number of ok operations by name. `consumed` are transactions that polled records."""
 
     def now(self) -> int:
-        """Nanoseconds since the run began."""
+        """Nanoseconds since the start of the run."""
         return time.monotonic_ns() - self._began
 
     @contextmanager
     def operation(self, process: str, f: str, asked: Any = None) -> Iterator[Completion]:
-        """Record the invocation, run the block, record its completion: info with what was asked, or what the block says."""
+        """Record the invocation, run the block, and record its completion: info with the invocation's value, unless
+        the block sets a result."""
         completion = Completion(value=asked)
         with self._lock:
             self._write(process, INVOKE, f, asked)
@@ -134,7 +135,7 @@ class Recorder:
                 self._complete(process)
 
     def close(self) -> None:
-        """What still lasts is recorded as far as it came, as info: a client hangs in it."""
+        """Record unfinished operations as info, with their results so far: their clients hang."""
         with self._lock:
             for process in list(self._open):
                 self._open[process][1].outcome = INFO
@@ -152,7 +153,7 @@ class Recorder:
             self._write(process, completion.outcome, f, completion.value)
 
     def _write(self, process: str, kind: str, f: str, value: Any) -> None:
-        """Under the lock, so that the lines are in the order of their times."""
+        """Called under the lock, so that the lines are in the order of their times."""
         if not self._file.closed:
             event = {"time": self.now(), "process": process, "type": kind, "f": f, "value": value}
             self._file.write(json.dumps(event, separators=(",", ":")) + "\n")

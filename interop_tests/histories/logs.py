@@ -1,7 +1,7 @@
-"""Judges what a history says of each partition's log: one value an offset, one offset a value, nothing lost, nothing skipped.
+"""Judges each partition's log: one value for each offset, one offset for each value, nothing lost, nothing skipped.
 
-The log of a partition is put together from everything that anybody was told of it: acknowledged sends, polls, and the reads at the
-end. A value is written once at most, so two places of one value are a duplicate.
+The log of a partition is assembled from everything that clients were told: acknowledged sends, polls, and the reads at
+the end. A value is written at most once, so two offsets of a value are a duplicate.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from interop_tests.histories.history import COMMITTED, OK, UNCOMMITTED, Operatio
 
 @dataclass
 class PartitionView:
-    """What is known of one partition."""
+    """Everything that is known about one partition."""
 
     values: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """By offset what somebody was told is there."""
+    """By offset: the values that clients were told."""
     offsets: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """By value."""
+    """By value: the offsets that clients were told."""
     final: dict[str, dict[int, int]] = field(default_factory=dict)
-    """By isolation: value by offset, as everything was read at the end."""
+    """By isolation level: value by offset, from the reads at the end."""
     at_end: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
-    """The same the other way round: offset by value."""
+    """By isolation level: offset by value."""
 
     def told(self, offset: int, value: int) -> None:
         self.values[offset].add(value)
@@ -37,18 +37,18 @@ class PartitionView:
 
 @dataclass(frozen=True)
 class Sent:
-    """One record that a process sent: by itself, or in a transaction."""
+    """One record that a process sent, alone or in a transaction."""
 
     process: str
     partition: str
     value: int
     offset: int | None
-    """None where it is not known to be written."""
+    """None if the write is not known to have happened."""
     operation: Operation
 
 
 def entries(operation: Operation) -> list[list[Any]]:
-    """What a poll, or the polls of a transaction, came upon."""
+    """The records of a poll, or of the polls of a transaction."""
     if operation.f == "poll":
         return operation.value if operation.outcome == OK else []
     return (operation.value or {}).get("polled", []) if operation.f == "txn" else []
@@ -74,7 +74,7 @@ def sends(history: Iterable[Operation]) -> Iterator[Sent]:
 
 
 def renumbered(history: Iterable[Operation]) -> set[str]:
-    """The processes whose client took a new producer epoch: it may have written records twice."""
+    """The processes whose client took a new producer epoch and may have written records twice."""
     return {operation.process for operation in history if operation.f == "renumbered"}
 
 
@@ -97,7 +97,7 @@ def views(history: Iterable[Operation]) -> dict[str, PartitionView]:
 
 
 def check_logs(history: list[Operation], findings: Findings) -> None:
-    """Everything about logs that does not need to know how transactions ended."""
+    """All checks of logs that do not depend on the outcomes of transactions."""
     known = views(history)
     all_sent = list(sends(history))
     findings.seen["records sent"] += len(all_sent)
@@ -137,7 +137,8 @@ def _check_written(known: dict[str, PartitionView], written: set[int], findings:
 def _check_lost(
     history: list[Operation], known: dict[str, PartitionView], all_sent: list[Sent], findings: Findings
 ) -> None:
-    """Acknowledged sends and polled records are there at the end. What a transaction sent, its own check looks for."""
+    """Acknowledged sends and polled records are there at the end. A separate check looks for the records of
+    transactions."""
     for sent in all_sent:
         if sent.operation.f == "send" and sent.offset is not None:
             findings.seen["records acknowledged"] += 1
@@ -154,7 +155,7 @@ def _check_lost(
 
 
 def _check_order_of_sends(known: dict[str, PartitionView], all_sent: list[Sent], findings: Findings) -> None:
-    """What one process sent to one partition is there in that order: that is what idempotence promises."""
+    """The records of one process in one partition are there in the order of sending, which idempotence guarantees."""
     by_sender: dict[tuple[str, str], list[int]] = defaultdict(list)
     for sent in all_sent:
         by_sender[sent.process, sent.partition].append(sent.value)
@@ -171,7 +172,8 @@ def _check_order_of_sends(known: dict[str, PartitionView], all_sent: list[Sent],
 
 
 def _check_polls(history: list[Operation], known: dict[str, PartitionView], findings: Findings) -> None:
-    """A process's polls of a partition go on where the one before ended: no record again, none left out."""
+    """Each poll of a partition by a process continues where the previous one ended: no record again, and none left
+    out."""
     sorted_offsets = {
         (partition, isolation): sorted(offsets)
         for partition, view in known.items()

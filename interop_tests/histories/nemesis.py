@@ -1,4 +1,5 @@
-"""Does harm to nodes: what, to whom and for how long follows a seed; which node leads is found out when it is due."""
+"""Causes faults of nodes. A seed determines the kinds, victims and lengths. Which node leads is found out when a fault
+is due."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from interop_tests.histories.clients import Key
 from interop_tests.histories.history import Recorder
 
 KINDS = ("kill", "kill-all", "pause", "cut", "mute", "deaf", "disk")
-"""kill -9 of one or of all; SIGSTOP; a node cut off from the others both ways, not heard by them, not hearing them; no room."""
+"""kill -9 of one or all nodes; SIGSTOP; a node disconnected in both directions, or in one of them; a full disk."""
 NETWORK_KINDS = frozenset({"cut", "mute", "deaf"})
 TARGETS = ("controller", "leader", "coordinator", "any")
 AFTER_S = (1.0, 3.0)
@@ -31,14 +32,14 @@ class Fault:
     kind: str
     target: str
     after_s: float
-    """From when all was well."""
+    """Seconds since all nodes were without faults."""
     for_s: float
     choice: int
-    """Which of several, modulo their number."""
+    """The index of the victim, modulo the number of candidates."""
 
 
 def plan(seed: int, kinds: Sequence[str], longest_s: float) -> Iterator[Fault]:
-    """Without an end. Each kind comes once before one comes again."""
+    """Faults without end. Each kind occurs once before any kind occurs again."""
     chance = random.Random(f"{seed} nemesis")
     while True:
         for kind in chance.sample(kinds, len(kinds)):
@@ -52,14 +53,14 @@ def plan(seed: int, kinds: Sequence[str], longest_s: float) -> Iterator[Fault]:
 
 
 def coordinator(key: Key, connection: Connection) -> int:
-    """The node that coordinates this group or transactional id; 0 while none does."""
+    """The node that coordinates this group or transactional id. 0 if there is none."""
     reply = connection.call("FindCoordinator", 4, {"KeyType": key[0], "CoordinatorKeys": [key[1]]})
     (found,) = reply["Coordinators"]
     return int(found["NodeId"]) if found["ErrorCode"] == 0 else 0
 
 
 class Nemesis:
-    """Carries out faults one after another; each is mended, and the cluster whole again, before the next."""
+    """Executes faults one after another. Each fault ends, and all replicas are in sync, before the next one."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Nemesis:
         self._disks = disks
 
     def harm(self, fault: Fault, ended: threading.Event) -> None:
-        """For the fault's time. AssertionError when the cluster is not whole again in time."""
+        """Keep the fault for its time. AssertionError if the replicas are not in sync in time afterwards."""
         victims = self._victims(fault)
         with self._recorder.operation("nemesis", "fault", [fault.kind, victims]) as done:
             for victim in victims:
@@ -141,7 +142,7 @@ class Nemesis:
                 node.resume()
             case "disk":
                 (self._disks[victim] / "ballast").unlink()
-                # Whatever it made of it: a log directory that failed is taken up again at a start.
+                # In any case: a log directory that failed is used again only after a restart.
                 node.kill()
                 node.start()
             case _:
@@ -153,7 +154,7 @@ class Nemesis:
 def harming(
     nemesis: Nemesis, faults: Iterator[Fault], told: Callable[[str], None]
 ) -> Iterator[threading.Thread]:
-    """Faults one after another until the block ends, in a thread; what could not be mended is told."""
+    """Execute faults one after another in a thread until the block ends. Failures to recover are reported."""
     ended = threading.Event()
 
     def run() -> None:

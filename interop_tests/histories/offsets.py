@@ -1,6 +1,5 @@
-"""Committed offsets: members of a group commit, each for what it owns, and others fetch: of the coordinator as clients find it,
-and of each node, so that it is known who answered.
-"""
+"""Committed offsets. Members of a group commit offsets for the partitions that they own. Other clients fetch them,
+from the coordinator and from each node, so that the answering node is known."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ GROUP = "committers"
 COORDINATED = ((OF_A_GROUP, GROUP),)
 POLL_S = 0.05
 ELSEWHERE_S = 0.2
-"""Until a node is asked again that does not coordinate."""
+"""Seconds until a node that is not the coordinator is asked again."""
 
 
 class Committer(Client):
-    """A member. What it commits is a number that none commits twice; the topic itself is empty."""
+    """A member. It commits numbers that are never committed twice. The topic itself is empty."""
 
     @contextmanager
     def life(self, process: str) -> Iterator[Callable[[], None]]:
@@ -63,7 +62,7 @@ class Committer(Client):
 
 
 class Fetcher(Client):
-    """Asks for what the group has committed, without being a member."""
+    """Fetches the group's committed offsets without being a member."""
 
     def fetch(self, process: str, ask: Callable[[int], int]) -> None:
         partition = self.chance.randrange(PARTITIONS)
@@ -101,7 +100,7 @@ class KafkaPythonFetcher(Fetcher):
 
 
 class NodeFetcher(Fetcher):
-    """Asks one node, which answers while it takes itself for the coordinator."""
+    """Asks one node, which answers while it believes that it is the coordinator."""
 
     def __init__(self, surroundings: Surroundings, node_id: int) -> None:
         self.node_id = node_id

@@ -1,4 +1,5 @@
-"""Bugs of the kind that only failing nodes show, to be planted in a copy of the product: whether a history tells of them."""
+"""Bugs that only failing nodes reveal, to be planted in a copy of the product, to check whether a history reveals
+them."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ PLANTED = (
 
 
 def named(part: str) -> PlantedBug:
-    """AssertionError unless exactly one bug's name has that part."""
+    """AssertionError unless exactly one bug has this text in its name."""
     found = [bug for bug in PLANTED if part in bug.name]
     assert len(found) == 1, f"{part!r} is in the names of {[bug.name for bug in found]}"
     return found[0]

@@ -1,4 +1,4 @@
-"""The queue: producers that send, and consumers that poll what they are assigned or subscribe to."""
+"""The queue workload: producers send, and consumers poll assigned or subscribed partitions."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ SENT_AT_ONCE = 12
 POLLED_AT_ONCE = 100
 POLL_S = 0.2
 ASSIGNED_ANEW = 0.02
-"""The chance that a poll is one from somewhere else."""
+"""The probability that a poll starts from another position."""
 LOOK_BACK = 400
-"""Records to go back by, at most."""
+"""The maximum number of records to go back."""
 
 
 class Sender(Client):
-    """Sends a few records at a time, and waits until all are acknowledged or some are not known to be."""
+    """Sends a few records at a time, and waits until each is acknowledged or its outcome is unknown."""
 
     def send(self, process: str, write: Callable[[list[list[Any]]], None]) -> None:
         items: list[list[Any]] = [
@@ -109,7 +109,7 @@ class KafkaPythonSender(Sender):
 
 
 def deliver(producer: Producer, topic: str, item: list[Any]) -> None:
-    """Produce `[partition, value, None]`, whose None becomes the offset once it is acknowledged."""
+    """Produce `[partition, value, None]`. The None becomes the offset when the record is acknowledged."""
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -120,7 +120,7 @@ def deliver(producer: Producer, topic: str, item: list[Any]) -> None:
 
 
 def poll_into(consumer: Consumer, entries: list[list[Any]], count: int, seconds: float) -> None:
-    """Add up to so many records, until nothing came for so long or the records end."""
+    """Add up to this number of records, until no record arrives for a while or the records end."""
     deadline = time.monotonic() + seconds
     for _ in range(count):
         message = consumer.poll(max(0.0, deadline - time.monotonic()))
@@ -132,7 +132,7 @@ def poll_into(consumer: Consumer, entries: list[list[Any]], count: int, seconds:
 
 
 class AssignedReader(Client):
-    """Polls every partition of a topic, now and then from another place."""
+    """Polls every partition of a topic, now and then from another position."""
 
     def __init__(
         self, surroundings: Surroundings, name: str, topic: str, partitions: int, isolation: str = UNCOMMITTED
@@ -225,7 +225,7 @@ class KafkaPythonReader(AssignedReader):
 
 
 class Subscriber(Client):
-    """A member of a group that polls what it is given."""
+    """A member of a group that polls its assigned partitions."""
 
     @contextmanager
     def life(self, process: str) -> Iterator[Callable[[], None]]:
@@ -250,13 +250,14 @@ class Subscriber(Client):
 
 
 def report(done: Completion, entries: list[list[Any]]) -> None:
-    """What was polled so far belongs to this operation; what callbacks add from now on to the next."""
+    """The records polled so far belong to this operation. Records that callbacks add from now on belong to the next
+    one."""
     done.ok(list(entries))
     entries.clear()
 
 
 def subscribe(consumer: Consumer, topic: str, entries: list[list[Any]]) -> None:
-    """Each assignment is an entry that says that the position is not known."""
+    """Each assignment is an entry that says that the position is unknown."""
 
     def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
         entries.extend([name_of(each.topic, each.partition), None] for each in partitions)

@@ -1,4 +1,4 @@
-"""One run: three nodes, clients of the chosen workloads, faults after a seed, and the judgement of what was recorded."""
+"""One run: three nodes, clients of the chosen workloads, faults from a seed, and the judgement of the history."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ TO_BE_SEEN = {"queue": ("send", "poll"), "append": (CONSUMED,), "commits": ("com
 LATE_S = 60.0
 NODES = 3
 SHORTEST_S = 4.0
-"""A fault may always last so long: a broker's session is over by then."""
+"""The maximum length of a fault in seconds. A broker's session expires before that."""
 LONGEST_OPERATIONS = 6
-"""An appender's transaction may take so many: offsets, commits, an abort, and to go back to where the group was."""
+"""The seconds that an appender's transaction may take: offsets, commits, an abort, and seeking to the committed
+offsets."""
 DISK_SIZE = "96m"
 SETTINGS = {
-    # Shorter than Kafka's defaults, in their proportions, since a cut shows by time alone.
+    # Shorter than Kafka's defaults, in the same proportions, because only timeouts reveal a disconnected node.
     "broker.session.timeout.ms": "2500",
     "broker.heartbeat.interval.ms": "500",
     "replica.lag.time.max.ms": "4000",
@@ -54,7 +55,8 @@ class Options:
 
 
 def run(options: Options, folder: Path) -> Findings:
-    """The history is `history.jsonl` in the folder, the judgement `findings.txt`, the nodes' files below `cluster`."""
+    """The history is `history.jsonl` in the folder, the findings are `findings.txt`, and the nodes' files are below
+    `cluster`."""
     folder.mkdir(parents=True, exist_ok=True)
     findings: list[tuple[str, str]] = []
     recorder = Recorder(folder / "history.jsonl")
@@ -88,7 +90,8 @@ def run(options: Options, folder: Path) -> Findings:
 
 
 def _work(options: Options, recorder: Recorder) -> None:
-    """For as long as is asked for, and until every workload has come to what it is for: on a busy machine groups form late."""
+    """Run for the requested time, and until every workload has done its essential operations: on a busy machine groups
+    form late."""
     wanted = {name for workload in options.workloads for name in TO_BE_SEEN[workload]}
     end = time.monotonic() + options.seconds
     while (now := time.monotonic()) < end or (now < end + LATE_S and not all(map(recorder.done.get, wanted))):
@@ -124,7 +127,7 @@ def _topics(options: Options) -> list[tuple[str, int]]:
 
 
 def _end(options: Options, cluster: Cluster, recorder: Recorder) -> list[tuple[str, str]]:
-    """What is wrong besides what the history tells. A step that does not come to its end does not keep the others from theirs."""
+    """Problems that the history does not show. If a step does not end, the other steps run nevertheless."""
     found: list[tuple[str, str]] = []
 
     def whole() -> None:

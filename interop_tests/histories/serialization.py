@@ -1,12 +1,13 @@
-"""Judges the transactions of a history: what is shown of them, what they consumed, and the cycles of their graph.
+"""Judges the transactions of a history: their visible records, the records that they consumed, and the cycles of their
+graph.
 
-A transaction of unknown outcome is taken for committed when its writes are shown at the end, and for aborted when not: each
-writes at least one record.
+A transaction of unknown outcome counts as committed if its writes are visible at the end, and as aborted otherwise.
+Each transaction writes at least one record.
 
-The graph has an edge from a transaction to each that polled what it wrote (wr), and one from a transaction to the next that
-wrote to the same partition (ww). Kafka isolates no writes from each other: transactions write to two partitions in any order,
-so a cycle with a ww edge is permitted, and counted (G0 with such edges alone). A cycle of wr edges (G1c) is not: what
-read_committed shows was committed before it was polled.
+The graph has an edge from a transaction to each one that polled its records (wr), and one from a transaction to the
+next one that wrote to the same partition (ww). Kafka does not isolate writes from each other: transactions write to
+two partitions in any order. So a cycle with a ww edge is permitted and counted (G0 if all its edges are ww). A cycle
+of wr edges (G1c) is a finding, because read_committed returns only records that were committed before the poll.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def _check_outcomes(found: list[Transaction], shown: dict[int, str], findings: F
 
 
 def _check_reads(history: list[Operation], writer: dict[int, Transaction], findings: Findings) -> None:
-    """Nothing is polled of a transaction that aborts, nor before its end was asked for."""
+    """No record of an aborted transaction is polled, and no record is polled before the end of its transaction was
+    requested."""
     for operation in history:
         if operation.f == "poll" and operation.asked != COMMITTED:
             continue
@@ -102,7 +104,8 @@ def _check_reads(history: list[Operation], writer: dict[int, Transaction], findi
 
 
 def _check_consumed(found: list[Transaction], known: dict[str, PartitionView], findings: Findings) -> None:
-    """The committed transactions of a group have consumed each record once, and left none out before the last of a partition."""
+    """The committed transactions of a group have consumed each record once, and left out none before the last one of a
+    partition."""
     consumed: dict[tuple[str, str], dict[int, Transaction]] = defaultdict(dict)
     for each in found:
         if not each.is_committed:

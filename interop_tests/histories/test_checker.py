@@ -1,4 +1,4 @@
-"""The checker itself: each anomaly, written by hand and as small as it can be, is noticed, and nothing else is."""
+"""Tests of the checker: it notices each anomaly, written by hand and as small as possible, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TICK_NS = 10_000_000_000
 
 
 class Story:
-    """Operations one after another, each two ticks long unless it says otherwise. A tick is ten seconds."""
+    """Operations one after another, each two ticks long by default. A tick is ten seconds."""
 
     def __init__(self) -> None:
         self.history: list[Operation] = []
@@ -78,7 +78,7 @@ class Story:
     def end(
         self, uncommitted: dict[str, dict[int, int]], committed: dict[str, dict[int, int]] | None = None
     ) -> Findings:
-        """What is found when the topics end so: value by offset."""
+        """The findings if the topics end with these contents: value by offset."""
         for isolation, shown in ((UNCOMMITTED, uncommitted), (COMMITTED, committed or uncommitted)):
             value = {partition: [*map(list, records.items())] for partition, records in shown.items()}
             self.add("end", "final", value, asked=isolation)
@@ -212,7 +212,7 @@ def test_what_an_unknown_transaction_consumed_counts_once_it_is_shown() -> None:
 
 
 def test_write_cycles_are_permitted_and_counted() -> None:
-    """Kafka isolates no writes from each other."""
+    """Kafka does not isolate writes from each other."""
     story = Story().txn("a", [], [(P, 1, 0), (Q, 2, 2)]).txn("b", [], [(Q, 3, 0), (P, 4, 2)])
     found = story.end({P: {0: 1, 2: 4}, Q: {0: 3, 2: 2}})
     assert found.is_well, found
@@ -242,7 +242,8 @@ def test_an_offset_that_nobody_committed_is_noticed() -> None:
 
 
 def test_fetches_that_disagree_about_an_unknown_commit_are_noticed() -> None:
-    """What is seen once may not be unseen: no rule about known commits tells, the register does."""
+    """A state that was read once must not disappear. The rule about known commits does not find this, but the register
+    does."""
     assert commits(("commit", 1), ("commit", 2, INFO), ("fetch", 2), ("fetch", 1)).end({}).kinds == {
         "commits not linearizable"
     }
@@ -263,7 +264,8 @@ def test_a_paused_coordinator_may_answer_what_it_knew() -> None:
 
 
 def test_who_was_not_paused_answers_what_is_committed() -> None:
-    """So what a coordinator shows of a commit that is not replicated is found out as soon as its successor does not know it."""
+    """If a coordinator returns a commit that is not replicated, it is found as soon as its successor does not know the
+    commit."""
 
     def story(node: int) -> Story:
         told = commits(("commit", 1))
@@ -303,14 +305,14 @@ def test_at_the_end_no_coordinator_answers_what_it_knew() -> None:
     ],
 )
 def test_what_commits_and_fetches_told_is_in_their_log(written: list[int], kinds: set[str]) -> None:
-    """Whatever has overwritten it since, and however stale a fetch may be."""
+    """A lost commit is found even if it was overwritten since, and however stale a fetch may be."""
     story = commits(("commit", 1), ("commit", 3, INFO), ("fetch", 3), ("commit", 2))
     story.add("end-fetcher", "fetch", ["g", P, 2]).add("end-commits", "committed", {P: written})
     assert story.end({}).kinds == kinds
 
 
 def test_a_record_of_the_log_of_commits_is_understood() -> None:
-    """Laid out by hand, as Kafka's OffsetCommitKey 1 and OffsetCommitValue 3 have it."""
+    """Encoded by hand as Kafka's OffsetCommitKey version 1 and OffsetCommitValue version 3."""
     key = bytes([0, 1, 0, 1]) + b"g" + bytes([0, 2]) + b"tt" + bytes([0, 0, 0, 5])
     value = bytes([0, 3]) + (7).to_bytes(8, "big") + b"\xff" * 4 + bytes(2 + 8)
     assert parse_commit(key, value) == ("g", "tt", 5, 7)

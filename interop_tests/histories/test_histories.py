@@ -1,6 +1,7 @@
-"""Two short histories of three real processes: every workload at once, under kills and pauses, and under cuts and full disks.
+"""Two short histories of three real processes with all workloads: one with kills and pauses, one with disconnections
+and full disks.
 
-`make soak` runs each for minutes, and over several seeds.
+`make soak` runs each for minutes, and with several seeds.
 """
 
 from __future__ import annotations

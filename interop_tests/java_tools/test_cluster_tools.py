@@ -1,4 +1,4 @@
-"""MetadataQuorum, LeaderElection, ReassignPartitions and Feature commands, as far as one node has what they ask for."""
+"""MetadataQuorum, LeaderElection, ReassignPartitions and Feature commands, as far as they work with one node."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_reassignment_to_where_a_partition_is(
 
 @pytest.mark.needs_control
 def test_features_change_by_command(tools: KafkaTools, make_broker: MakeBroker) -> None:
-    """Only of features that a broker tells its clients of: what is finalized of others is not shown by every broker."""
+    """Only features that the broker advertises, because not every broker shows the finalized level of others."""
     elr = "eligible.leader.replicas.version"
     broker = make_broker()
 

@@ -1,4 +1,4 @@
-"""The console producer and consumer: keys, headers, groups, what is printed about a record."""
+"""The console producer and consumer: keys, headers, groups, and the printed parts of a record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_keys_headers_and_offsets_come_through(
     topic = make_topic(partitions=3)
     lines = "".join(f"trace:{n},kind:test\tkey-{n}\tvalue {n}\n" for n in range(RECORDS))
     options = ["--reader-property", "parse.key=true", "--reader-property", "parse.headers=true"]
-    # It waits for each record's answer, and by default lets each wait a second for company.
+    # It waits for the response to each record, and by default each record waits a second for a batch.
     options += ["--sync", "--timeout", "0"]
     tools.run("ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic, *options, stdin=lines)
     printed = [f"print.{what}=true" for what in ("key", "headers", "offset", "partition", "timestamp")]
@@ -79,7 +79,7 @@ def test_a_partition_is_read_from_an_offset(tools: KafkaTools, bootstrap: str, t
 
 
 def test_a_consumer_ends_when_nothing_comes(tools: KafkaTools, bootstrap: str, topic: str) -> None:
-    """A long poll is answered when its time is up, so --timeout-ms works on an empty topic."""
+    """A long poll is answered when its maximum wait has passed, so --timeout-ms works on an empty topic."""
     output = tools.run(
         "consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning", "--timeout-ms", "1500"),

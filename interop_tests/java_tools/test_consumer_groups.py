@@ -1,4 +1,4 @@
-"""ConsumerGroupCommand: what a group is described as, and its offsets set, deleted, exported."""
+"""ConsumerGroupCommand: describing a group, and setting, deleting and exporting its offsets."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def offsets(output: ToolOutput) -> dict[int, str]:
 
 @pytest.fixture
 def hourly_topic(connection: Connection, make_topic: Callable[..., str]) -> str:
-    """Two partitions with a record an hour, offsets 0 to 9."""
-    topic = make_topic(partitions=2, configs={"retention.ms": "-1"})  # the records are old
+    """Two partitions with a record for each hour, offsets 0 to 9."""
+    topic = make_topic(partitions=2, configs={"retention.ms": "-1"})  # old timestamps
     for partition in range(2):
         for n in range(10):
             plan = BatchPlan([b"%d" % n], base_timestamp_ms=FIRST_TIMESTAMP_MS + n * HOUR_MS)

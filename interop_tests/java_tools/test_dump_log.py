@@ -1,4 +1,4 @@
-"""DumpLogSegments, Kafka's own reader of log files, over a data folder that the broker wrote and left by SIGTERM."""
+"""DumpLogSegments, Kafka's reader of log files, on a data folder that the broker wrote and closed on SIGTERM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from interop_tests.harness.raw_kafka import create_topic
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PER_CODEC = 40
 SEGMENT_TOPIC = "segments"
-# Random enough not to shrink: three segments of 1 MiB.
+# Random bytes do not compress: three segments of 1 MiB.
 BIG_RECORDS = 180
 BIG_RECORD_BYTES = 16_000
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.needs_control
 
 @pytest.fixture(scope="module")
 def data_dir(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a stopped broker: a topic a codec, one of several segments, a group with offsets."""
+    """The folder of a stopped broker: a topic for each codec, one with several segments, and a group with offsets."""
     process = BrokerProcess(
         chosen_kind(), tmp_path_factory.mktemp("dump"), {"offsets.topic.num.partitions": "1"}
     )
@@ -60,7 +60,7 @@ def data_dir(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def dump(tools: KafkaTools) -> Callable[..., ToolOutput]:
-    """dump(files, options...) runs DumpLogSegments and refuses any complaint of it."""
+    """dump(files, options...) runs DumpLogSegments. The test fails if the tool reports a fault."""
 
     def run(files: list[Path], *options: str) -> ToolOutput:
         assert files
@@ -91,7 +91,7 @@ def test_records_of_every_codec_are_read(data_dir: Path, dump: Callable[..., Too
 
 
 def test_segments_and_their_indexes_are_sane(data_dir: Path, dump: Callable[..., ToolOutput]) -> None:
-    """--index-sanity-check and the full check of every entry against its log, for each segment."""
+    """--index-sanity-check, and the full check of every entry against its log, for each segment."""
     partition = f"{SEGMENT_TOPIC}-0"
     logs = files(data_dir, partition, ".log")
     assert len(logs) == 3

@@ -50,7 +50,7 @@ def test_end_to_end_latency(tools: KafkaTools, bootstrap: str, topic: str) -> No
 
 
 def events(log: Path, name: str) -> list[dict[str, Any]]:
-    """The events of this name that a verifiable client wrote so far."""
+    """The events with this name that a verifiable client has printed so far."""
     lines = log.read_text().splitlines() if log.exists() else []
     found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
     return [event for event in found if event["name"] == name]

@@ -12,7 +12,7 @@ from interop_tests.harness.raw_kafka import produce
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.wire import Connection
 
-# Kafka 4.3's ranges of what one node serves; ranges of later APIs are not asserted here.
+# Kafka 4.3's version ranges on one node. Ranges of later APIs are not checked here.
 VERSIONS = {
     "Produce(0)": "0 to 13",
     "Fetch(1)": "4 to 18",
@@ -40,8 +40,9 @@ VERSIONS = {
 def test_offsets_by_every_time(
     tools: KafkaTools, bootstrap: str, connection: Connection, make_topic: Callable[..., str]
 ) -> None:
-    """Latest, earliest, the newest timestamp and a plain time, each as Kafka answers; nothing found is no line."""
-    topic = make_topic(partitions=2, configs={"retention.ms": "-1"})  # the records are old
+    """Latest, earliest, the newest timestamp and a plain time, each answered as by Kafka. A lookup without a result
+    prints no line."""
+    topic = make_topic(partitions=2, configs={"retention.ms": "-1"})  # old timestamps
     for timestamp_ms in (5_000, 9_000, 7_000):
         produce(connection, topic, BatchPlan([b"x"], base_timestamp_ms=timestamp_ms))
 

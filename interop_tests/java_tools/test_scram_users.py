@@ -1,4 +1,4 @@
-"""SCRAM users by ConfigCommand and by librdkafka's admin client, from made to deleted."""
+"""SCRAM users with ConfigCommand and with librdkafka's admin client, from creation to deletion."""
 
 from __future__ import annotations
 

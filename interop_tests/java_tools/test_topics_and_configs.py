@@ -1,4 +1,4 @@
-"""Topics and settings by TopicCommand and ConfigCommand."""
+"""Topics and settings with TopicCommand and ConfigCommand."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ CONFIG = "kafka.admin.ConfigCommand"
 
 
 def listed(output: ToolOutput) -> dict[str, tuple[str, str]]:
-    """What ConfigCommand printed: setting to (value, synonyms)."""
+    """The output of ConfigCommand: setting to (value, synonyms)."""
     lines = (re.match(r"  (\S+?)=(.*) sensitive=\w+ synonyms=\{(.*)\}", line) for line in output.lines)
     return {match[1]: (match[2], match[3]) for match in lines if match}
 
 
 @contextmanager
 def broker_setting(tools: KafkaTools, entity: list[str], key: str, value: str) -> Iterator[None]:
-    """Set it for the block; the broker is shared with other tests."""
+    """Change the setting during the block, because other tests share the broker."""
     assert "Completed updating" in tools.run(CONFIG, *entity, "--alter", "--add-config", f"{key}={value}").out
     try:
         yield
@@ -31,7 +31,7 @@ def broker_setting(tools: KafkaTools, entity: list[str], key: str, value: str) -
 def test_a_topic_from_create_to_delete(
     tools: KafkaTools, bootstrap: str, unique: Callable[[str], str]
 ) -> None:
-    """CreatePartitions names the topic in its reply, and TopicCommand trusts that."""
+    """The response of CreatePartitions names the topic, and TopicCommand depends on that."""
     topic = unique("topic")
     server = ["TopicCommand", "--bootstrap-server", bootstrap]
     created = tools.run(
@@ -87,7 +87,7 @@ def test_bad_topics_are_refused_with_kafkas_words(
 
 
 def test_topic_settings(tools: KafkaTools, bootstrap: str, topic: str) -> None:
-    """Every setting is described, with its source; a changed one comes first among its synonyms."""
+    """Every setting is described with its source. A changed value comes first among its synonyms."""
     entity = ["--bootstrap-server", bootstrap, "--entity-type", "topics", "--entity-name", topic]
     tools.run(
         CONFIG, *entity, "--alter", "--add-config", "retention.bytes=1000000,cleanup.policy=[compact,delete]"
@@ -113,7 +113,7 @@ def test_topic_settings(tools: KafkaTools, bootstrap: str, topic: str) -> None:
 
 
 def test_broker_settings_by_default_and_by_broker(tools: KafkaTools, bootstrap: str) -> None:
-    """A setting of one broker goes before the default of all, as its synonyms say."""
+    """A setting of one broker overrides the default of all brokers, as its synonyms show."""
     every = ["--bootstrap-server", bootstrap, "--entity-type", "brokers", "--entity-default"]
     one = ["--bootstrap-server", bootstrap, "--entity-type", "brokers", "--entity-name", "1"]
     key = "message.max.bytes"

@@ -1,1 +1,1 @@
-"""Clients of other languages and of past years, by small programs of our own: Go, Node, Java and Python."""
+"""Clients in other languages and old clients, used by small programs: Go, Node, Java and Python."""

@@ -1,4 +1,4 @@
-"""The programs, built once a session."""
+"""The programs, built once per session."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def kafkajs() -> list[str]:
 
 @pytest.fixture(scope="session", params=["old", "new"])
 def sarama(request: pytest.FixtureRequest) -> list[str]:
-    """The command of the Sarama program, of Sarama 1.41 and of a new release."""
+    """The command of the Sarama program, with Sarama 1.41 and with a new release."""
     return sarama_program(request.param)

@@ -1,4 +1,4 @@
-"""franz-go: the newest message versions that a Go client negotiates, and its own strictness about offsets."""
+"""franz-go: the newest API versions that a Go client negotiates, and its strict checks of offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALL = [0, 1, 2, 3]
 def test_every_codec_with_keys_and_headers(
     franz_go: list[str], bootstrap: str, make_topic: Callable[..., str]
 ) -> None:
-    """Every record comes back once, in order, whatever its codec."""
+    """Every record is read once and in order, with every codec."""
     seen = run_program(franz_go, "produce", bootstrap, make_topic(partitions=3))
     assert seen["written"] == 100
     by_key = {record["key"]: record for record in seen["records"]}
@@ -37,7 +37,8 @@ def test_a_group_shares_and_takes_back(
     unique: Callable[[str], str],
     balancer: str,
 ) -> None:
-    """A second member gets its half, and what it had comes back when it leaves; commits reach the end."""
+    """A second member gets half of the partitions. When it leaves, the first member gets them back. Commits reach the
+    end."""
     topic = make_topic(partitions=4)
     seen = run_program(franz_go, "group", bootstrap, topic, unique("group"), balancer)
     assert seen["alone"] == seen["afterwards"] == ALL
@@ -50,7 +51,7 @@ def test_a_group_shares_and_takes_back(
 
 
 def test_admin_calls(franz_go: list[str], bootstrap: str, unique: Callable[[str], str]) -> None:
-    """One topic id everywhere; CreatePartitions names its topics."""
+    """The topic id is the same everywhere. CreatePartitions names its topics."""
     seen = run_program(franz_go, "admin", bootstrap, unique("topic"))
     assert seen["id"] == seen["described_id"] != "AAAAAAAAAAAAAAAAAAAAAA=="
     assert seen["again"].startswith("TOPIC_ALREADY_EXISTS")
@@ -61,7 +62,7 @@ def test_admin_calls(franz_go: list[str], bootstrap: str, unique: Callable[[str]
 
 
 def test_seek_by_time(franz_go: list[str], bootstrap: str, make_topic: Callable[..., str]) -> None:
-    """The first record at or after a time; past the newest, franz-go falls back to the end."""
+    """The first record at or after a time. After the newest record, franz-go uses the end."""
     seen = run_program(franz_go, "seek", bootstrap, make_topic(configs={"retention.ms": "-1"}))
     assert seen["offsets"] == {"before": 0, "exact": 3, "between": 4, "after": 10}
     assert seen["values"] == ["7", "8", "9"]
@@ -70,7 +71,7 @@ def test_seek_by_time(franz_go: list[str], bootstrap: str, make_topic: Callable[
 def test_transactions(
     franz_go: list[str], bootstrap: str, make_topic: Callable[..., str], unique: Callable[[str], str]
 ) -> None:
-    """Consume, transform, produce in the protocol with an epoch a transaction; a zombie is fenced."""
+    """Consume, transform, produce with one epoch per transaction. A zombie is fenced."""
     seen = run_program(franz_go, "transact", bootstrap, make_topic(), unique("group"), unique("tx"))
     assert seen["values"] == [*map(str, range(40)), "heir"]
     assert seen["aborted"] >= 2

@@ -1,4 +1,4 @@
-"""kafkajs: old message versions, its own metadata cache, the classic group protocol in another implementation."""
+"""kafkajs: old API versions, its metadata cache, and another implementation of the classic group protocol."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def test_keys_and_headers(kafkajs: list[str], bootstrap: str, make_topic: Callab
 def test_a_group_shares_and_takes_back(
     kafkajs: list[str], bootstrap: str, make_topic: Callable[..., str], unique: Callable[[str], str]
 ) -> None:
-    """A second member gets its half, and what it had comes back when it leaves; commits reach the end."""
+    """A second member gets half of the partitions. When it leaves, the first member gets them back. Commits reach the
+    end."""
     seen = run_program(kafkajs, "group", bootstrap, make_topic(partitions=4), unique("group"))
     assert seen["alone"] == seen["afterwards"] == ALL
     assert sorted(partition for owned in seen["shared"] for partition in owned) == ALL
@@ -51,7 +52,7 @@ def test_admin_calls(kafkajs: list[str], bootstrap: str, unique: Callable[[str],
 def test_seek_by_time(
     kafkajs: list[str], bootstrap: str, make_topic: Callable[..., str], unique: Callable[[str], str]
 ) -> None:
-    """The first record at or after a time; past the newest, kafkajs falls back to the end."""
+    """The first record at or after a time. After the newest record, kafkajs uses the end."""
     seen = run_program(
         kafkajs, "seek", bootstrap, make_topic(configs={"retention.ms": "-1"}), unique("group")
     )

@@ -1,4 +1,4 @@
-"""Clients of past years, in the very releases, and new ones that are shown the versions of an older Kafka."""
+"""Old releases of clients, and new clients that are shown the API versions of an older Kafka."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PRODUCE, FETCH = 0, 1
 
 
 def check_records(seen: dict[str, Any], labels: list[str]) -> None:
-    """All records once, in their partitions' order, and every offset that the client asked for. The last label was
-    written when the others had been read and committed."""
+    """All records once, in the order of their partitions, and every offset that the client asked for. The last label
+    was written after the others had been read and committed."""
     total = len(labels) * PER_LABEL
     assert seen["written"] == total
     by_key = {record["key"]: record for record in seen["records"]}
@@ -73,14 +73,14 @@ def check_java(seen: dict[str, Any], version: str, codecs: list[str], retention:
 
 @pytest.mark.parametrize("version", OLD_PYTHON["confluent-kafka"])
 def test_confluent_kafka(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
-    """librdkafka 2.0.2, and 2.6.0 with its fault in Fetch: against these ranges it does not show."""
+    """librdkafka 2.0.2, and 2.6.0 with its bug in Fetch, which does not appear with these version ranges."""
     command = python_release("confluent-kafka", version)
     check_confluent(run_program(command, bootstrap, unique("topic"), unique("group")), version)
 
 
 @pytest.mark.parametrize("version", OLD_PYTHON["kafka-python"])
 def test_kafka_python(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
-    """kafka-python of 2020, which asks in Metadata 0 and 1, and the last one before 3.0."""
+    """kafka-python of 2020, which uses Metadata 0 and 1, and the last release before 3.0."""
     command = python_release("kafka-python", version)
     seen = run_program(command, bootstrap, unique("topic"), unique("group"))
     assert seen["library"] == version
@@ -91,13 +91,13 @@ def test_kafka_python(bootstrap: str, unique: Callable[[str], str], version: str
 
 @pytest.mark.parametrize("version", OLD_JAVA)
 def test_java(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
-    """Kafka's own client of 2.1, the oldest that Kafka 4 supports, and of later years."""
+    """Kafka's client 2.1, the oldest that Kafka 4 supports, and clients of later years."""
     seen = run_program(java_release(version), bootstrap, unique("topic"), unique("group"), ",".join(CODECS))
     check_java(seen, version, CODECS, "-1")
 
 
 def test_java_older_than_supported(bootstrap: str, unique: Callable[[str], str]) -> None:
-    """The client of 0.11 still reads and writes; its DescribeConfigs 0 is gone, and it says so by itself."""
+    """The client 0.11 can still read and write. DescribeConfigs 0 is gone, and the client reports that itself."""
     codecs = CODECS[:-1]
     command = java_release(OLDEST_JAVA)
     seen = run_program(command, bootstrap, unique("topic"), unique("group"), ",".join(codecs))
@@ -106,7 +106,8 @@ def test_java_older_than_supported(bootstrap: str, unique: Callable[[str], str])
 
 @pytest.fixture
 def relay(make_broker: MakeBroker) -> Iterator[Relay]:
-    """A relay that shows the versions of Kafka 2.6, before a broker that advertises the relay on a second listener."""
+    """A relay that shows the versions of Kafka 2.6, in front of a broker that advertises the relay on a second
+    listener."""
     made = Relay(KAFKA_2_6)
     second = free_port()
     broker = make_broker(start=False)
@@ -120,7 +121,8 @@ def relay(make_broker: MakeBroker) -> Iterator[Relay]:
 
 
 def check_versions(relay: Relay, fetch: int) -> None:
-    """The client kept to what it was shown, and used Produce as new as that, and Fetch as new as it knows it."""
+    """The client used only versions that it was shown: the newest shown version of Produce, and the newest version of
+    Fetch that it knows."""
     assert relay.too_new() == {}
     assert (relay.asked[PRODUCE], relay.asked[FETCH]) == ({8}, {fetch})
 
@@ -138,7 +140,8 @@ def test_confluent_kafka_where_older_versions_are_shown(relay: Relay, unique: Ca
 def test_confluent_kafka_2_6_0_where_older_versions_are_shown(
     relay: Relay, unique: Callable[[str], str]
 ) -> None:
-    """This release never asks in Fetch below 12, whatever is shown. What it asks is answered: 12 has no topic ids."""
+    """This release never uses Fetch below 12, whatever versions are shown. Version 12, which has no topic ids, is
+    answered."""
     command = python_release("confluent-kafka", "2.6.0")
     seen = run_program(command, relay.bootstrap, unique("topic"), unique("group"))
     check_confluent(seen, "2.6.0")
@@ -147,7 +150,7 @@ def test_confluent_kafka_2_6_0_where_older_versions_are_shown(
 
 @pytest.mark.needs_control
 def test_kafka_python_where_older_versions_are_shown(relay: Relay, unique: Callable[[str], str]) -> None:
-    """kafka-python derives from what is shown which release it speaks to."""
+    """kafka-python derives the broker's release from the versions that it is shown."""
     command = python_release("kafka-python", "2.3.3")
     check_records(run_program(command, relay.bootstrap, unique("topic"), unique("group")), [*CODECS, "later"])
     check_versions(relay, 10)
@@ -155,7 +158,7 @@ def test_kafka_python_where_older_versions_are_shown(relay: Relay, unique: Calla
 
 @pytest.mark.needs_control
 def test_java_where_older_versions_are_shown(relay: Relay, unique: Callable[[str], str]) -> None:
-    """A newer Java client in the versions of an older Kafka."""
+    """A newer Java client with the versions of an older Kafka."""
     arguments = (relay.bootstrap, unique("topic"), unique("group"), ",".join(CODECS))
     check_java(run_program(java_release("3.9.1"), *arguments), "3.9.1", CODECS, "-1")
     check_versions(relay, 11)

@@ -1,4 +1,4 @@
-"""Sarama: it does not ask which message versions a broker has, it takes those of the Kafka release it is set to."""
+"""Sarama. It does not ask for the broker's versions, but uses those of the configured Kafka release."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_everything_with_the_versions_of_one_kafka_release(
 def test_produce_with_the_versions_of_releases_before_2_1(
     sarama: list[str], bootstrap: str, topic: str, pinned: str, outcome: str
 ) -> None:
-    """Produce 3 and later are taken. Produce 2 is only advertised: the connection is closed, as Kafka does."""
+    """Produce 3 and later are served. Produce 2 is only advertised: the connection is closed, as in Kafka."""
     seen = run_program(sarama, "produce", bootstrap, pinned, topic)
     assert seen["pinned"].startswith(pinned.rstrip(".0"))
     assert seen["error"] == outcome

@@ -1,4 +1,4 @@
-"""Collectors and generators as processes that may be killed, and what arrived in `logs.raw`."""
+"""Collectors and generators as processes that may be killed, and the records that arrived in `logs.raw`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from interop_tests.harness.waiting import wait_until
 
@@ -19,7 +20,7 @@ READ_TIMEOUT_S = 60.0
 
 
 class CollectorRun:
-    """`kafkacompat pipeline collect` over one state directory, begun as often as need be."""
+    """`kafkacompat pipeline collect` with one state directory. It can be started any number of times."""
 
     def __init__(self, bootstrap: str, root: Path, *files: str) -> None:
         self.state = root / "state"
@@ -31,7 +32,7 @@ class CollectorRun:
         self.process: subprocess.Popen[bytes] | None = None
 
     def begin(self, *options: str) -> CollectorRun:
-        """Start it; what it says goes to collector.log."""
+        """Start the collector. Its output goes to collector.log."""
         assert self.process is None
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([*self._command, *options], stdout=log, stderr=log)
@@ -45,13 +46,13 @@ class CollectorRun:
             self.process = None
 
     def stop(self) -> int:
-        """SIGTERM; the exit status."""
+        """Send SIGTERM. Returns the exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.end()
 
     def end(self) -> int:
-        """Wait for its end; the exit status."""
+        """Wait for its end. Returns the exit status."""
         assert self.process is not None
         try:
             return self.process.wait(END_TIMEOUT_S)
@@ -62,7 +63,7 @@ class CollectorRun:
             self.process = None
 
     def ship_the_rest(self) -> None:
-        """A run that ends when all is shipped."""
+        """A run that ends when everything is sent."""
         assert self.begin("--until-end").end() == 0, self.said()
 
     def said(self) -> str:
@@ -112,19 +113,37 @@ def read_lines(bootstrap: str, topic: str = TOPIC) -> list[Arrived]:
     return found
 
 
+ASKS_AGAIN = (KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
+"""Retriable for Kafka. librdkafka raises both without marking them so."""
+
+
 def count_arrived(bootstrap: str) -> int:
-    """How many records logs.raw holds now; 0 while there is no such topic."""
+    """The number of records in logs.raw. 0 while the topic does not exist. Waits while a broker that has just started
+    asks for another try."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "lines", "log_level": 0})
     try:
         topic = reader.list_topics(timeout=READ_TIMEOUT_S).topics.get(TOPIC)
-        numbers = topic.partitions if topic is not None else ()
-        return sum(reader.get_watermark_offsets(TopicPartition(TOPIC, number), 10)[1] for number in numbers)
+        ends: list[int] = []
+        for number in topic.partitions if topic is not None else ():
+            partition = TopicPartition(TOPIC, number)
+            ends += wait_until(partial(end_of, reader, partition), f"{TOPIC}-{number} tells its end")
+        return sum(ends)
     finally:
         reader.close()
 
 
+def end_of(reader: Consumer, partition: TopicPartition) -> list[int]:
+    """Empty if the broker asks for another try."""
+    try:
+        return [reader.get_watermark_offsets(partition, 10)[1]]
+    except KafkaException as problem:
+        if problem.args[0].code() in ASKS_AGAIN:
+            return []
+        raise
+
+
 def by_event_id(lines: list[Arrived]) -> dict[str, bytes]:
-    """Each line once; AssertionError when an event id means two lines."""
+    """Each line once. AssertionError if one event id has two lines."""
     values: dict[str, set[bytes]] = defaultdict(set)
     for line in lines:
         values[line.event_id].add(line.value)

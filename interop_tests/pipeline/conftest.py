@@ -1,4 +1,4 @@
-"""The Spark with which tests read tables, and the undisturbed run, which two modules compare with."""
+"""The Spark session with which tests read tables, and the undisturbed run, which two modules compare with."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ __all__ = ["reference", "spark"]
 
 @pytest.fixture(scope="package")
 def reference(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
-    """One run of all jobs over known input."""
+    """One run of all jobs on known input."""
     with undisturbed(spark, tmp_path_factory.mktemp("reference")) as reference:
         yield reference

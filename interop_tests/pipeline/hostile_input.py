@@ -1,4 +1,4 @@
-"""Every kind of bad record, and the reason that the job is to give for it."""
+"""Every kind of invalid record, with the reason that the job must give."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from interop_tests.pipeline.known_input import HOUR_MS, Entry
 
 
 def hostile_input(received_ms: int) -> list[tuple[Entry, str]]:
-    """Entries that come at this time, each with the reason that is to be given for it."""
+    """Entries that arrive at this time, each with the expected reason."""
     view = {"event_id": "bad", "user_id": "u", "event_time_ms": received_ms, "page": "/"}
     sample = {
         "event_id": "bad",

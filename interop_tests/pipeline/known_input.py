@@ -1,7 +1,8 @@
-"""Known input for the jobs: the same records for the same seed, bulk-produced to any broker with the same offsets.
+"""Known input for the jobs: the same records for the same seed, produced to any broker with the same offsets.
 
-Events are a little out of order, some late within the watermark, some far behind it, some twice, some bad. Partitions,
-record times and batches are said outright, so that two brokers hold the same log and Spark plans the same batches over it.
+Events are slightly out of order. Some are late within the watermark, some far behind it, some repeated, some invalid.
+Partitions, record timestamps and batches are given explicitly, so that two brokers have the same log and Spark plans
+the same batches on it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SERVICES = ("cart", "search", "login", "images", "mail")
 
 @dataclass(frozen=True)
 class Entry:
-    """One record to be."""
+    """A record to be written."""
 
     topic: str
     key: str
@@ -40,30 +41,30 @@ class Entry:
     headers: tuple[tuple[str, bytes], ...] = ()
 
     def partition(self, partitions: int) -> int:
-        """By key, the same everywhere."""
+        """The partition of a key, which is always the same."""
         return zlib.crc32(self.key.encode()) % partitions
 
 
 @dataclass
 class KnownInput:
-    """Entries in the order in which they are sent, and how many events are in them."""
+    """Entries in the order of sending, and the number of events in them."""
 
     entries: list[Entry] = field(default_factory=list)
     events: dict[str, set[str]] = field(default_factory=dict)
-    """Ids of good events that are not late beyond the watermark, by job."""
+    """Ids of valid events that are not later than the watermark, by job."""
     bad: dict[str, int] = field(default_factory=dict)
     """Records to be rejected, by job."""
     twice: dict[str, int] = field(default_factory=dict)
     """Records that are copies of earlier ones, by job."""
     late: dict[str, int] = field(default_factory=dict)
-    """Events that come an hour behind everything, by job."""
+    """Events that arrive an hour behind all others, by job."""
     hostile: list[tuple[Entry, str]] = field(default_factory=list)
-    """More bad records, sent before all others, each with the reason to be given for it."""
+    """More invalid records, sent before all others, each with the expected reason."""
 
     def send(
         self, bootstrap: str, jobs: tuple[str, ...] = tuple(INPUTS), partitions: int = PARTITIONS
     ) -> None:
-        """Make the input topics of these jobs and write all their entries."""
+        """Create the input topics of these jobs and write all their entries."""
         names = [name for job in jobs for name in INPUTS[job]]
         admin = AdminClient({"bootstrap.servers": bootstrap})
         new = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names]
@@ -74,7 +75,7 @@ class KnownInput:
 
     @staticmethod
     def send_some(bootstrap: str, entries: list[Entry], partitions: int = PARTITIONS) -> None:
-        """Write these entries; AssertionError unless all of them are acknowledged."""
+        """Write these entries. AssertionError unless all of them are acknowledged."""
         failed: list[Any] = []
         producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
@@ -99,7 +100,7 @@ class KnownInput:
 def known_input(
     seed: int, events_a_job: int, hours: float = 1.0, jobs: tuple[str, ...] = tuple(INPUTS)
 ) -> KnownInput:
-    """Events of these jobs over the last hours, ended two hours ago, so that none is too old or too new for the jobs."""
+    """Events of these jobs over the last hours, ending two hours ago, so that none is too old or too new for the jobs."""
     made = KnownInput()
     start_ms = int(time.time() * 1000) // HOUR_MS * HOUR_MS - int((hours + 2) * HOUR_MS)
     for job in jobs:
@@ -112,7 +113,7 @@ def known_input(
             arrives_ms = start_ms + int(number / events_a_job * hours * HOUR_MS)
             lot = chance.random()
             if lot < 0.02 and recent:
-                # The same event again, a moment later; a copy of a line keeps its file and position.
+                # The same event again, a moment later. A copy of a line has the same file and position.
                 copied = chance.choice(recent[-50:])
                 made.twice[job] += 1
                 made.entries.append(Entry(copied.topic, copied.key, copied.value, arrives_ms, copied.headers))
@@ -125,7 +126,7 @@ def known_input(
             if lot < 0.10:
                 behind_ms = chance.randrange(MINUTE_MS, 7 * MINUTE_MS)
             event_ms = arrives_ms - behind_ms
-            # The last fifth brings some that no window waits for any more.
+            # In the last fifth, some events are too late for every window.
             if lot > 0.99 and number > events_a_job * 0.8:
                 made.late[job] += 1
                 event_ms = start_ms - HOUR_MS + chance.randrange(MINUTE_MS)
@@ -138,7 +139,7 @@ def known_input(
 
 
 def more_activity(given: KnownInput, length_ms: int, events: int = 200) -> list[Entry]:
-    """Good events of activity that come after all that is given, in order, over so much time."""
+    """Valid activity events after all of the given ones, in order, over this time."""
     chance = random.Random("more activity")
     before = [entry for entry in given.entries if entry.topic in INPUTS["activity"]]
     start_ms = max(entry.timestamp_ms for entry in before)
@@ -195,7 +196,7 @@ def _sample(number: int, event_ms: int, arrives_ms: int, chance: random.Random) 
 
 
 def _bad(job: str, number: int, arrives_ms: int, chance: random.Random) -> Entry:
-    """A record that the job is to reject, one way or another."""
+    """A record that the job must reject, in one of several ways."""
     topic, key = INPUTS[job][0], f"bad-{number % 5}"
     if job == "logs":
         values = [

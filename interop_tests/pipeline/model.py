@@ -1,7 +1,7 @@
-"""What must come out of the jobs, in plain Python: each table and each latest value from the list of good events.
+"""The expected results of the jobs, in plain Python: each table and each latest value, from the list of valid events.
 
-Written from docs/reference/pipeline.md and docs/explanation/pipeline.md alone.
-Times are milliseconds. Events are in any order, each once.
+It is written from docs/reference/pipeline.md and docs/explanation/pipeline.md alone. Times are milliseconds. Events
+are in any order, each once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RANKED = 100
 
 @dataclass(frozen=True)
 class Bounds:
-    """The options of a run that decide what comes out."""
+    """The options of a run that affect the results."""
 
     window_ms: int = MINUTE_MS
     session_gap_ms: int = 30 * MINUTE_MS
@@ -27,7 +27,7 @@ class Bounds:
 
 
 def watermark_of(events: Iterable[Event], bounds: Bounds) -> int:
-    """Where the watermark is when all events are read."""
+    """The watermark after all events are read."""
     return max(event["event_time_ms"] for event in events) - bounds.watermark_ms
 
 
@@ -55,7 +55,8 @@ def summaries(events: Iterable[Event]) -> dict[int, Event]:
 
 
 def sessions(events: Iterable[Event], gap_ms: int) -> list[Event]:
-    """All sessions, open ones too; one ends where the next event of the user comes more than gap_ms after the last."""
+    """All sessions, including open ones. A session ends where the user's next event is more than gap_ms after the last
+    one."""
     by_user: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         by_user[event["user_id"]].append(event)
@@ -85,7 +86,7 @@ def sessions(events: Iterable[Event], gap_ms: int) -> list[Event]:
 
 
 def closed_sessions(events: list[Event], bounds: Bounds) -> list[Event]:
-    """Those whose gap is over for the watermark."""
+    """The sessions whose gap the watermark has passed."""
     watermark = watermark_of(events, bounds)
     return [
         session
@@ -170,5 +171,5 @@ def latest(events: Iterable[Event]) -> dict[str, Event]:
 
 
 def closed(rows: Iterable[Event], watermark_ms: int) -> list[Event]:
-    """Those windows whose end the watermark has reached."""
+    """The windows whose end the watermark has reached."""
     return [row for row in rows if row["window_end_ms"] <= watermark_ms]

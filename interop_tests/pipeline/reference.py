@@ -1,6 +1,7 @@
-"""One run of all jobs over known input that nobody disturbs: what is compared with plain Python, and with runs that are killed.
+"""One undisturbed run of all jobs on known input. It is compared with plain Python, and with runs that are killed.
 
-The input lies in the topics before the run, and a batch takes so many records, so that every run plans the same batches.
+The input is in the topics before the run, and a batch has a fixed number of records, so every run plans the same
+batches.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 SEED = 6
 JOBS = tuple(INPUTS)
 EVENTS_A_JOB = 20_000 if is_soak() else 3_000
-# Of a job with two input topics a batch takes so many from both together.
+# For a job with two input topics, a batch takes this number of records from both together.
 BATCH_RECORDS = 2_000 if is_soak() else 1_100
-# Windows long enough for the samples that an alert needs.
+# Windows that are long enough for the samples that an alert needs.
 BOUNDS = Bounds(window_ms=300_000, session_gap_ms=120_000)
 OPTIONS = (
     *("--max-records-per-batch", str(BATCH_RECORDS), "--shuffle-partitions", "1"),
@@ -36,21 +37,21 @@ OPTIONS = (
 
 @dataclass
 class Reference:
-    """What was sent and what the run left. The broker stays, for who goes on from the checkpoint."""
+    """The input and the results of the run. The broker keeps running, for tests that continue from the checkpoint."""
 
     bootstrap: str
     run: JobRun
     given: KnownInput
     results: Results
     progress: list[dict[str, Any]]
-    """Spark's own of every batch."""
+    """Spark's progress of every batch."""
     batches: dict[str, int]
     """Planned batches of all queries of a job, and of "all"."""
 
 
 @contextmanager
 def undisturbed(spark: SparkSession, folder: Path) -> Iterator[Reference]:
-    """Run all jobs once, on a broker of their own."""
+    """Run all jobs once, on a separate broker."""
     given = known_input(SEED, EVENTS_A_JOB)
     given.hostile = hostile_input(given.entries[0].timestamp_ms)
     broker = BrokerProcess(chosen_kind(), folder / "broker").start()

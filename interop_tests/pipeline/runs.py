@@ -1,4 +1,4 @@
-"""Runs of `kafkacompat pipeline run` as processes that may be killed, and what they leave: tables and result topics."""
+"""Runs of `kafkacompat pipeline run` as processes that may be killed, and their results: tables and result topics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READ_TIMEOUT_S = 60.0
 POLL_S = 0.02
 OUTPUT_CHARACTERS = 4000
 SUBMIT = CHECKOUT / "kafkacompat" / "pipeline" / "submit.py"
-# Two executors on one machine with their driver.
+# Two executors and their driver on one machine.
 SUBMIT_CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -57,7 +57,7 @@ EVENTS = {
 
 
 class JobRun:
-    """One run of a job over a checkpoint and an output folder, begun as often as need be."""
+    """Runs of a job with one checkpoint and one output folder. It can be started any number of times."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class JobRun:
         is_endless: bool = False,
         is_submitted: bool = False,
     ) -> None:
-        """A short run ends before compiling much would have paid; an endless one goes on when all is read.
+        """Most compilation does not pay off in a short run. An endless run continues after everything is read.
 
-        One that is submitted is `spark-submit`'s, the others are `kafkacompat pipeline run`.
+        A submitted run is a `spark-submit`. The others are `kafkacompat pipeline run`.
         """
         require_program("java")
         self._environment = spark_environment() | {"PYSPARK_PYTHON": sys.executable}
@@ -95,7 +95,7 @@ class JobRun:
         root.mkdir(parents=True, exist_ok=True)
 
     def begin(self) -> JobRun:
-        """Start the command; what it says goes to run.log."""
+        """Start the command. Its output goes to run.log."""
         assert not self.is_alive
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
@@ -119,7 +119,7 @@ class JobRun:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """kill -9 of the command and of the JVM that is the driver, by their ids."""
+        """kill -9 of the command and of the driver's JVM, by their process ids."""
         if self._process is None:
             return
         family = [psutil.Process(self._process.pid)] if self.is_alive else []
@@ -131,7 +131,7 @@ class JobRun:
         psutil.wait_procs(family, 30)
 
     def end(self, timeout_s: float = END_TIMEOUT_S) -> int:
-        """Wait for the command's end; its exit status."""
+        """Wait for the end of the command. Returns its exit status."""
         assert self._process is not None
         try:
             return self._process.wait(timeout_s)
@@ -140,17 +140,18 @@ class JobRun:
             raise AssertionError(f"the run did not end in {timeout_s} s:\n{self.said()}") from None
 
     def said(self) -> str:
-        """The end of what the command and Spark printed."""
+        """The end of the output of the command and Spark."""
         parts = [path for path in (self.log, self.checkpoint / "spark.log") if path.exists()]
         return "\n".join(path.read_text(errors="replace")[-OUTPUT_CHARACTERS:] for path in parts)
 
     def batches(self, kind: str, job: str = "all") -> int:
-        """How many batches of all the job's queries are planned (`offsets`) or done (`commits`) in the checkpoint."""
+        """The number of batches of all the job's queries that are planned (`offsets`) or done (`commits`) in the
+        checkpoint."""
         queries = "*" if job == "all" else f"{job}-*"
         return sum(path.name.isdigit() for path in self.checkpoint.glob(f"{queries}/{kind}/*"))
 
     def wait_for_batches(self, count: int, timeout_s: float = END_TIMEOUT_S) -> bool:
-        """Until so many batches are planned; False if the command ended before."""
+        """Wait until this number of batches is planned. False if the command ended before."""
         deadline = time.monotonic() + timeout_s
         while self.batches("offsets") < count:
             if not self.is_alive:
@@ -161,7 +162,7 @@ class JobRun:
 
 
 def quick_spark() -> tuple[str, ...]:
-    """Settings of a run that ends before compiling much would have paid."""
+    """Spark settings of a short run, for which most compilation does not pay off."""
     return (*WITHOUT_CODEGEN, "--conf", f"spark.executor.extraJavaOptions={quick_jvm()}")
 
 
@@ -184,15 +185,15 @@ def submitted(master: str, conf: tuple[str, ...]) -> list[str]:
 
 @dataclass
 class Results:
-    """What a run left."""
+    """The results of a run."""
 
     tables: dict[str, list[str]] = field(default_factory=dict)
-    """Every committed row as JSON text with sorted keys, in order: one that is there twice is there twice."""
+    """Every committed row as JSON text with sorted keys, in order. A duplicate row appears twice."""
     topics: dict[str, list[tuple[str, dict[str, Any]]]] = field(default_factory=dict)
     """(key, value) of every record of the result topics, partition by partition."""
 
     def of(self, jobs: tuple[str, ...]) -> Results:
-        """The part of these jobs."""
+        """The results of these jobs."""
         return Results(
             {name: self.tables[name] for job in jobs for name in TABLES[job]},
             {name: self.topics[name] for job in jobs for name in (*LATEST_BY_KEY[job], *EVENTS[job])},
@@ -202,20 +203,20 @@ class Results:
         return [json.loads(row) for row in self.tables[table]]
 
     def latest(self, topic: str) -> dict[str, dict[str, Any]]:
-        """Last value of each key."""
+        """The last value of each key."""
         return dict(self.topics[topic])
 
     def events(self, topic: str) -> dict[str, dict[str, Any]]:
-        """Value of each event id. Of the same id the first counts; a later one may tell more of the same event."""
+        """The value of each event id. The first record of an id counts; later ones may include more of the same event."""
         return {value["event_id"]: value for _, value in reversed(self.topics[topic])}
 
     def copies(self) -> int:
-        """Records whose event id came before: what at least once means, and consumers leave out."""
+        """Records whose event id came before. At least once permits them, and consumers drop them."""
         return sum(copies_among(topic, records) for topic, records in self.topics.items())
 
 
 def read_results(spark: SparkSession, bootstrap: str, run: JobRun, jobs: tuple[str, ...]) -> Results:
-    """Tables by Spark's commit log, topics from the first record on."""
+    """Tables through Spark's commit log, topics from the first record."""
     return Results(
         {table: read_table(spark, run, table) for job in jobs for table in TABLES[job]},
         {
@@ -236,7 +237,8 @@ def read_table(spark: SparkSession, run: JobRun, table: str) -> list[str]:
 
 
 def forget_last_commits(checkpoint: Path, job: str) -> None:
-    """As a driver leaves it that dies between a batch's work and its commit: each query of the job runs its last batch again."""
+    """The checkpoint of a driver that dies between a batch's work and its commit: each query of the job repeats its
+    last batch."""
     for commits in checkpoint.glob(f"{job}-*/commits"):
         last = max(
             (path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
@@ -246,7 +248,7 @@ def forget_last_commits(checkpoint: Path, job: str) -> None:
 
 
 def copies_among(topic: str, records: list[tuple[str, dict[str, Any]]]) -> int:
-    """How many records are copies; AssertionError if an event id stands for two keys."""
+    """The number of records that are copies. AssertionError if an event id has two keys."""
     seen: dict[str, str] = {}
     copies = 0
     for key, value in records:
@@ -256,7 +258,7 @@ def copies_among(topic: str, records: list[tuple[str, dict[str, Any]]]) -> int:
 
 
 def read_topic(bootstrap: str, topic: str) -> list[tuple[str, dict[str, Any]]]:
-    """(key, value) of every record of the topic, partition by partition in order."""
+    """(key, value) of every record of the topic, partition by partition and in order."""
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -287,5 +289,5 @@ def read_topic(bootstrap: str, topic: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def is_soak() -> bool:
-    """Longer rounds are asked for."""
+    """Whether longer rounds are requested (a soak)."""
     return os.environ.get("KAFKACOMPAT_SOAK") == "1"

@@ -1,4 +1,4 @@
-"""What the run command needs and does not find: one line that names it, and an exit status that is not zero."""
+"""The run command without something that it needs: one line names it, and the exit status is not zero."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 class Started:
-    """The logs job as a command of its own, and what it says."""
+    """The logs job as a separate command, with its output."""
 
     def __init__(self, bootstrap: str, folder: Path, *options: str, **environment: str) -> None:
         words = [sys.executable, "-m", "kafkacompat", "pipeline", "run", "logs", "--until-caught-up"]
@@ -50,7 +50,7 @@ class Started:
         return subprocess.CompletedProcess(self._process.args, self._process.returncode, said, errors)
 
     def kill(self) -> None:
-        """If it still runs."""
+        """Kill it if it still runs."""
         with self._process:
             self._process.kill()
 
@@ -67,7 +67,8 @@ def run(bootstrap: str, tmp_path: Path) -> Run:
 
 @pytest.fixture(scope="module", autouse=True)
 def unanswered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Started]]:
-    """A run that asks where nobody listens, begun before the other tests: it waits for a while, and they need not wait for it."""
+    """A run with an address where no broker listens. It starts before the other tests, so that they need not wait for
+    its timeout."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
@@ -77,7 +78,7 @@ def unanswered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
 
 
 def assert_said(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    """It failed, and said so in one line with these words and without a traceback."""
+    """Check that it failed, and printed one line with these words and without a traceback."""
     assert done.returncode != 0
     lines = [line for line in done.stderr.splitlines() if line.startswith("kafkacompat: ")]
     assert len(lines) == 1, done.stderr
@@ -88,14 +89,14 @@ def assert_said(done: subprocess.CompletedProcess[str], *words: str) -> None:
 
 @pytest.mark.parametrize("option", ["--output", "--checkpoint"])
 def test_a_folder_that_cannot_be_written(option: str, run: Run, tmp_path: Path) -> None:
-    """A file lies where the folder would be: not even root can write there."""
+    """There is a file in place of the folder, so not even root can write there."""
     (tmp_path / "file").write_text("")
     place = str(tmp_path / "file" / "folder")
     assert_said(run(option, place), place, "cannot be written")
 
 
 def test_no_java(run: Run, tmp_path: Path) -> None:
-    """Neither on PATH nor by JAVA_HOME."""
+    """Java is neither on PATH nor in JAVA_HOME."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for folder in os.environ["PATH"].split(os.pathsep):
@@ -107,7 +108,7 @@ def test_no_java(run: Run, tmp_path: Path) -> None:
 
 
 def test_no_connector(run: Run, tmp_path: Path) -> None:
-    """An empty cache, an empty home and no way out of the machine."""
+    """An empty cache, an empty home directory and no network."""
     require_program("java")
     options = f"-Duser.home={tmp_path} -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort={free_port()}"
     done = run("--ivy", str(tmp_path / "ivy"), JAVA_TOOL_OPTIONS=options)
@@ -117,13 +118,13 @@ def test_no_connector(run: Run, tmp_path: Path) -> None:
 def begun(run: JobRun) -> psutil.Process:
     """The JVM of a run that has planned its first batches."""
     assert run.begin().wait_for_batches(1), run.said()
-    # Not its children: of those some have just been forked, and bear its name, or have just ended.
+    # Its children are not meant. Some of them were just forked and have the same name, or have just ended.
     (jvm,) = (each for each in psutil.Process(run.pid).children() if "java" in each.name())
     return jvm
 
 
 def assert_refused_beside(run: JobRun, bootstrap: str) -> None:
-    """A second run on the checkpoint of one that is running is refused, and the first goes on."""
+    """A second run on the checkpoint of a running one is refused, and the first run continues."""
     second = Started(bootstrap, run.root, "--output", str(run.root / "other"))
     assert_said(second.end(), "is in use by another run", str(run.checkpoint))
     assert run.is_alive
@@ -133,7 +134,8 @@ def assert_refused_beside(run: JobRun, bootstrap: str) -> None:
     "end", ["the JVM is killed", "both are terminated"] if is_soak() else ["the JVM is killed"]
 )
 def test_a_jvm_that_ends_by_itself(end: str, bootstrap: str, tmp_path: Path) -> None:
-    """Killed alone it is named; told to end like the command, as service managers do, it is a clean stop."""
+    """If only the JVM is killed, the error names it. If the JVM is stopped together with the command, as by a service
+    manager, it is a clean stop."""
     run = JobRun("logs", bootstrap, tmp_path / "run", is_endless=True)
     try:
         jvm = begun(run)
@@ -141,8 +143,8 @@ def test_a_jvm_that_ends_by_itself(end: str, bootstrap: str, tmp_path: Path) -> 
             assert_refused_beside(run, bootstrap)
             jvm.kill()
             assert run.end(END_TIMEOUT_S) == 1
-            assert "kafkacompat: Spark's JVM is gone" in run.said()
-            # Nothing is left behind that keeps the next one out, but it must not have other windows.
+            assert "kafkacompat: Spark's JVM has ended" in run.said()
+            # Nothing remains that would refuse the next run, but that run must not have other windows.
             changed = Started(bootstrap, run.root, "--watermark", "7")
             assert_said(changed.end(), "--watermark 600", "--watermark 7")
         else:
@@ -155,6 +157,6 @@ def test_a_jvm_that_ends_by_itself(end: str, bootstrap: str, tmp_path: Path) -> 
 
 
 def test_no_broker(unanswered: tuple[str, Started]) -> None:
-    """Nobody listens there."""
+    """An address where no broker listens."""
     address, started = unanswered
     assert_said(started.end(), address)

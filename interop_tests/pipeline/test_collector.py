@@ -1,4 +1,4 @@
-"""`kafkacompat pipeline collect` and `generate` as processes, against a broker that lives and dies."""
+"""`kafkacompat pipeline collect` and `generate` as processes, against a broker that is killed and started."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_LINE_BYTES = 512 * 1024
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for this module: the topics' names are fixed, what arrives is told apart by where it comes from."""
+    """One broker for this module. The topic names are fixed, and the records are distinguished by their folder."""
     process = BrokerProcess(chosen_kind(), tmp_path_factory.mktemp("collected")).start()
     yield process
     process.kill()
@@ -35,12 +35,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def here(broker: BrokerProcess, tmp_path: Path) -> Here:
-    """What arrives from the test's folder."""
+    """The records from the test's folder."""
     return Here(broker.bootstrap, str(tmp_path))
 
 
 class Here:
-    """Records of logs.raw that come from one folder."""
+    """Records of logs.raw from one folder."""
 
     def __init__(self, bootstrap: str, folder: str) -> None:
         self._bootstrap = bootstrap
@@ -61,7 +61,7 @@ class Here:
 
 @pytest.fixture
 def make_collector(broker: BrokerProcess, tmp_path: Path) -> Iterator[Callable[..., CollectorRun]]:
-    """make_collector(pattern) follows files in the test's folder; it is killed when the test ends."""
+    """make_collector(pattern) follows files in the test's folder. It is killed when the test ends."""
     made: list[CollectorRun] = []
 
     def make(*patterns: str) -> CollectorRun:
@@ -119,7 +119,7 @@ def test_lines_survive_rotation_and_kill_9(
         arrived = len(server.written)
         server.serve(4000)
         collector.begin()
-        # At least one chunk is there, perhaps not all, and perhaps not all of it saved.
+        # At least one chunk has arrived, perhaps not all, and perhaps not all of it is saved.
         here.wait_for(arrived + 1)
         server.serve(1500)
         server.rename()
@@ -206,7 +206,7 @@ def test_lines_too_large_for_the_topic_are_cut_until_it_takes_them(
 
 
 def command(bootstrap: str, *words: str) -> None:
-    """A command of kafkacompat that has to work."""
+    """A command of kafkacompat that must succeed."""
     done = subprocess.run(
         [sys.executable, "-m", "kafkacompat", *words, "--bootstrap-server", bootstrap],
         capture_output=True,
@@ -282,7 +282,7 @@ def test_what_cannot_be_done_is_said_in_one_line(broker: BrokerProcess, tmp_path
             "--access-log",
             str(tmp_path / "file" / "l"),
         ],
-        "is no state of a collector": [
+        "is not the state of a collector": [
             "collect",
             "x.log",
             "--bootstrap",
@@ -351,6 +351,6 @@ def test_a_broker_that_is_away_stops_the_reading_and_memory_stays_bounded(
 
 
 def lag(collector: CollectorRun) -> int:
-    """The bytes of the last line about rate and lag."""
+    """The bytes in the last line about rate and lag."""
     told = [line for line in collector.said().splitlines() if ", lag " in line]
     return int(told[-1].split(", lag ")[1].split(" bytes")[0].replace(",", "")) if told else 0

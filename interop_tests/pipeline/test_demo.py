@@ -1,4 +1,4 @@
-"""`kafkacompat pipeline demo` as a person runs it: everything comes up, results arrive, everything goes."""
+"""`kafkacompat pipeline demo` as a user runs it: all processes start, results arrive, all processes end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARTITIONS = 3
 
 
 def command_of(process: psutil.Process) -> str:
-    """Empty for one that has ended, as short helpers of the JVM's start do."""
+    """Empty for a process that has ended, such as a short-lived helper of the JVM."""
     try:
         return " ".join(process.cmdline())
     except psutil.NoSuchProcess:
@@ -43,7 +43,7 @@ def command_of(process: psutil.Process) -> str:
 
 
 class DemoRun:
-    """One demo and what it prints."""
+    """One demo and its output."""
 
     def __init__(self, root: Path, *options: str) -> None:
         self.log = root / "demo.log"
@@ -61,7 +61,7 @@ class DemoRun:
         return self.log.read_text(errors="replace")
 
     def wait_for(self, words: str, timeout_s: float = UP_TIMEOUT_S) -> str:
-        """The line with these words."""
+        """Wait for the line with these words."""
 
         def found() -> str | None:
             assert self.process.poll() is None or words in self.said(), self.said()
@@ -72,12 +72,12 @@ class DemoRun:
         return line
 
     def count_family(self) -> None:
-        """Remember the processes there are now."""
+        """Remember the processes that exist now."""
         with contextlib.suppress(psutil.NoSuchProcess):
             self.family += psutil.Process(self.process.pid).children(recursive=True)
 
     def end(self) -> int:
-        """Wait for its end; the exit status."""
+        """Wait for its end. Returns the exit status."""
         self.count_family()
         try:
             return self.process.wait(END_TIMEOUT_S)
@@ -85,7 +85,7 @@ class DemoRun:
             raise AssertionError(f"the demo did not end:\n{self.said()}") from None
 
     def survivors(self) -> list[psutil.Process]:
-        """What is left of all that it started."""
+        """The remaining processes of all that it started."""
         _, alive = psutil.wait_procs(self.family, 5.0)
         return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
@@ -99,7 +99,7 @@ class DemoRun:
 
 @pytest.fixture
 def start_demo(tmp_path: Path) -> Iterator[Callable[..., DemoRun]]:
-    """start_demo(options) runs one; nothing of it outlives the test."""
+    """start_demo(options) runs a demo. None of its processes outlives the test."""
     started: list[DemoRun] = []
 
     def start(*options: str) -> DemoRun:
@@ -112,7 +112,7 @@ def start_demo(tmp_path: Path) -> Iterator[Callable[..., DemoRun]]:
 
 
 def records(bootstrap: str, topic: str) -> int:
-    """How many records the topic has taken."""
+    """The number of records in the topic."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "log_level": 0})
     try:
         ends = [

@@ -1,9 +1,9 @@
-"""Exactly once: whoever is killed, the tables of a run that goes on from its checkpoint are those of a run without kills.
+"""Exactly once: whichever process is killed, the tables of a run that continues from its checkpoint equal those of an
+undisturbed run.
 
-The jobs run on a Spark standalone cluster, brought there by spark-submit as they are: one of them in `make test`, all of them in a
-soak. Tables are read through Spark's commit
-log and compared row by row with those of a local run; result topics, which are at least once, are compared after the
-consumer's part: the last value of a key, or one value an event id.
+The jobs run on a Spark standalone cluster, submitted with spark-submit: one job in `make test`, all jobs in a soak.
+Tables are read through Spark's commit log and compared row by row with those of a local run. Result topics are at
+least once, so they are compared as a consumer reads them: the last value of each key, or one value of each event id.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.needs_control
 
-# One with a table, topics, windows and state; of another one test_jobs.py repeats batches.
+# A job with a table, topics, windows and state. For another job test_jobs.py repeats batches.
 JOB = "all" if is_soak() else "metrics"
 JOBS = tuple(INPUTS) if is_soak() else (JOB,)
 ROUNDS = 4 if is_soak() else 1
@@ -48,16 +48,17 @@ KILLED = "exitStatus 137"
 
 
 class Victims:
-    """Whom to kill: the driver and its JVM, an executor that works for it, the broker. Restarts those that nobody else does."""
+    """The victims: the driver and its JVM, an executor that works for it, the broker. It restarts those that nothing
+    else restarts."""
 
     def __init__(self, run: JobRun, broker: BrokerProcess, cluster: SparkCluster, chance: random.Random):
         self._run, self._broker, self._cluster, self._chance = run, broker, cluster, chance
         self.within_batches = 0
-        """Drivers that were killed between the plan and the end of some query's batch."""
+        """Drivers that were killed between the plan and the end of a query's batch."""
         self.executors: set[int] = set()
 
     def kill(self, kind: str) -> None:
-        """A part of a batch's time later, so that not every kill comes right after a plan was written."""
+        """Wait for a random part of a batch's time, so that not every kill comes directly after a plan was written."""
         time.sleep(self._chance.uniform(0.0, 0.3))
         if kind == "driver":
             self._run.kill()
@@ -74,7 +75,7 @@ class Victims:
             self._broker.start()
 
     def _working(self) -> list[psutil.Process]:
-        """The executors of the last application that began; those of one whose driver is dead go by themselves."""
+        """The executors of the last application. Those of an application with a dead driver end by themselves."""
         by_application: dict[str, list[psutil.Process]] = {}
         for process in self._cluster.executors():
             try:
@@ -87,7 +88,7 @@ class Victims:
 
 
 def go_on_until(run: JobRun, is_reached: Callable[[], bool]) -> None:
-    """Begin the run again as long as it fails, for what was done to it, before that is reached."""
+    """Start the run again as long as it fails because of the kills, before this is reached."""
     for _ in range(ATTEMPTS_MAX):
         if is_reached():
             return
@@ -96,7 +97,7 @@ def go_on_until(run: JobRun, is_reached: Callable[[], bool]) -> None:
 
 
 def live_to_see(run: JobRun, batches: int) -> None:
-    """Wait until so many batches are planned."""
+    """Wait until this number of batches is planned."""
 
     def are_planned() -> bool:
         if run.wait_for_batches(batches):
@@ -112,7 +113,7 @@ def go_on_to_the_end(run: JobRun) -> None:
 
 
 def assert_same(found: Results, wanted: Results) -> None:
-    """Tables, latest values and events, one by one, so that a failure names the first difference."""
+    """Tables, latest values and events are compared one by one, so that a failure names the first difference."""
     assert found.tables.keys() == wanted.tables.keys()
     assert found.topics.keys() == wanted.topics.keys()
     for table, rows in wanted.tables.items():
@@ -144,7 +145,7 @@ def test_whoever_is_killed_the_results_are_the_same(
         victims = Victims(run.begin(), broker, cluster, chance)
         try:
             for moment, kind in zip(moments, kinds, strict=True):
-                # One batch more at least than when the last one was killed.
+                # At least one more batch than at the last kill.
                 live_to_see(run, max(moment, run.batches("offsets") + 1))
                 victims.kill(kind)
             go_on_to_the_end(run)

@@ -1,6 +1,6 @@
-"""The three jobs from end to end: known events in, the command run, and every table and topic compared with plain Python.
+"""The three jobs from end to end: known events, the command, and every table and topic compared with plain Python.
 
-The events hold copies, late ones, and every kind of bad record.
+The events contain copies, late events, and every kind of invalid record.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ WITH_WATERMARK = (
     "activity-sessions-live",
     "activity-live",
 )
-"""The queries of activity that have one: all but that of rejected records."""
+"""The queries of activity that have a watermark: all but the one for rejected records."""
 
 
 def latest(reference: Reference, topic: str) -> dict[str, dict[str, Any]]:
-    """The last value of each key; its event_id left out."""
+    """The last value of each key, without its event_id."""
     return {key: without_id(value) for key, value in reference.results.latest(topic).items()}
 
 
 def without_id(row: dict[str, Any]) -> dict[str, Any]:
-    """Equal for rows that say the same."""
+    """A form of rows that is equal for equal contents."""
     return {name: value for name, value in row.items() if name not in ("event_id", "date", "hour")}
 
 
@@ -64,7 +64,7 @@ def in_order(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def good_lines(given: KnownInput) -> dict[str, dict[str, Any]]:
-    """The events of all good log lines by event id, late ones too."""
+    """The events of all valid log lines by event id, including late ones."""
     found = {}
     for entry in given.entries:
         match = LINE.match(entry.value.decode(errors="replace")) if entry.topic == "logs.raw" else None
@@ -93,7 +93,7 @@ def good_lines(given: KnownInput) -> dict[str, dict[str, Any]]:
 
 
 def in_time(given: KnownInput, job: str) -> list[dict[str, Any]]:
-    """Good events of activity or metrics that are not late, each once."""
+    """Valid events of activity or metrics that are not late, each once."""
     found = {}
     for entry in given.entries:
         if entry.topic in INPUTS[job] and not entry.key.startswith("bad-"):
@@ -104,7 +104,7 @@ def in_time(given: KnownInput, job: str) -> list[dict[str, Any]]:
 
 
 def test_the_input_holds_what_is_to_be_told_apart(reference: Reference) -> None:
-    """And something comes of it everywhere."""
+    """Also check that no result is empty."""
     given, results = reference.given, reference.results
     for job in JOBS:
         assert given.bad[job] > 10
@@ -131,7 +131,7 @@ def test_each_bad_record_is_kept_with_its_reason(reference: Reference) -> None:
 
 
 def test_every_good_line_is_in_its_hour_once(reference: Reference) -> None:
-    """Copies are dropped, and lines that come late are kept."""
+    """Copies are dropped, and late lines are kept."""
     wanted = good_lines(reference.given)
     assert len(wanted) == len(reference.given.events["logs"]) + reference.given.late["logs"]
     table = reference.run.output / "logs/events"
@@ -175,7 +175,7 @@ def test_top_pages_and_visitors(reference: Reference) -> None:
     assert in_order(reference.results.rows("activity/visitors")) == in_order(
         model.closed(counts.values(), watermark)
     )
-    # Open windows too; as few users as here the estimate tells within one.
+    # Includes open windows. With so few users the estimate is right within one.
     live = {row["window_start_ms"]: row for row in latest(reference, "activity.visitors").values()}
     assert live.keys() == counts.keys()
     for start, row in live.items():
@@ -198,7 +198,7 @@ def test_metrics(reference: Reference) -> None:
     assert found.keys() == {(row["service"], row["window_start_ms"]) for row in closed}
     for key, row in found.items():
         assert row == pytest.approx(windows[key])
-    # Open windows too.
+    # Includes open windows.
     live = latest(reference, "metrics.windows").values()
     assert {(row["service"], row["window_start_ms"]) for row in live} == windows.keys()
     for row in live:
@@ -206,7 +206,7 @@ def test_metrics(reference: Reference) -> None:
         assert row["count"] == wanted["count"]
         assert row["error_rate"] == pytest.approx(wanted["error_rate"])
         assert row["latency_p95_ms"] == pytest.approx(wanted["latency_p95_ms"], rel=0.01)
-    # Its late samples change nothing: the latest goes by event time.
+    # Its late samples change nothing, because the latest sample is the one with the highest event time.
     names = (
         "service",
         "host",
@@ -243,13 +243,14 @@ def test_alerts_fire_while_windows_break_a_rule_and_say_each_change_once(referen
                 fires[key].append((since, change["window_start_ms"]))
                 since = None
             else:
-                # Again only as it gets critical.
+                # It fires again only when it becomes critical.
                 assert since in (None, change["since_ms"])
                 since = change["since_ms"]
         if since is not None:
             fires[key].append((since, float("inf")))
     assert len(changes) == len(fires)
-    # An alert may come early and the window get better; it fires in all windows that deserve it as a whole.
+    # An alert may fire early in a window that then gets better. It fires in all windows that break the rule as a
+    # whole.
     deserved = [
         (f"{service}|{rule}", start)
         for (service, start), row in windows.items()
@@ -262,7 +263,7 @@ def test_alerts_fire_while_windows_break_a_rule_and_say_each_change_once(referen
 
 
 def test_copies_and_late_events_are_counted(reference: Reference) -> None:
-    """The first stateful operator of a query sees every event once: its counts are those of the input."""
+    """The first stateful operator of a query sees every event once, so its counts are those of the input."""
     late: Counter[str] = Counter()
     copies: Counter[str] = Counter()
     for progress in reference.progress:
@@ -288,11 +289,11 @@ def by_event_id(results: Results) -> dict[tuple[str, str], str]:
 
 
 def have_watermark(run: JobRun, queries: Iterable[str], watermark_ms: int) -> bool:
-    """Each of these queries has ended a batch with that watermark, or a later one."""
+    """Wait until each of these queries has completed a batch with this watermark or a later one."""
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=watermark_ms)
     wanted = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     reached = set()
-    # The last line may be half written.
+    # The last line may be incomplete.
     for line in run.progress.read_text().rpartition("\n")[0].splitlines():
         progress = json.loads(line)
         if progress.get("eventTime", {}).get("watermark", "") >= wanted:
@@ -303,10 +304,11 @@ def have_watermark(run: JobRun, queries: Iterable[str], watermark_ms: int) -> bo
 def test_a_run_goes_on_with_the_windows_that_the_last_one_left_open(
     reference: Reference, spark: SparkSession
 ) -> None:
-    """They are in no table then, and the next run writes them: nothing twice, nothing taken back. Ctrl-C ends it cleanly.
+    """Open windows are in no table then, and the next run writes them: nothing twice, and nothing taken back. Ctrl-C
+    stops it cleanly.
 
-    The last batches are not committed either, as a driver leaves them that dies just before: they run again, and write their
-    result records once more under the same ids.
+    The last batches are not committed either, as after a driver that died just before the commit. They run again, and
+    write their result records once more with the same ids.
     """
     tables = TABLES["activity"]
     events = in_time(reference.given, "activity")
@@ -335,7 +337,7 @@ def test_a_run_goes_on_with_the_windows_that_the_last_one_left_open(
             COMMAND_TIMEOUT_S,
         )
         assert run.is_alive, run.said()
-        # Spark would take SIGINT as the end of its jobs; here it is exit status 0, and the sums are told.
+        # Spark would treat SIGINT as the end of its jobs. Here the exit status is 0, and the totals are printed.
         os.kill(run.pid, signal.SIGINT)
         assert run.end(COMMAND_TIMEOUT_S) == 0, run.said()
     finally:
@@ -351,5 +353,5 @@ def test_a_run_goes_on_with_the_windows_that_the_last_one_left_open(
     assert after.copies() > before.copies()
     assert by_event_id(before).items() <= by_event_id(after).items()
     said = run.log.read_text()
-    assert "stopped; by query" in said
+    assert "stopped; per query" in said
     assert "Traceback" not in said

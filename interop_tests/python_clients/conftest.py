@@ -1,4 +1,4 @@
-"""What the tests of the three Python clients share."""
+"""Fixtures for the tests of the three Python clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interop_tests.harness.waiting import wait_until
 
 
 class DoomedMember:
-    """A group member in a process of its own, to be killed with -9."""
+    """A group member in a separate process, which is killed with -9."""
 
     def __init__(self, client: str, bootstrap: str, group: str, topic: str) -> None:
         program = Path(__file__).with_name("doomed_member.py")
@@ -39,7 +39,8 @@ class DoomedMember:
 
 @pytest.fixture
 def doomed_member(bootstrap: str) -> Iterator[Callable[[str, str, str], DoomedMember]]:
-    """doomed_member(client, group, topic) starts a member that may be killed; all are when the test ends."""
+    """doomed_member(client, group, topic) starts a member that may be killed. All members are killed when the test
+    ends."""
     members: list[DoomedMember] = []
 
     def start(client: str, group: str, topic: str) -> DoomedMember:

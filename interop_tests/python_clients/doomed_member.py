@@ -1,6 +1,7 @@
-"""A group member for killing: `doomed_member.py CLIENT BOOTSTRAP GROUP TOPIC`. CLIENT is kafka-python or confluent.
+"""A group member that will be killed: `doomed_member.py CLIENT BOOTSTRAP GROUP TOPIC`. CLIENT is kafka-python or
+confluent.
 
-Prints `assigned N` whenever its number of partitions changes and never commits.
+Prints `assigned N` whenever its number of partitions changes. It never commits.
 """
 
 from __future__ import annotations

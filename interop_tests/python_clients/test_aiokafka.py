@@ -1,4 +1,4 @@
-"""aiokafka, unmodified: produce, consume, groups, offsets and admin calls. Each test runs its own asyncio loop."""
+"""aiokafka, unmodified: produce, consume, groups, offsets and admin calls. Each test runs a new asyncio loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 class Clients(AsyncExitStack):
-    """Started clients of one test, stopped at its end."""
+    """The clients of one test, stopped at its end."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ async def take(consumer: AIOKafkaConsumer, count: int) -> list[Any]:
 
 
 async def until(probe: Any, what: str, timeout_s: float = 30) -> None:
-    """Wait for a plain condition."""
+    """Wait for a synchronous condition."""
     try:
         async with asyncio.timeout(timeout_s):
             while not probe():

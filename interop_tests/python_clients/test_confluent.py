@@ -74,7 +74,7 @@ def make_consumer(bootstrap: str, unique: Any) -> Iterator[Callable[..., Consume
 
 
 def take(consumer: Consumer, count: int, timeout_s: float = 20.0) -> list[Message]:
-    """Exactly count records, in the order they came."""
+    """Exactly count records, in the order of arrival."""
     messages: list[Message] = []
     deadline = time.monotonic() + timeout_s
     while len(messages) < count:
@@ -105,7 +105,7 @@ def numbers(count: int) -> list[bytes]:
 
 
 class Member:
-    """A consumer polled by its own thread; it commits what it has seen when partitions are taken away."""
+    """A consumer with its own thread. It commits its progress when partitions are taken away."""
 
     def __init__(self, consumer: Consumer, topic: str) -> None:
         self.consumer = consumer
@@ -148,7 +148,7 @@ class Member:
 
 
 def is_complete(members: list[Member], partitions: int) -> bool:
-    """Every partition has one owner and every member has something."""
+    """Every partition has one owner, and every member has partitions."""
     held = sorted(each for member in members for each in member.held)
     return held == list(range(partitions)) and all(member.held for member in members)
 
@@ -178,7 +178,7 @@ def test_every_codec_brings_back_keys_values_headers_and_nulls(
 @pytest.mark.smoke
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_acks(acks: int, topic: str, make_producer: Any, make_consumer: Any) -> None:
-    """With acks=0 nothing comes back, and the connection goes on."""
+    """With acks=0 no response is sent, and the connection stays usable."""
     delivered = send_all(make_producer({"acks": acks}), topic, numbers(100))
     assert all(error is None for error, _ in delivered)
     consumer = make_consumer()
@@ -281,7 +281,7 @@ def test_a_long_poll_on_an_empty_topic_sees_a_late_record(
 def test_many_partitions_with_small_fetch_limits_all_arrive(
     make_topic: Any, make_producer: Any, make_consumer: Any
 ) -> None:
-    """Limits below a record's size must not stall a consumer (librdkafka's own tests 0041 and 0082)."""
+    """Limits below a record's size must not stop a consumer (librdkafka's tests 0041 and 0082)."""
     topic, producer = make_topic(partitions=4), make_producer()
     for partition in range(4):
         send_all(producer, topic, [bytes(30_000)] * 10, partition=partition)
@@ -297,7 +297,7 @@ def test_many_partitions_with_small_fetch_limits_all_arrive(
 def test_manual_commits_and_their_metadata(
     topic: str, make_producer: Any, make_consumer: Any, unique: Any
 ) -> None:
-    """As librdkafka's own tests 0099 and 0140."""
+    """As in librdkafka's tests 0099 and 0140."""
     group = unique("group")
     send_all(make_producer(), topic, numbers(20))
     consumer = make_consumer({"group.id": group})
@@ -337,7 +337,7 @@ def test_automatic_commits_and_commit_on_close(
 def test_group_shares_partitions_over_joins_and_leaves_without_loss(
     strategy: str, make_topic: Any, make_producer: Any, make_consumer: Any, unique: Any
 ) -> None:
-    """Eager and cooperative assignors (librdkafka's own test 0113)."""
+    """Eager and cooperative assignors (librdkafka's test 0113)."""
     topic, group, producer = make_topic(partitions=6), unique("group"), make_producer()
     settings = {
         "group.id": group,
@@ -421,7 +421,7 @@ def test_static_member_comes_back_to_its_partitions_without_a_rebalance(
 def test_a_second_static_member_of_the_same_name_fences_the_first(
     topic: str, make_consumer: Any, unique: Any
 ) -> None:
-    """The member that was replaced is told so at its next call."""
+    """The replaced member gets the error at its next call."""
     group = unique("group")
     settings = {"group.id": group, "group.instance.id": "only one"}
     first = make_consumer(settings)
@@ -440,7 +440,7 @@ def test_a_second_static_member_of_the_same_name_fences_the_first(
 
 
 def test_admin_topics(admin: AdminClient, unique: Any) -> None:
-    """Mixed good and bad topics in one call, partitions added, deletion."""
+    """Valid and invalid topics in one call, added partitions, deletion."""
     good, bad = unique("good"), unique("bad")
     created = admin.create_topics(
         [
@@ -509,7 +509,7 @@ def test_admin_configs(admin: AdminClient, topic: str) -> None:
 def test_admin_groups(
     admin: AdminClient, topic: str, make_producer: Any, make_consumer: Any, unique: Any
 ) -> None:
-    """A group is listed once, in the state it is in."""
+    """ListGroups returns a group once, in its current state."""
     group = unique("group")
     send_all(make_producer(), topic, numbers(10))
     consumer = make_consumer({"group.id": group})

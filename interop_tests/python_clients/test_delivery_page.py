@@ -1,4 +1,4 @@
-"""The programs of docs/delivery.md, run as they stand against the broker."""
+"""Runs the programs of docs/delivery.md without changes against the broker."""
 
 from __future__ import annotations
 

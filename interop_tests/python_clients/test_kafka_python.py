@@ -53,7 +53,7 @@ def make_consumer(bootstrap: str) -> Iterator[Callable[..., KafkaConsumer]]:
 
 
 def take(consumer: KafkaConsumer, count: int, timeout_s: float = 20.0) -> list[Any]:
-    """Exactly count records, in the order they came."""
+    """Exactly count records, in the order of arrival."""
     records: list[Any] = []
     deadline = time.monotonic() + timeout_s
     while len(records) < count:
@@ -71,7 +71,7 @@ def send_all(producer: KafkaProducer, topic: str, count: int, partition: int | N
 
 
 class Member:
-    """A consumer polled by its own thread, so that several can take part in rebalances."""
+    """A consumer with its own thread, so that several consumers can take part in rebalances."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self.consumer = consumer
@@ -96,7 +96,7 @@ class Member:
 
 
 def is_complete(members: list[Member], partitions: int) -> bool:
-    """Every partition has one owner and every member has something."""
+    """Every partition has one owner, and every member has partitions."""
     held = [each.partition for member in members for each in member.assignment]
     return sorted(held) == list(range(partitions)) and all(member.assignment for member in members)
 
@@ -157,7 +157,7 @@ def test_large_records_up_to_the_limit_pass_and_larger_ones_are_refused(
     assert producer.send(topic, value).get(timeout=20).offset == 0
     with pytest.raises(kafka.errors.MessageSizeTooLargeError):
         producer.send(topic, bytes(2_000_000)).get(timeout=20)
-    # An idempotent producer of kafka-python is done for after that.
+    # After that error kafka-python's idempotent producer cannot be used any more.
     assert make_producer().send(topic, b"after").get(timeout=20).offset == 1
     assert [len(each.value) for each in take(make_consumer(topic), 2)] == [1_000_000, 5]
 
@@ -216,7 +216,7 @@ def test_a_long_poll_on_an_empty_topic_ends_and_sees_a_late_record(
 def test_manual_commit_with_metadata_is_where_the_next_member_starts(
     topic: str, unique: Any, make_producer: Any, make_consumer: Any
 ) -> None:
-    """The text beside a committed offset comes back as it was."""
+    """The metadata text of a committed offset is returned unchanged."""
     group, partition = unique("group"), TopicPartition(topic, 0)
     send_all(make_producer(), topic, 20)
     first = make_consumer(topic, group_id=group)
@@ -292,7 +292,7 @@ def test_group_survives_the_loss_of_a_member(
     send_all(make_producer(), topic, 40)
     doomed.kill()
     wait_until(lambda: len(survivor.assignment) == 4, "the survivor has all after the session timeout")
-    # The lost member never committed, so the survivor reads its partitions from the start.
+    # The lost member never committed, so the other member reads its partitions from the start.
     wait_until(lambda: len(set(survivor.seen)) == 40, "nothing is lost")
     survivor.leave()
 

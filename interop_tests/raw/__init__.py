@@ -1,1 +1,1 @@
-"""Hand-made requests: what brokers of this field got wrong, bad input, restarts."""
+"""Hand-made requests: known mistakes of Kafka-compatible brokers, invalid input, restarts."""

@@ -1,7 +1,7 @@
-"""What a message says beside ids, clocks and addresses, so that the answers of two brokers can be compared.
+"""A form of messages without ids, clocks and addresses, so that the responses of two brokers can be compared.
 
-Ids are told by the order in which they were first seen, lists without their order where Kafka's comes from a hash table, records by
-their headers.
+Ids are replaced by the order in which they first appeared. Lists are sorted if Kafka's order comes from a hash table.
+Records are represented by their headers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kafkacompat.wire.message import Struct
 
 Canonical: TypeAlias = Any
-"""Values, tuples of them, and what messages are told as."""
+"""Values, tuples of them, and the form of messages."""
 MEMBER_ID = re.compile(r".*-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIMES = ("timestamp", "log_append_time_ms", "transaction_start_time_ms", "last_timestamp")
 TEXTS = ("error_message", "message", "documentation")
@@ -27,7 +27,7 @@ class Told(NamedTuple):
 
 
 class Names:
-    """Of one broker's ids, in the order in which they were first seen."""
+    """The ids of one broker, in the order in which they first appeared."""
 
     def __init__(self, data_dir: str = "", dropped: frozenset[tuple[str, str]] = frozenset()) -> None:
         """`dropped` are fields that are not compared, each with the type of the whole message."""
@@ -37,7 +37,7 @@ class Names:
         self._whole = ""
 
     def canonical(self, message: Any) -> Canonical:
-        """Without what differs between any two clusters."""
+        """The message without the values that differ between any two clusters."""
         if isinstance(message, str):
             return message
         self._whole = type(message).__name__
@@ -59,7 +59,7 @@ class Names:
     def _list(self, name: str, items: list[Any]) -> Canonical:
         if self._whole == "FetchResponse" and name == "responses":
             items = together(items)
-        # Before their ids are named, by all else. A message may hold the very same list in several places.
+        # Sort by everything else before ids are replaced. A message may contain the same list in several places.
         unnamed = Unnamed(self._data_dir, self._dropped)
         unnamed._whole = self._whole
         items[:] = sorted(items, key=lambda each: repr(unnamed.value(name, each)))
@@ -74,6 +74,8 @@ class Names:
             return value > 0
         if name == "records":
             return None if value is None else headers_of(bytes(value))
+        if isinstance(value, float) and value != value:
+            return "nan"  # which is not even like itself
         if isinstance(value, memoryview):
             value = bytes(value)
         if isinstance(value, bytes) and len(value) == 16 and any(value):
@@ -95,7 +97,7 @@ class Names:
 
 
 def together(topics: list[Any]) -> list[Any]:
-    """Kafka tells of partitions that are not there behind all others, so that a topic may come in two places."""
+    """Kafka lists partitions that do not exist after all others, so a topic may appear twice."""
     found: dict[tuple[str, bytes], Any] = {}
     for topic in topics:
         first = found.setdefault((topic.topic, topic.topic_id), topic)
@@ -105,7 +107,7 @@ def together(topics: list[Any]) -> list[Any]:
 
 
 class Unnamed(Names):
-    """Where every id is like every other."""
+    """A form in which all ids are equal."""
 
     def _order(self, kind: str, value: Any) -> str:
         return kind
@@ -122,13 +124,13 @@ def headers_of(records: bytes) -> Canonical:
         epoch, sequence, count = struct.unpack_from(">hii", records, position + 51)
         found.append((base, leader_epoch, attributes, delta, epoch, sequence, count))
         if length < 0:
-            break  # as only a request has it
+            break  # only in a request
         position += 12 + length
     return tuple(found)
 
 
 def differing(ours: Canonical, theirs: Canonical, path: str = "") -> Iterator[str]:
-    """Where they differ: a path through the fields, and what either says there."""
+    """The differences: a path through the fields, and the value on each side."""
     if ours == theirs:
         return
     if isinstance(ours, Told) and isinstance(theirs, Told) and ours.kind == theirs.kind:

@@ -1,8 +1,9 @@
-"""Sends the same hostile requests to Apache Kafka and to ours, and tells where their answers differ.
+"""Sends the same hostile requests to Apache Kafka and to kafkacompat, and reports different responses.
 
-    python -m interop_tests.raw.compare --seed 1 --requests 1000
+python -m interop_tests.raw.compare --seed 1 --requests 1000
 
-What may differ, and what is not sent, is named with its reason in excused.py. Only what one side has told both is learned from.
+excused.py lists what may differ and which requests are not sent, with the reasons. The author learns only from equal
+responses.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "2",
 }
 SHOWN = 6
-"""Fields of an answer that differ."""
+"""Fields of a response that differ."""
 
 
 @dataclass
 class Outcome:
     told: list[str] = field(default_factory=list)
-    """What differed."""
+    """The differences found."""
     sent: int = 0
     never_asked: list[tuple[str, int]] = field(default_factory=list)
-    """APIs and versions of them."""
+    """The APIs and versions that were never sent."""
 
 
 def compare(sides: Sequence[Side], seed: int | str, requests: int, outcome: Outcome) -> None:
-    """Ends where the sides are asked different things, by reason of what was told before."""
+    """The run ends if the two sides would get different requests, because of what their earlier responses said."""
     chance = random.Random(seed)
     for count in range(requests):
         number = chance.randrange(CONNECTIONS)
@@ -65,7 +66,7 @@ def compare(sides: Sequence[Side], seed: int | str, requests: int, outcome: Outc
             if answer in (CLOSED, WAITS):
                 side.hang_up(number)
             elif ours == theirs:
-                # What only one of them says would make the next requests different ones.
+                # If only one response contains a value, the next requests to the two brokers would differ.
                 side.author.learn(request, answer)
             side.settle(request.entry.name)
 
@@ -78,12 +79,12 @@ def two_sides(
     settings: Mapping[str, str] = SETTINGS,
     sender: str | None = None,
 ) -> Iterator[list[Side]]:
-    """Ours and Apache Kafka's, of brokers that are started for it. `sender`: see Side."""
+    """The sides of kafkacompat and of Apache Kafka, with new brokers. `sender`: see Side."""
     with ExitStack() as stack:
         brokers = [BrokerProcess(kind, folder / kind, settings) for kind in (APACHE, KAFKACOMPAT)]
         for broker in brokers:
             stack.callback(broker.kill)
-        brokers[0].launch()  # takes longer, and meanwhile the other one starts
+        brokers[0].launch()  # Apache Kafka's start takes longer, so start it first
         brokers[1].start()
         brokers[0].wait_until_ready()
         sides = []
@@ -94,7 +95,7 @@ def two_sides(
 
 
 def compared(folder: Path, seed: int, requests: int, apis: Container[str] = ()) -> Outcome:
-    """Of two brokers that are started for it."""
+    """Compare two new brokers."""
     entries = [each for each in ENTRIES if not apis or each.name in apis]
     outcome = Outcome()
     with two_sides(folder, seed, entries) as sides:

@@ -1,4 +1,4 @@
-"""What Kafka's own classes answer when a request fails as a whole: asked of them for a sample of every request that is served.
+"""The responses of Kafka's own classes to requests that fail as a whole, for a sample of every served request.
 
 python -m interop_tests.raw.error_responses      writes the file that the unit tests compare with
 """

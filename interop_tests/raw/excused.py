@@ -1,13 +1,15 @@
-"""In what the answers of Apache Kafka and of ours may differ, each with the reason.
+"""The permitted differences between the responses of Apache Kafka and kafkacompat, each with the reason.
 
-NOT_COMPARED are fields of answers. NOT_SENT is what Kafka answers as its code happens to fail, or does not answer at all: the
-author says something else in its place, because what comes after such a request would differ as well.
+NOT_COMPARED are fields of responses. NOT_SENT are requests whose response from Kafka is accidental or missing. The
+author sends another request instead, because later responses would differ too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
+
+from kafkacompat.group.subscription import MalformedSubscription, subscribed_topics
 
 NOT_COMPARED: dict[tuple[str, str], str] = {
     ("ApiVersionsResponse", "api_keys"): "the APIs that are served are listed in docs/compatibility.md",
@@ -29,7 +31,7 @@ class NotSent(NamedTuple):
     reason: str
     apis: frozenset[str]
     forbids_message: Callable[[Any, int], bool]
-    """Of a message and its version."""
+    """The name of a message and its version."""
 
     def forbids(self, api: str, message: Any, version: int) -> bool:
         return api in self.apis and self.forbids_message(message, version)
@@ -41,14 +43,23 @@ def is_repeated(items: Iterable[Hashable]) -> bool:
 
 
 def length_of(records: bytes | None) -> int:
-    """What the first batch says of its own length, negative or not."""
+    """The length in the first batch's header, which may be negative."""
     return int.from_bytes((records or b"")[8:12], "big", signed=True)
+
+
+def is_subscription(metadata: bytes) -> bool:
+    """Whether a member's metadata is a consumer's subscription, or ends before its topics do."""
+    try:
+        subscribed_topics(metadata)
+    except MalformedSubscription:
+        return len(metadata) < 6
+    return True
 
 
 BROKER, LOGGERS = 4, 8
 ADDRESSES = {"listeners", "advertised.listeners", "log.dirs"}
 METADATA_MAX = 4096
-"""offset.metadata.max.bytes."""
+"""The value of offset.metadata.max.bytes."""
 
 
 def of_offset_fetch(message: Any) -> Iterator[Iterable[Hashable]]:
@@ -75,13 +86,30 @@ NAMED: dict[str, Callable[[Any], Iterator[Iterable[Hashable]]]] = {
         ]
     ),
 }
-"""Of a message, the lists in which nothing is to be twice."""
+"""The lists of a message in which no element may appear twice."""
+
+NOT_SENT_WITHOUT_RIGHTS: tuple[NotSent, ...] = (
+    NotSent(
+        "the refusal of a question about all users is never answered: it has a row for each user that the request names",
+        frozenset({"DescribeUserScramCredentials"}),
+        lambda message, version: message.users is None,
+    ),
+)
+"""Where the sender may lack rights."""
 
 NOT_SENT: tuple[NotSent, ...] = (
     NotSent(
         "a broker of Kafka's forgets who is added to a mechanism by the change that deletes its last user (ScramDelta)",
         frozenset({"AlterUserScramCredentials"}),
         lambda message, version: bool(message.deletions and message.upsertions),
+    ),
+    NotSent(
+        "a consumer's metadata that is no subscription ends the timer of the group's rebalance, and no member is answered",
+        frozenset({"JoinGroup"}),
+        lambda message, version: (
+            message.protocol_type == "consumer"
+            and not all(is_subscription(bytes(each.metadata)) for each in message.protocols)
+        ),
     ),
     NotSent(
         "an isolation level that has no name fails the request in the middle of its partitions",

@@ -1,24 +1,25 @@
-"""An author of hostile requests whose answers do not depend on when they are answered, nor on how Kafka's code happens to fail."""
+"""An author of hostile requests whose responses depend neither on timing nor on accidents of Kafka's code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from interop_tests.raw.excused import NOT_SENT
+from interop_tests.raw.excused import NOT_SENT, NOT_SENT_WITHOUT_RIGHTS
 from kafkacompat._tests.fuzz.author import Author, Request
 from kafkacompat._tests.fuzz.choices import Choices, happens
 from kafkacompat.api.registry import Entry
 
 PATIENT_MS = 120_000
-"""No member is thrown out while the test runs: two clocks do not do so between the same two requests."""
+"""No member expires while the test runs. Otherwise two clocks would expire it between different requests."""
 ROUND_IN_256 = 150
-"""Of the requests: what the next API in the next version is asked. All others are any."""
+"""Of 256 requests, this many are for the next API in the next version. All others are random."""
 
 
 class PatientAuthor(Author):
-    def __init__(self, choices: Choices, entries: Sequence[Entry]) -> None:
+    def __init__(self, choices: Choices, entries: Sequence[Entry], *, may_lack_rights: bool = False) -> None:
         super().__init__(choices, entries)
+        self._not_sent = NOT_SENT + NOT_SENT_WITHOUT_RIGHTS if may_lack_rights else NOT_SENT
         self.mangled_in_256 = 0
         self._all = [
             (entry, version)
@@ -26,7 +27,7 @@ class PatientAuthor(Author):
             for version in range(entry.min_version, entry.max_version + 1)
         ]
         self._left: list[tuple[Entry, int]] = []
-        """Of this round through all APIs in all versions."""
+        """The remaining APIs and versions of this round through all APIs in all versions."""
         self._chosen = self._all[0]
         self._met: set[tuple[str, int]] = set()
 
@@ -35,7 +36,7 @@ class PatientAuthor(Author):
         while True:
             request = super().request(now_ms, to_controller=to_controller)
             if not any(
-                each.forbids(request.entry.name, request.message, request.version) for each in NOT_SENT
+                each.forbids(request.entry.name, request.message, request.version) for each in self._not_sent
             ):
                 self._met.add((request.entry.name, request.version))
                 return request

@@ -1,8 +1,9 @@
-"""Apache Kafka and ours with the same access control entries are asked the same; tells where their answers differ.
+"""Sends the same requests to Apache Kafka and kafkacompat with the same access control entries, and reports different
+responses.
 
-    python -m interop_tests.raw.rights --seed 1 --sets 20 --requests 100
+python -m interop_tests.raw.rights --seed 1 --sets 20 --requests 100
 
-Everybody is ANONYMOUS; the administrator and the one whose rights are tried are told apart by their addresses.
+Every client is ANONYMOUS. The addresses distinguish the administrator from the client whose permissions are tested.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SECURED = SETTINGS | {
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:nobody",
 }
-"""Until there are entries everybody may make them."""
+"""While there are no entries, every client may create them."""
 KINDS = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID)
 NAMES: dict[ResourceType, tuple[str, ...]] = {
     ResourceType.TOPIC: tuple(name for name in TOPICS if name),
@@ -42,7 +43,7 @@ NAMES: dict[ResourceType, tuple[str, ...]] = {
     ResourceType.TRANSACTIONAL_ID: tuple(name for name in TRANSACTIONAL_IDS if name),
 }
 NOT_ASKED = {"CreateAcls", "DeleteAcls"}
-"""They would change what the others are judged by."""
+"""These requests would change the entries that apply to the others."""
 ENTRIES_MAX = 8
 
 
@@ -90,7 +91,7 @@ def _any_entry(chance: random.Random) -> dict[str, Any]:
 
 
 def _administer(side: Side) -> None:
-    """Leave to the administrator what everybody may without entries, and to nobody else."""
+    """Permit only the administrator what every client may do without entries."""
     names = {kind: CLUSTER_NAME if kind is ResourceType.CLUSTER else "*" for kind in KINDS}
     _make(side, [entry(kind, name, ADMINISTRATOR) for kind, name in names.items()])
 
@@ -117,7 +118,7 @@ def _drop(side: Side) -> None:
 
 
 def compared_rights(folder: Path, seed: int, sets: int, requests: int, apis: Container[str] = ()) -> Outcome:
-    """Of two brokers that are started for it: so many sets of entries, and requests to each."""
+    """With two new brokers: this number of sets of entries, and requests for each set."""
     entries = [each for each in ENTRIES if each.name not in NOT_ASKED and (not apis or each.name in apis)]
     outcome = Outcome()
     chance = random.Random(f"{seed}/rights")

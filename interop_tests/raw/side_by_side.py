@@ -1,4 +1,4 @@
-"""One broker's side of requests that two brokers are sent alike: its connections, and what must be over before the next request."""
+"""One of two brokers that get the same requests: its connections, and the conditions before the next request."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from kafkacompat.api.registry import Entry
 
 CONNECTIONS = 3
 SILENT_S = 0.4
-"""A request that may wait for another client, and that both leave waiting for so long, is given up."""
+"""A request that may wait for another client is given up if both brokers let it wait for this time."""
 LATE_S = 20.0
-"""So long may any other take."""
+"""The maximum time of any other request."""
 CLOSED, WAITS = "closed", "waits"
 WAIT_FOR_OTHERS = ("JoinGroup", "SyncGroup")
 BARRIER = "barrier"
+UNKNOWN_TOPIC = 3
 LOADING = (14, 15, 16)
 BEING_ENDED = ("PrepareCommit", "PrepareAbort")
 CHANGES_METADATA = {
@@ -45,16 +46,18 @@ ENDS_TRANSACTIONS = {"EndTxn", "InitProducerId", "WriteTxnMarkers"}
 
 
 class Side:
-    """One broker: connections, an author with what this broker taught it, and the names of its ids."""
+    """One broker: connections, an author that has learned from this broker's responses, and the names of its ids."""
 
     def __init__(
         self, broker: BrokerProcess, seed: int, entries: Sequence[Entry], sender: str | None = None
     ) -> None:
-        """`sender`: the address that the author's requests come from."""
+        """`sender`: the source address of the author's requests."""
         self._sender = sender
         self.kind = kind = broker.kind
         self._bootstrap = bootstrap = broker.bootstrap
-        self.author = PatientAuthor(SeededChoices(f"{seed}/side by side"), entries)
+        self.author = PatientAuthor(
+            SeededChoices(f"{seed}/side by side"), entries, may_lack_rights=sender is not None
+        )
         self._connections: dict[int, Connection] = {}
         self.own = Connection(bootstrap)
         self.data_dir = str(broker.data_dir)
@@ -77,7 +80,7 @@ class Side:
         return reply["TransactionStates"][0]["ErrorCode"] not in LOADING
 
     def _gives_producer_ids(self) -> bool:
-        """The first block of them comes from the controller."""
+        """The first block of producer ids comes from the controller."""
         asked = {"TransactionalId": None, "TransactionTimeoutMs": 60_000}
         return bool(self.own.call("InitProducerId", 1, asked)["ErrorCode"] == 0)
 
@@ -89,7 +92,7 @@ class Side:
         connection = self._connections.get(number)
         if connection is None:
             connection = self._connections[number] = Connection(self._bootstrap, sender=self._sender)
-        # A connection that was closed meanwhile shows when the answer is read.
+        # If a connection was closed meanwhile, reading the response shows it.
         with contextlib.suppress(ConnectionClosed):
             connection.send_bytes(frame(request.frame))
 
@@ -105,22 +108,26 @@ class Side:
     def hang_up(self, number: int) -> None:
         self._connections.pop(number).close()
 
-    # What must be over before the next request.
+    # Conditions before the next request.
 
     def settle(self, api: str) -> None:
-        """Until the broker acts by what it has answered."""
+        """Wait until the broker applies the changes that it has acknowledged."""
         if api in CHANGES_METADATA:
             self.pass_barrier()
         if api in ENDS_TRANSACTIONS:
             wait_until(self._has_ended, f"{self.kind} has ended its transactions", 20, 0.005)
 
     def pass_barrier(self) -> None:
-        """What the controller is told later is known later."""
+        """Changes reach the broker in the controller's order, so an earlier one has arrived when a later one has."""
         self._barriers += 1
         wanted = str(10**9 + self._barriers)
         config = {"Name": "retention.ms", "ConfigOperation": 0, "Value": wanted}
         resource = {"ResourceType": 2, "ResourceName": BARRIER, "Configs": [config]}
         reply = self.own.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})
+        if reply["Responses"][0]["ErrorCode"] == UNKNOWN_TOPIC:
+            # A request has deleted it by its id.
+            create_topic(self._bootstrap, BARRIER, 2)
+            reply = self.own.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})
         assert reply["Responses"][0]["ErrorCode"] == 0, reply
         asked = {"ResourceType": 2, "ResourceName": BARRIER, "ConfigurationKeys": ["retention.ms"]}
 
@@ -136,7 +143,7 @@ class Side:
 
 
 def answers_of(sides: Sequence[Side], number: int, requests: Sequence[Request]) -> list[Any]:
-    """What each side's request is answered; one that waits where the other does not is waited for."""
+    """The responses of both sides. If only one side waits, it gets more time."""
     for side, request in zip(sides, requests, strict=True):
         side.send(number, request)
     first_s = SILENT_S if requests[0].entry.name in WAIT_FOR_OTHERS else LATE_S

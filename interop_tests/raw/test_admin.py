@@ -211,7 +211,7 @@ def test_alter_configs_replaces_the_whole_set(connection: Connection, make_topic
 
 
 def test_broker_and_cluster_settings_by_precedence(connection: Connection, topic: str) -> None:
-    """A broker's own dynamic value wins over the cluster's default; both can be taken back."""
+    """A broker's dynamic value overrides the cluster's default. Both can be deleted."""
     name, key = broker_name(connection), "log.cleaner.backoff.ms"
     try:
         assert alter(connection, BROKER, "", (key, SET, "16000"))["ErrorCode"] == 0

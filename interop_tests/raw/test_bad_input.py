@@ -1,4 +1,4 @@
-"""Random and malicious bytes: at most the connection is closed, never the broker; what was acknowledged stays."""
+"""Random and malicious bytes: at most the connection is closed, never the broker. Acknowledged records stay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from interop_tests.harness.wire import Connection, ConnectionClosed, Silence, en
 
 Connect = Callable[..., Connection]
 ROUNDS = 60
-# Requests of these APIs are mangled; none of them parks for long or changes what other tests use.
+# Requests of these APIs are changed. None of them waits for long or changes data of other tests.
 MANGLED = {
     "Produce": (3, 12),
     "Fetch": (4, 18),
@@ -55,7 +55,7 @@ MANGLED = {
 
 @pytest.fixture
 def kept(connect: Connect, topic: str) -> Any:
-    """A topic with one acknowledged record; afterwards the broker must answer and still have it."""
+    """A topic with one acknowledged record. Afterwards the broker must answer and still have the record."""
     assert produce(connect(), topic, BatchPlan(values=[b"kept"]))["ErrorCode"] == 0
     yield topic
     connection = connect()
@@ -65,7 +65,7 @@ def kept(connect: Connect, topic: str) -> Any:
 
 
 def poke(connect: Connect, data: bytes) -> None:
-    """Send bytes on a connection of their own and take what comes; only the process may not suffer."""
+    """Send bytes on a new connection and accept any result. Only the process must survive."""
     connection = connect(timeout_s=5)
     with contextlib.suppress(ConnectionClosed, Silence, OSError):
         connection.send_bytes(data)
@@ -93,7 +93,7 @@ def test_random_bodies_behind_good_headers(seed: int, connect: Connect, kept: st
 
 @pytest.mark.parametrize("name", MANGLED)
 def test_absurd_lengths(name: str, connect: Connect, kept: str) -> None:
-    """Every four bytes of a request in turn become a huge count; no memory is taken for it."""
+    """Every four bytes of a request in turn become a huge count. The broker allocates no memory for it."""
     definition = message(name + "Request")
     for version in MANGLED[name]:
         flexible = definition.flexible(version)
@@ -105,7 +105,7 @@ def test_absurd_lengths(name: str, connect: Connect, kept: str) -> None:
 
 
 def test_truncated_requests(connect: Connect, kept: str) -> None:
-    """A frame that ends within the request, and a connection that ends within the frame."""
+    """A frame that is shorter than its request, and a connection that ends in the middle of a frame."""
     _, request = connect().encode("Produce", 9, produce_body(kept, BatchPlan(values=[b"never"])))
     for size in range(0, len(request), 9):
         poke(connect, frame(request[:size]))
@@ -113,7 +113,7 @@ def test_truncated_requests(connect: Connect, kept: str) -> None:
 
 
 def test_a_promised_frame_that_never_comes(connect: Connect, kept: str) -> None:
-    """Large frames announced and left open keep nobody else waiting. (Kafka takes their memory at once.)"""
+    """Incomplete large frames do not delay other clients. (Kafka allocates their memory at once.)"""
     waiting = [connect() for _ in range(5)]
     for connection in waiting:
         connection.send_bytes(struct.pack(">i", 20_000_000) + b"\x00\x00")
@@ -128,7 +128,7 @@ def test_flipped_bits_in_batches_never_reach_the_log(seed: int, connect: Connect
     codec = ["none", "gzip", "lz4", "zstd"][seed]
     good = BatchPlan(values=[b"value %d" % each for each in range(5)], codec=codec).encode()
     for _ in range(ROUNDS):
-        # Offset (8 bytes) and leader epoch (4) are the broker's own to write; flips there are no damage.
+        # Offset (8 bytes) and leader epoch (4 bytes) are written by the broker, so changed bits there do no damage.
         position = chance.choice([*range(8, 12), *range(16, len(good))])
         bad = bytearray(good)
         bad[position] ^= 1 << chance.randrange(8)
@@ -141,11 +141,11 @@ def test_flipped_bits_in_batches_never_reach_the_log(seed: int, connect: Connect
 
 @pytest.mark.parametrize("seed", range(2))
 def test_mutated_requests_of_every_kind(seed: int, connect: Connect, kept: str, unique: Any) -> None:
-    """Whole requests with a few bytes changed."""
+    """Complete requests with a few changed bytes."""
     chance = random.Random(seed)
     for name, (oldest, newest) in MANGLED.items():
         if name in ("CreateTopics", "Metadata", "DeleteTopics"):
-            continue  # A lucky mutation could make or delete topics of other tests.
+            continue  # A changed request could create or delete topics of other tests.
         definition = message(name + "Request")
         for _ in range(3):
             version = chance.randint(oldest, newest)

@@ -1,4 +1,4 @@
-"""The quorum, elections, reassignments and features over a raw connection, as far as one node has them."""
+"""The quorum, elections, reassignments and features over a raw connection, as far as they work with one node."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from interop_tests.harness.wire import Connection, decode_response, encode_reque
 
 Connect = Callable[..., Connection]
 
-# What Apache Kafka 4.3 serves to clients of issue-3 breadth: (oldest, newest) by API.
+# The client APIs of Apache Kafka 4.3 that this suite covers: (oldest, newest) by API.
 SERVED = {
     "Produce": (0, 13),
     "Fetch": (4, 18),
@@ -88,7 +88,7 @@ def ranges(connection: Connection, version: int = 4) -> dict[int, tuple[int, int
 
 
 def assert_alive(connect: Connect) -> None:
-    """The broker still answers a new connection."""
+    """Check that the broker still answers a new connection."""
     assert connect().call("ApiVersions", 0, {})["ErrorCode"] == 0
 
 
@@ -121,7 +121,7 @@ def test_a_frame_may_come_byte_by_byte(connection: Connection) -> None:
 
 
 def test_replies_come_in_the_order_of_requests(connection: Connection, topic: str) -> None:
-    """A parked fetch holds back what was asked after it."""
+    """A waiting fetch delays the responses to later requests on its connection."""
     waiting = connection.send("Fetch", 12, fetch_body(topic, 0, MaxWaitMs=700, MinBytes=1))
     after = connection.send("ApiVersions", 0, {})
     started = time.monotonic()
@@ -185,7 +185,7 @@ def test_trailing_bytes_after_the_body_are_ignored(connection: Connection) -> No
 @pytest.mark.parametrize("client_id", [None, "", "ünïcode", "x" * 300])
 @pytest.mark.parametrize("version", [0, 1, 8, 9, 13])
 def test_client_ids_in_both_headers(client_id: str | None, version: int, connect: Connect) -> None:
-    """Headers are taken as leniently as Kafka does; the client id keeps its 16-bit length when flexible."""
+    """Headers that Kafka accepts are accepted. The client id keeps its 16-bit length in flexible versions."""
     assert connect(client_id=client_id).call("Metadata", version, ANY_METADATA)["Brokers"]
 
 
@@ -299,7 +299,7 @@ def test_every_partition_asked_for_is_in_a_refusal(connection: Connection, topic
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
 def test_api_versions_too_new_is_answered_as_v0(version: int, connection: Connection) -> None:
-    """The connection stays; the body, whatever it is, is not read."""
+    """The connection stays open. The body is not read."""
     header = encode_request_header(18, version, 4711, "interop", True)
     connection.send_bytes(frame(header + b"\xff\xfe\xfdgarbage"))
     reply = decode_response(connection.receive_frame(), "ApiVersions", 0, 4711)
@@ -327,7 +327,7 @@ def test_produce_is_advertised_from_0_and_refused_below_3(connect: Connect) -> N
 
 
 def test_ranges_are_those_of_kafka(connection: Connection) -> None:
-    """Old clients find their old versions, new ones the newest; none is a single point where Kafka has a range."""
+    """Old clients find their old versions, new clients the newest. No range has one version if Kafka's range has more."""
     found = ranges(connection)
     assert {api: found.get(message(api + "Request").key) for api in SERVED} == SERVED
 
@@ -355,7 +355,8 @@ def test_what_is_not_advertised_closes_the_connection(connect: Connect) -> None:
 
 @pytest.mark.parametrize("version", [0, 3, 4])
 def test_features(version: int, connection: Connection) -> None:
-    """Features of minimum 0 are hidden below v4; the epoch is known; maximum comes before minimum."""
+    """Features with a minimum of 0 are hidden below version 4. The epoch is known. The maximum comes before the
+    minimum."""
     reply = connection.call("ApiVersions", version, SOFTWARE)
     supported = reply.get("SupportedFeatures", [])
     if version == 0:
@@ -403,7 +404,7 @@ def test_find_coordinator_alone_and_in_batches(version: int, connection: Connect
 
 @pytest.mark.parametrize("version", range(3, 13))
 def test_produce_at_every_version(version: int, connection: Connection, make_topic: Any) -> None:
-    """Several partitions in one reply, decoded to the last byte."""
+    """Several partitions in one response, decoded to the last byte."""
     topic = make_topic(partitions=3)
     partitions = [{"Index": each, "Records": BatchPlan().encode()} for each in range(3)]
     body = {
@@ -423,7 +424,7 @@ def test_produce_at_every_version(version: int, connection: Connection, make_top
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_at_every_version(version: int, connection: Connection, topic: str) -> None:
-    """No preferred replica, no aborted transactions, every byte of the reply where it belongs."""
+    """No preferred read replica, no aborted transactions, and every byte of the response in its place."""
     produce(connection, topic, BatchPlan(values=[b"a", b"b"]))
     body = fetch_body(topic, 0)
     asked = dict(body["Topics"][0])
@@ -442,7 +443,7 @@ def test_fetch_at_every_version(version: int, connection: Connection, topic: str
 
 
 def test_header_is_not_confused_by_a_short_read(connect: Connect) -> None:
-    """A request whose header ends early is refused without harm."""
+    """A request whose header ends early is refused without damage."""
     connection = connect()
     connection.send_bytes(frame(struct.pack(">hhi", 3, 1, 9)))
     assert connection.is_closed_by_peer()

@@ -1,6 +1,7 @@
-"""Broker settings changed while the broker runs: each change is seen in what the broker does, not only in what it tells.
+"""Broker settings changed while the broker runs. The broker's behaviour shows each change, not only its description.
 
-All on a broker of this module's own, since they are the whole cluster's. Every setting is taken back after its test.
+This module has a separate broker, because the settings apply to the whole cluster. Every setting is removed after its
+test.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Node:
         self.connection = connection
 
     def alter(self, name: str, value: str | None, broker: str = "", kind: int = BROKER) -> None:
-        """Set, or with None take back, a setting of the cluster, of broker `broker`, or of a topic."""
+        """Set a setting of the cluster, of broker `broker`, or of a topic. None removes it."""
         config = {"Name": name, "ConfigOperation": DELETE if value is None else SET, "Value": value}
         resource = {"ResourceType": kind, "ResourceName": broker, "Configs": [config]}
         reply = self.connection.call(
@@ -96,7 +97,7 @@ def own_topic(node: Node, unique: Callable[[str], str]) -> str:
 
 
 def wait_for_code(node: Node, topic: str, code: int, **plan: Any) -> None:
-    """Brokers take a change up a moment after it is answered."""
+    """Brokers apply a change a moment after it is acknowledged."""
     wait_until(lambda: node.try_produce(topic, **plan) == code, f"a produce is answered with {code}")
 
 
@@ -202,11 +203,11 @@ def test_idempotent_producers_expire(node: Node, change: Change, own_topic: str)
 
 
 def answers(address: str, timeout_s: float = 1.0) -> bool:
-    """Whether a new connection is taken and answered."""
+    """Whether a new connection is accepted and answered."""
     with Connection(address, timeout_s=timeout_s) as connection:
         try:
             return bool(connection.call("ApiVersions", 0, {})["ErrorCode"] == 0)
-        except Exception:  # refused, closed or left waiting: each is a way to keep it out
+        except Exception:  # refused, closed or left waiting: each keeps the client out
             return False
 
 

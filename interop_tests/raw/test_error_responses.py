@@ -1,4 +1,5 @@
-"""The file that the unit tests of error responses compare with is what Kafka's classes say of every request that is served."""
+"""The file with which the unit tests of error responses compare equals the responses of Kafka's classes to every
+served request."""
 
 from __future__ import annotations
 

@@ -25,13 +25,13 @@ from interop_tests.harness.wire import Connection
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 LONG_MS = 60_000
-"""A fetch that waits for so long is not over before its connection has given up."""
+"""A fetch with this maximum wait outlasts the timeout of its connection."""
 
 
 def fill(
     connection: Connection, topic: str, batches: int, values: int = 1, size: int = 10, partition: int = 0
 ) -> None:
-    """Produce batches of values records, one second apart."""
+    """Produce batches with `values` records, one second apart."""
     for number in range(batches):
         plan = BatchPlan(values=[bytes(size)] * values, base_timestamp_ms=NOW_MS + 1000 * number)
         assert produce(connection, topic, plan, partition)["ErrorCode"] == 0
@@ -245,7 +245,7 @@ def test_leader_epochs_of_a_fetch(connection: Connection, topic: str) -> None:
 
 
 def test_the_last_fetched_epoch_is_looked_at(connection: Connection, topic: str) -> None:
-    """That of the log is fine; one that never was is out of range. Divergence itself needs a restart."""
+    """The epoch of the log is accepted. An epoch that never existed is out of range. Divergence needs a restart."""
     fill(connection, topic, 3)
     epoch = metadata(connection, topic)["Partitions"][0]["LeaderEpoch"]
     result = fetch(connection, topic, 2, MaxWaitMs=0, last_fetched_epoch=epoch)
@@ -268,7 +268,7 @@ def epoch_end(
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_epochs_and_their_ends(version: int, connection: Connection, topic: str) -> None:
-    """An unknown epoch is -1/-1 without an error, so that nobody takes it for a truncation."""
+    """An unknown epoch is answered with -1/-1 and without an error, so that no client takes it for a truncation."""
     fill(connection, topic, 4)
     epoch = metadata(connection, topic)["Partitions"][0]["LeaderEpoch"]
     result = epoch_end(connection, topic, epoch, version=version)
@@ -307,7 +307,7 @@ def test_the_epoch_is_the_records_and_minus_one_without_one(connection: Connecti
 
 
 def test_a_time_within_a_batch_finds_the_record(connection: Connection, topic: str) -> None:
-    """The first record at or after the time, out of order or not, compressed or not."""
+    """The first record at or after the time, in or out of order, compressed or not."""
     for codec in ("none", "gzip", "zstd"):
         plan = BatchPlan(values=[b"x"] * 4, timestamp_deltas=[0, 50, 20, 90], codec=codec)
         produce(connection, topic, plan)

@@ -33,7 +33,7 @@ def group(connection: Connection, unique: Any) -> str:
 
 @pytest.fixture
 def make_member(bootstrap: str, group: str) -> Iterator[MakeMember]:
-    """make_member(...) is a member of the group by hand; connections are closed when the test ends."""
+    """make_member(...) creates a hand-written group member. Connections are closed when the test ends."""
     made: list[Member] = []
 
     def make(**options: Any) -> Member:
@@ -51,7 +51,7 @@ def describe(connection: Connection, group: str, version: int = 5) -> dict[str, 
 
 
 def fetch_offset(connection: Connection, group: str, topic: str, version: int = 7) -> dict[str, Any]:
-    """The committed offset of partition 0 as OffsetFetch tells it at a version."""
+    """The committed offset of partition 0 from OffsetFetch in one version."""
     asked = [{"Name": topic, "PartitionIndexes": [0]}]
     if version < 8:
         reply = connection.call("OffsetFetch", version, {"GroupId": group, "Topics": asked})
@@ -93,7 +93,7 @@ def test_the_member_id_handshake(version: int, make_member: MakeMember) -> None:
 
 @pytest.mark.parametrize("version", range(4))
 def test_old_versions_join_at_once(version: int, make_member: MakeMember) -> None:
-    """Versions 0 and 1 are what old librdkafka, Sarama and kafka-python send."""
+    """Versions 0 and 1, which old librdkafka, Sarama and kafka-python send."""
     member = make_member()
     reply = member.join(version)
     assert reply["ErrorCode"] == 0
@@ -167,7 +167,7 @@ def test_joins_that_do_not_fit_the_group(make_member: MakeMember) -> None:
 
 
 def test_the_first_join_waits_for_others(make_member: MakeMember) -> None:
-    """group.initial.rebalance.delay.ms lets members that come together be one generation."""
+    """group.initial.rebalance.delay.ms puts members that join at the same time into one generation."""
     members = [make_member(), make_member()]
     numbers = begin_together(members)
     replies = [member.receive_join(number) for member, number in zip(members, numbers, strict=True)]
@@ -175,7 +175,7 @@ def test_the_first_join_waits_for_others(make_member: MakeMember) -> None:
 
 
 def test_who_waits_in_a_join_outlives_its_session(make_member: MakeMember) -> None:
-    """The session starts with the answer to the join; until then the member cannot heartbeat."""
+    """The session starts with the response to the join. A member cannot heartbeat before that."""
     silent = make_member(session_timeout_ms=30_000, rebalance_timeout_ms=7500)
     settle([silent])
     newcomer = make_member(session_timeout_ms=6000)
@@ -591,7 +591,7 @@ def test_a_second_member_joins_while_the_first_is_stable(make_member: MakeMember
 
 
 def test_who_does_not_rejoin_in_time_is_put_out(make_member: MakeMember) -> None:
-    """The rebalance waits for known members up to the longest rebalance timeout, and goes on without them."""
+    """The rebalance waits for known members up to the longest rebalance timeout, and then continues without them."""
     first = make_member(rebalance_timeout_ms=1000)
     silent = make_member(rebalance_timeout_ms=1500)
     settle([first, silent])

@@ -1,4 +1,4 @@
-"""Several listeners of one node, each with its own advertised address, and connections that idle too long."""
+"""Several listeners of one node, each with its advertised address, and connections that are idle for too long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDLE_MS = 1_000
 
 @pytest.fixture
 def two_listeners(make_broker: MakeBroker) -> tuple[BrokerProcess, int]:
-    """A broker with a second listener OUTSIDE, advertised as kafka.example.org:443; and that listener's port."""
+    """A broker with a second listener OUTSIDE, advertised as kafka.example.org:443, and the port of that listener."""
     broker = make_broker(start=False)
     port = free_port()
     broker.settings |= {
@@ -33,7 +33,7 @@ def two_listeners(make_broker: MakeBroker) -> tuple[BrokerProcess, int]:
 
 
 def endpoints(connection: Connection) -> set[tuple[str, int]]:
-    """What Metadata, DescribeCluster and FindCoordinator name as the broker's address."""
+    """The broker's address in Metadata, DescribeCluster and FindCoordinator."""
     brokers: list[dict[str, Any]] = connection.call("Metadata", 12, {"Topics": []})["Brokers"]
     cluster: list[dict[str, Any]] = connection.call("DescribeCluster", 1, {"EndpointType": 1})["Brokers"]
     return {(each["Host"], each["Port"]) for each in (*brokers, *cluster)}

@@ -59,7 +59,7 @@ def test_all_topics_or_none(version: int, connection: Connection, topic: str) ->
 def test_metadata_at_every_version_is_whole(
     version: int, connection: Connection, make_topic: Any, bootstrap: str
 ) -> None:
-    """Every id named is in the broker list with one reachable endpoint; all partitions are there."""
+    """Every id in the response is in the broker list with one reachable endpoint. All partitions are listed."""
     topic = make_topic(partitions=3)
     reply = connection.call(
         "Metadata", version, {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}
@@ -85,7 +85,7 @@ def test_metadata_at_every_version_is_whole(
 
 
 def test_a_missing_topic_is_made_when_both_sides_allow_it(connection: Connection, unique: Any) -> None:
-    """The first answer says that it is not there yet; its partitions are the broker's num.partitions."""
+    """The first response says that the topic does not exist yet. It gets num.partitions partitions."""
     name = unique("auto")
     asked = {"Topics": [{"Name": name}], "AllowAutoTopicCreation": True}
     assert (
@@ -234,7 +234,7 @@ def test_validate_only_makes_nothing(connection: Connection, unique: Any) -> Non
 
 
 def test_refusals_are_per_topic(connection: Connection, unique: Any, topic: str) -> None:
-    """librdkafka's own test 0081: good and bad in one request."""
+    """librdkafka's test 0081: valid and invalid topics in one request."""
     broker_id = cluster(connection)["Brokers"][0]["NodeId"]
     assigned = [{"PartitionIndex": 0, "BrokerIds": [broker_id]}]
     good = unique("good")
@@ -325,7 +325,7 @@ def test_delete_by_id_and_bad_requests(connection: Connection, topic: str) -> No
 def test_create_partitions_echoes_every_topic(
     version: int, connection: Connection, make_topic: Any, unique: Any
 ) -> None:
-    """librdkafka's own tests 0044, 0069 and 0112."""
+    """librdkafka's tests 0044, 0069 and 0112."""
     good, same, less, missing = make_topic(), make_topic(2), make_topic(2), unique("missing")
     wanted = {good: (3, 0), same: (2, 37), less: (1, 37), missing: (3, 3)}
     reply = connection.call(

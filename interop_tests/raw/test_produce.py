@@ -1,4 +1,4 @@
-"""What a broker takes, refuses and stores."""
+"""The records that a broker accepts, refuses and stores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def producer_id(connection: Connection) -> tuple[int, int]:
     body = {"TransactionalId": None, "TransactionTimeoutMs": 60000, "ProducerId": -1, "ProducerEpoch": -1}
 
     def ask() -> Any:
-        # While the broker gets its first block of ids it asks for patience.
+        # While the broker waits for its first block of ids, it answers with a retriable error.
         reply = connection.call("InitProducerId", 4, body)
         if reply["ErrorCode"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             assert reply["ProducerId"] == -1
@@ -228,7 +228,7 @@ def test_counts_and_offsets_must_agree(
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_inner_offsets_must_be_consecutive(codec: str, connection: Connection, topic: str) -> None:
-    """Kafka looks at them in compressed batches only, and answers with the general error."""
+    """Kafka checks them in compressed batches only, and answers with the general error."""
     records = encode_record(0, None, b"a") + encode_record(2, None, b"b")
     plan = BatchPlan(values=[b"a", b"b"], records=records, codec=codec)
     refusals = (ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -245,7 +245,7 @@ BROKEN_RECORDS = {
 }
 
 
-# Kafka steps over compressed records by their parts and does not see a length that is too short.
+# Kafka skips compressed records by their parts, and does not notice a length that is too short.
 @pytest.mark.parametrize(
     ("name", "codec"),
     [
@@ -310,7 +310,7 @@ def test_other_acks_are_refused(acks: int, connection: Connection, topic: str) -
 
 
 def test_null_records_do_no_harm(connect: Any, topic: str) -> None:
-    """Kafka never answers them; an INVALID_RECORD is as good. Others are served either way."""
+    """Kafka never answers them. INVALID_RECORD is also accepted here. Other requests are served in both cases."""
     connection = connect()
     number = connection.send("Produce", 9, produce_body(topic, None))
     if not connection.is_silent(1.0):
@@ -350,7 +350,7 @@ def test_a_partition_twice_in_one_request(connection: Connection, topic: str) ->
 
 
 def test_control_batches_from_clients_are_refused(connection: Connection, topic: str) -> None:
-    """No client may write a transaction marker."""
+    """A client must not write a transaction marker."""
     number, epoch = producer_id(connection)
     marker = BatchPlan(
         values=[bytes(6)],

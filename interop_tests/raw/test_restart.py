@@ -1,4 +1,4 @@
-"""What a broker has after kill -9 and a restart, and how clients go on across it."""
+"""The broker's data after kill -9 and a restart, and how clients continue."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MakeBroker = Callable[..., BrokerProcess]
 
 
 def wait_for_log(connection: Connection, topic: str, partition: int = 0) -> None:
-    """Until the leader serves the partition again after a restart."""
+    """Wait until the leader serves the partition again after a restart."""
     wait_until(lambda: list_offset(connection, topic, partition, -1)[0] == 0, f"{topic} is served", 60)
 
 
@@ -44,7 +44,7 @@ def test_everything_acknowledged_is_there_after_kill_9(make_broker: MakeBroker) 
     broker = make_broker()
     create_topic(broker.bootstrap, "kept", 3, {"retention.ms": "-1", "segment.bytes": "1048576"})
     acknowledged: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
-    # Of now, for the state of a producer silent for a day is dropped.
+    # Current timestamps, because the state of a producer without records for a day is dropped.
     now_ms = int(time.time() * 1000)
     idempotent = BatchPlan(producer_id=77_000, producer_epoch=0, base_sequence=0, base_timestamp_ms=now_ms)
     with Connection(broker.bootstrap) as connection:
@@ -91,7 +91,7 @@ def test_everything_acknowledged_is_there_after_kill_9(make_broker: MakeBroker) 
 
 
 def test_a_torn_tail_is_cut_and_the_log_goes_on(make_broker: MakeBroker) -> None:
-    """Half a batch at the end of the newest segment, as a kill in the middle of a write leaves it."""
+    """Half a batch at the end of the newest segment, as after a kill in the middle of a write."""
     broker = make_broker()
     create_topic(broker.bootstrap, "torn")
     with Connection(broker.bootstrap) as connection:
@@ -131,7 +131,7 @@ def _body(acks: int) -> dict[str, Any]:
 
 
 def test_epochs_after_a_restart(make_broker: MakeBroker) -> None:
-    """Each record keeps the epoch it was written in; a follower of the older epoch is told where it diverges."""
+    """Each record keeps its leader epoch. A follower with the older epoch gets the offset of divergence."""
     broker = make_broker()
     create_topic(broker.bootstrap, "epochs")
     with Connection(broker.bootstrap) as connection:
@@ -151,7 +151,7 @@ def test_epochs_after_a_restart(make_broker: MakeBroker) -> None:
         body = {"ReplicaId": -1, "Topics": [{"Topic": "epochs", "Partitions": [asked]}]}
         (end,) = connection.call("OffsetForLeaderEpoch", 4, body)["Topics"][0]["Partitions"]
         assert (end["LeaderEpoch"], end["EndOffset"]) == (first, 2)
-        # Who knows an older epoch is told so; from v16 on with the leader as it is now.
+        # A client with an older epoch gets an error. From version 16 the response includes the present leader.
         fenced = fetch(connection, "epochs", 0, MaxWaitMs=0, current_leader_epoch=first)
         assert fenced["ErrorCode"] == ErrorCode.FENCED_LEADER_EPOCH
         body = fetch_body("epochs", 0, MaxWaitMs=0, current_leader_epoch=first)
@@ -166,7 +166,7 @@ def test_epochs_after_a_restart(make_broker: MakeBroker) -> None:
 
 
 def test_a_producer_and_a_consumer_go_on_across_kill_9(make_broker: MakeBroker) -> None:
-    """Nothing acknowledged is lost, nothing of an idempotent producer is there twice, order holds."""
+    """No acknowledged record is lost, no record of an idempotent producer is duplicated, and the order is kept."""
     broker = make_broker()
     create_topic(broker.bootstrap, "flow")
     delivered: list[int] = []
@@ -235,7 +235,7 @@ def test_a_producer_and_a_consumer_go_on_across_kill_9(make_broker: MakeBroker) 
 
 
 def test_members_of_a_group_go_on_after_a_restart(make_broker: MakeBroker) -> None:
-    """The group is reloaded with its members and generation; whoever heartbeats in time stays."""
+    """The group is loaded with its members and generation. A member that heartbeats in time stays."""
     broker = make_broker()
     create_topic(broker.bootstrap, "kept")
     with Connection(broker.bootstrap) as connection:
@@ -263,14 +263,14 @@ def test_members_of_a_group_go_on_after_a_restart(make_broker: MakeBroker) -> No
 
 
 def test_the_coordinator_answers_from_the_first_second(make_broker: MakeBroker) -> None:
-    """While the offsets topic is made, the answer is the retriable COORDINATOR_NOT_AVAILABLE."""
+    """While the offsets topic is created, the response is the retriable COORDINATOR_NOT_AVAILABLE."""
     broker = make_broker()
     with Connection(broker.bootstrap) as connection:
         assert coordinator(connection, "first") == 1
 
 
 def test_auto_creation_switched_off(make_broker: MakeBroker) -> None:
-    """The broker's own setting forbids what the request allows."""
+    """The broker's setting forbids what the request permits."""
     broker = make_broker({"auto.create.topics.enable": "false"})
     with Connection(broker.bootstrap) as connection:
         asked = {"Topics": [{"Name": "never"}], "AllowAutoTopicCreation": True}
@@ -307,7 +307,7 @@ CONNECT_TIMEOUT_S = 60.0
 
 
 def connected_at_once(broker: BrokerProcess) -> Connection:
-    """The first connection that the broker's port takes, at most a few milliseconds after it opens."""
+    """The first connection that the broker's port accepts, at most a few milliseconds after the port opens."""
     deadline = time.monotonic() + CONNECT_TIMEOUT_S
     while True:
         assert broker.process is not None
@@ -322,7 +322,8 @@ def connected_at_once(broker: BrokerProcess) -> Connection:
 def test_the_first_answer_of_a_port_that_opens_names_brokers_and_a_controller(
     make_broker: MakeBroker,
 ) -> None:
-    """Whoever waits for the port meets this. librdkafka asks once, and told of nobody not again for minutes."""
+    """A client that waits for the port connects at this moment. librdkafka asks once, and after an empty response not
+    again for minutes."""
     broker = make_broker(start=False)
     for number in range(STARTS):
         broker.launch()

@@ -1,1 +1,1 @@
-"""The interop suite on kafkacompat and on Apache Kafka, side by side, into docs/compatibility.md."""
+"""Runs the interop suite on kafkacompat and on Apache Kafka, and writes both results to docs/compatibility.md."""

@@ -1,9 +1,10 @@
-"""Run the interop suite on kafkacompat and on Apache Kafka 4.3 and show both in docs/compatibility.md.
+"""Run the interop suite on kafkacompat and on Apache Kafka 4.3, and show both results in docs/compatibility.md.
 
-python -m interop_tests.report [--only kafkacompat|apache] [--group G] [--write-only] [--minutes N] [PYTEST_ARGUMENT ...]
+python -m interop_tests.report [--only kafkacompat|apache] [--group G] [--write-only] [--minutes N] [PYTEST_ARGUMENT
+...]
 
-Each run leaves its JUnit file in .cache/interop/; the page is written when both are there. A group (a folder of the
-suite, such as raw) that is run by itself replaces what the last whole run said of it.
+Each run writes its JUnit file to .cache/interop/. The page is written when both files exist. If a group (a folder of
+the suite, such as raw) is run by itself, its results replace those of the last whole run.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ SUITE = CHECKOUT / "interop_tests"
 PAGE = CHECKOUT / "docs" / "compatibility.md"
 FILES = CHECKOUT / ".cache" / "interop"
 BOTH_THEMSELVES = frozenset({"storage"})
-"""Groups whose tests start both brokers whatever INTEROP_BROKER says: run once, in kafkacompat's half."""
+"""Groups whose tests start both brokers, whatever INTEROP_BROKER is. They run once, in kafkacompat's half."""
 OWN_TESTS = SUITE / "report"
 SETTLE_S = 30
 
 
 def run_suite(kind: str, group: str | None, minutes: float, extra: list[str]) -> None:
-    """One half or a group of it, its output to the terminal; SystemExit when it brings no results or takes too long."""
+    """Run one half, or one group of it, with its output on the terminal. SystemExit if there are no results or it
+    takes too long."""
     FILES.mkdir(parents=True, exist_ok=True)
     target = result_file(kind, group)
     for old in [target] if group else [target, *group_files(kind).values()]:
@@ -40,7 +42,7 @@ def run_suite(kind: str, group: str | None, minutes: float, extra: list[str]) ->
         ignored += [SUITE / group for group in sorted(BOTH_THEMSELVES)]
     command = [sys.executable, "-m", "pytest", str(SUITE / (group or "")), "-q", f"--junitxml={target}"]
     command += [f"--ignore={path}" for path in ignored]
-    # A missing tool is a failure here, not a skip: the page must not hide it.
+    # A missing tool is a failure here and not a skip, so that the page does not hide it.
     environment = {**os.environ, "INTEROP_BROKER": kind, "CI": "true"}
     environment.pop("BOOTSTRAP", None)
     print(f"== {group or 'the interop suite'} on {kind}", flush=True)
@@ -54,7 +56,7 @@ def run_suite(kind: str, group: str | None, minutes: float, extra: list[str]) ->
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        # What was interrupted is not a result of the suite.
+        # The results of an interrupted run do not count.
         target.unlink(missing_ok=True)
         raise SystemExit(f"the suite on {kind} took more than {minutes:g} minutes") from None
     if not target.exists():
@@ -66,12 +68,12 @@ def result_file(kind: str, group: str | None = None) -> Path:
 
 
 def group_files(kind: str) -> dict[str, Path]:
-    """The results of groups that were run by themselves after the whole."""
+    """The results of groups that were run by themselves after the whole run."""
     return {path.stem.removeprefix(f"{kind}-"): path for path in sorted(FILES.glob(f"{kind}-*.xml"))}
 
 
 def write_page() -> bool:
-    """Show the stored results; whether nothing failed on kafkacompat."""
+    """Write the stored results to the page. Returns whether nothing failed on kafkacompat."""
     runs: dict[str, Run] = {}
     newest = 0.0
     for kind in (KAFKACOMPAT, APACHE):

@@ -1,6 +1,6 @@
-"""Results of the suite's runs, and the part of docs/compatibility.md that shows them.
+"""Results of runs of the suite, and the part of docs/compatibility.md that shows them.
 
-pytest's JUnit files are read and counted, and Markdown is written between the page's markers.
+Reads and counts pytest's JUnit files, and writes Markdown between the markers of the page.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ BOTH_THEMSELVES = "run once; both brokers take part"
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the suite. `outcomes` is by module, such as raw/test_fetch, then by the test's name."""
+    """One run of the suite. `outcomes` is by module, such as raw/test_fetch, and then by the name of the test."""
 
     outcomes: Mapping[str, Mapping[str, str]]
     seconds: Mapping[str, float]
-    """What the tests took with their fixtures, by module."""
+    """Seconds that the tests of a module took, including their fixtures."""
     reasons: Mapping[str, Counter[str]] = field(default_factory=dict)
-    """Why tests were skipped, counted, by module."""
+    """The reasons for skipped tests with their counts, by module."""
 
     alone: frozenset[str] = frozenset()
-    """Groups whose results come from a run of their own."""
+    """Groups whose results come from a separate run."""
 
     def with_group(self, group: str, run: Run) -> Run:
-        """This run where that one, of one group alone, says what happened in the group."""
+        """This run, with the results of one group replaced by those of another run."""
 
         def replaced(mine: Mapping[str, T], theirs: Mapping[str, T]) -> dict[str, T]:
             kept = {module: each for module, each in mine.items() if module.split("/")[0] != group}
@@ -60,18 +60,18 @@ class Run:
 
 
 def module_of(classname: str) -> str:
-    """raw/test_fetch for interop_tests.raw.test_fetch."""
+    """The module of a class name: raw/test_fetch for interop_tests.raw.test_fetch."""
     return "/".join(classname.split(".")[1:])
 
 
 def read_run(path: Path) -> Run:
-    """The run that pytest wrote to a JUnit file. A test that also fails in its teardown counts as failed, once."""
+    """The run in a JUnit file of pytest. A test that also fails in its teardown counts as failed once."""
     outcomes: dict[str, dict[str, str]] = {}
     reasons: dict[str, Counter[str]] = {}
     seconds: dict[str, float] = {}
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
         for case in suite.iter("testcase"):
-            # A module that cannot be imported is a case without a class.
+            # A module that cannot be imported appears as a case without a class.
             module = module_of(case.get("classname") or "") or module_of(case.get("name") or "")
             tests = outcomes.setdefault(module, {})
             seconds[module] = seconds.get(module, 0.0) + float(case.get("time") or "0")
@@ -113,7 +113,7 @@ def _failures(title: str, run: Run) -> list[str]:
 def results_part(ours: Run, apache: Run, both_themselves: frozenset[str], when: str) -> str:
     """Markdown: a table by module, skipped tests with their reasons, and the failures by name."""
     lines = [
-        f"Of {when}: the same unmodified clients and the same assertions, first on kafkacompat "
+        f"Run on {when} with the same unmodified clients and the same assertions, first on kafkacompat "
         f"({_minutes(ours)} minutes), then on Apache Kafka 4.3.0 ({_minutes(apache)} minutes).",
         "",
         "| tests | kafkacompat | Apache Kafka 4.3.0 |",
@@ -139,7 +139,7 @@ def results_part(ours: Run, apache: Run, both_themselves: frozenset[str], when: 
 
 
 def rewritten(page: str, part: str) -> str:
-    """The page with this part between its markers; ValueError when they are not there once."""
+    """The page with this part between its markers. ValueError if the markers do not appear exactly once."""
     marked = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     page, count = marked.subn(lambda _: f"{BEGIN}\n{part}\n{END}", page)
     if count != 1:

@@ -1,4 +1,5 @@
-"""The page of measurements is read and written without loss, and a run of some loads leaves the others as they stand."""
+"""The page of measurements is read and written without loss. A run of some loads does not change the results of the
+others."""
 
 from __future__ import annotations
 

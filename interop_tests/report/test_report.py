@@ -1,4 +1,4 @@
-"""The report counts what pytest wrote and hides nothing."""
+"""The report counts all results that pytest wrote."""
 
 from __future__ import annotations
 

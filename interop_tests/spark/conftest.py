@@ -1,6 +1,6 @@
-"""One Spark for all tests of a session: two local threads, no web page, loopback only.
+"""One Spark session for all tests: two local threads, no web UI, loopback only.
 
-The connector comes as Spark users get it, by spark.jars.packages; its jars stay in the checkout's cache.
+The connector is installed as Spark users install it, by spark.jars.packages. Its jars stay in the checkout's cache.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "600m",
-        # Each query here is small and short: compiling it, by the JVM or into a class of its own, takes longer than running it.
+        # The queries here are small and short. To compile them, in the JVM or as generated code, takes longer than to
+        # run them.
         "spark.driver.extraJavaOptions": quick_jvm(),
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

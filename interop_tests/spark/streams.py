@@ -1,4 +1,4 @@
-"""Streaming queries for tests: read a topic, write rows as JSON files, and see what was committed to them."""
+"""Streaming queries for tests: read a topic, write rows as JSON files, and read the committed rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stream(spark: SparkSession, bootstrap: str, **options: Any) -> DataFrame:
 
 @contextmanager
 def running(frame: DataFrame, sink: Path, checkpoint: Path) -> Iterator[StreamingQuery]:
-    """The query that writes the frame as JSON files; it is stopped at the end of the block."""
+    """The query that writes the frame as JSON files. It is stopped at the end of the block."""
     writer = frame.writeStream.format("json").option("path", str(sink))
     query = writer.option("checkpointLocation", str(checkpoint)).start()
     try:
@@ -39,7 +39,7 @@ def running(frame: DataFrame, sink: Path, checkpoint: Path) -> Iterator[Streamin
 
 
 def read_what_is_there(frame: DataFrame, sink: Path, checkpoint: Path) -> None:
-    """Run the query over what the topic has now. What ended the query is raised."""
+    """Run the query on the present contents of the topic. Raises the error that ended the query."""
     writer = frame.writeStream.format("json").option("path", str(sink))
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     try:
@@ -49,7 +49,7 @@ def read_what_is_there(frame: DataFrame, sink: Path, checkpoint: Path) -> None:
 
 
 def rows(spark: SparkSession, sink: Path) -> list[tuple[int, int, str]]:
-    """What the query has committed to its sink, in order. A row that came twice is there twice."""
+    """The rows that the query has committed to its sink, in order. A duplicate row appears twice."""
     if not (sink / "_spark_metadata").exists():
         return []
     frame = spark.read.schema("partition int, offset long, value string").json(str(sink))
@@ -57,12 +57,12 @@ def rows(spark: SparkSession, sink: Path) -> list[tuple[int, int, str]]:
 
 
 def wait_for_rows(spark: SparkSession, sink: Path, count: int) -> None:
-    """Until the sink has at least so many rows."""
+    """Wait until the sink has at least this number of rows."""
     wait_until(lambda: len(rows(spark, sink)) >= count, f"{sink.name} has {count} rows", WAIT_S, 0.3)
 
 
 def wait_for_start(checkpoint: Path) -> None:
-    """Until the query has noted where its first source starts."""
+    """Wait until the query has stored the start offsets of its first source."""
     first = checkpoint / "sources" / "0" / "0"
     wait_until(first.exists, f"{checkpoint.name} says where the query starts", WAIT_S)
 
@@ -70,7 +70,7 @@ def wait_for_start(checkpoint: Path) -> None:
 def put(
     connection: Connection, topic: str, partitions: int, first: int, end: int
 ) -> list[tuple[int, int, str]]:
-    """Write offsets first to end of every partition, and return the rows to be seen for them."""
+    """Write offsets first to end of every partition. Returns the rows that a reader must see."""
     expected = []
     for partition in range(partitions):
         values = [f"{partition}:{n}" for n in range(first, end)]

@@ -1,4 +1,4 @@
-"""Batch reads with every way to say from where to where, and batch writes."""
+"""Batch reads with every form of start and end offsets, and batch writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.wire import Connection
 from interop_tests.spark.conftest import Read, texts
 
-# Old timestamps make offsets by time plain to read; such topics need retention off, or the broker deletes the records.
+# Old timestamps make offsets by time easy to read. Such topics need retention switched off.
 START_MS = 1_600_000_000_000
 
 
@@ -57,7 +57,7 @@ def test_offsets_of_each_partition(read: Read, timed_topic: str) -> None:
 
 
 def test_offsets_by_timestamp(read: Read, timed_topic: str) -> None:
-    """The first record at or after the time of each partition; the end likewise."""
+    """The first record at or after the time in each partition. The same for the end."""
     rows = read(
         subscribe=timed_topic,
         startingOffsetsByTimestamp=by_partition(timed_topic, START_MS + 2000, START_MS + 6001),
@@ -70,7 +70,7 @@ def test_offsets_by_timestamp(read: Read, timed_topic: str) -> None:
 
 
 def test_a_timestamp_past_the_end(read: Read, timed_topic: str) -> None:
-    """Nothing at or after the time is -1 on the wire; the connector fails or takes the end, as it is told."""
+    """No record at or after the time is -1 on the wire. The connector fails or uses the end, as configured."""
     from pyspark.errors import PySparkException
 
     late = by_partition(timed_topic, START_MS + 10_000_000, START_MS + 9000)
@@ -94,7 +94,7 @@ def test_topics_by_pattern(
 
 
 def test_more_tasks_than_partitions(read: Read, timed_topic: str) -> None:
-    """minPartitions splits a partition's range over tasks; every record is read once."""
+    """minPartitions divides a partition's range among tasks. Every record is read once."""
     frame = read(subscribe=timed_topic, minPartitions="6")
     assert frame.rdd.getNumPartitions() >= 6
     assert texts(frame.collect()) == expected((0, 10), (0, 10))
@@ -120,7 +120,7 @@ def test_headers_and_keys_are_written_and_read(
             ("trace", b"%d" % n),
             ("empty", b""),
         ]
-    # What another client sees is the same.
+    # Another client reads the same records.
     assert sorted(record.value for record in fetch_records(connection, topic, partition=2)) == sorted(
         f"value {n}".encode() for n in range(2, 30, 3)
     )
@@ -139,9 +139,10 @@ def test_a_write_without_keys_spreads_and_counts(
 def test_an_existing_topic_never_has_an_empty_partition_list(
     read: Read, connection: Connection, timed_topic: str
 ) -> None:
-    """Spark (SPARK-41375) takes an empty or partial list at its word and reads records twice later.
+    """Spark (SPARK-41375) believes an empty or partial list, and reads records twice later.
 
-    While partitions are added and other topics come and go, every Metadata reply has all partitions of the topic.
+    While partitions are added and other topics are created and deleted, every Metadata response has all partitions of
+    the topic.
     """
     from interop_tests.harness.raw_kafka import metadata
 

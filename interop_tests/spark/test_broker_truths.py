@@ -1,9 +1,10 @@
-"""What a streaming query takes for granted of a broker: offsets may have gaps, and a start that has moved is told as such.
+"""The broker behaviour on which a streaming query depends: offsets may have gaps, and a log start that has moved is
+reported.
 
-A batch is planned as a range of offsets for each partition; with failOnDataLoss (the default) a query ends where it
-cannot read a range. A gap that compaction or a transaction's marker left is no loss. A beginning that retention or
-DeleteRecords moved past the checkpoint is one, and so is a topic that was made anew: the query ends and says so, or goes on
-with what there is, as it was told.
+A batch is planned as a range of offsets for each partition. With failOnDataLoss (the default) a query ends if it
+cannot read a range. A gap from compaction or a transaction marker is no data loss. A log start that retention or
+DeleteRecords moved past the checkpoint is data loss, and so is a topic that was created again: the query ends and says
+so, or continues with the remaining records, as configured.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ START_MS = 1_600_000_000_000
 
 
 def query_of(spark: SparkSession, bootstrap: str, topic: str, **options: Any) -> DataFrame:
-    """From earliest; failOnDataLoss is Spark's default, true, unless said otherwise."""
+    """Reads from earliest. failOnDataLoss is true, Spark's default, unless given."""
     return stream(spark, bootstrap, subscribe=topic, startingOffsets="earliest", **options)
 
 
 def stored(bootstrap: str, topic: str) -> list[tuple[int, int, str]]:
-    """The rows of the topic's only partition as the log has them, markers left out."""
+    """The rows of the topic's only partition as in the log, without markers."""
     found, offset = [], 0
     with Connection(bootstrap) as connection:
         end = list_offset(connection, topic, 0, -1)[1]
@@ -73,7 +74,8 @@ def test_a_query_from_a_time_past_the_end(
     make_topic: Callable[..., str],
     tmp_path: Path,
 ) -> None:
-    """offsetsForTimes past the end is "none": the query ends and says so, or starts with the next record."""
+    """offsetsForTimes after the last record returns "none": the query ends and says so, or starts with the next
+    record."""
     from pyspark.errors import PySparkException
 
     topic = make_topic(configs={"retention.ms": "-1"})
@@ -98,7 +100,8 @@ def test_a_query_from_a_time_past_the_end(
 def test_gaps_that_compaction_left_are_no_loss(
     spark: SparkSession, make_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    """Batches so small that whole ones fall into gaps; compacted before the query, and below it while it is down."""
+    """Batches are so small that whole batches are in gaps. The topic is compacted before the query, and again while
+    the query is stopped."""
     broker = make_broker(EAGER_CLEANER)
     topic, sink, checkpoint = "latest-values", tmp_path / "sink", tmp_path / "checkpoint"
     create_compacted(broker.bootstrap, topic)
@@ -118,7 +121,7 @@ def test_gaps_that_compaction_left_are_no_loss(
     seen_before = left[-1][1]
     left += [row for row in stored(broker.bootstrap, topic) if row[1] > seen_before]
     assert rows(spark, sink) == left
-    # A plain read, too, finds the whole of a topic that starts with a gap.
+    # A batch read also finds all records of a topic that starts with a gap.
     whole = stream_free(spark, broker.bootstrap, topic)
     assert whole == stored(broker.bootstrap, topic)
 
@@ -141,7 +144,7 @@ def test_gaps_of_transaction_markers_are_no_loss(
     unique: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
-    """One offset a batch, so that a batch is nothing but a marker; the topic ends with one."""
+    """One offset per batch, so that a batch contains only a marker. The topic ends with a marker."""
     topic, sink, checkpoint = make_topic(), tmp_path / "sink", tmp_path / "checkpoint"
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("tx")})
     producer.init_transactions(WAIT_S)
@@ -162,7 +165,7 @@ def test_gaps_of_transaction_markers_are_no_loss(
     frame = query_of(spark, bootstrap, topic, **options)
     read_what_is_there(frame, sink, checkpoint)
     assert rows(spark, sink) == expected
-    # And while a query waits at the end, behind a marker.
+    # Also while a query waits at the end, after a marker.
     with running(frame, sink, checkpoint) as query:
         commit(2, 1)
         wait_until(
@@ -179,16 +182,16 @@ def test_gaps_of_transaction_markers_are_no_loss(
 
 
 def ends(progress: Any, topic: str) -> dict[str, int]:
-    """Where a batch ended, by partition."""
+    """The end offset of a batch by partition."""
     found: dict[str, int] = json.loads(progress["sources"][0]["endOffset"])[topic]
     return found
 
 
-# A beginning that moves
+# A log start that moves
 
 
 def delete_records(connection: Connection, topic: str, before: int) -> None:
-    """The only partition's beginning becomes `before`."""
+    """The log start of the only partition becomes `before`."""
     partition = {"PartitionIndex": 0, "Offset": before}
     body = {"Topics": [{"Name": topic, "Partitions": [partition]}], "TimeoutMs": 10_000}
     (of_topic,) = connection.call("DeleteRecords", 2, body)["Topics"]
@@ -197,7 +200,7 @@ def delete_records(connection: Connection, topic: str, before: int) -> None:
 
 
 def by_delete_records(broker: BrokerProcess, topic: str) -> int:
-    """Records go by request; the offset of the first that is left."""
+    """DeleteRecords removes records. Returns the offset of the first remaining one."""
     with Connection(broker.bootstrap) as connection:
         put(connection, topic, 1, 10, 60)
         delete_records(connection, topic, 40)
@@ -205,10 +208,10 @@ def by_delete_records(broker: BrokerProcess, topic: str) -> int:
 
 
 def by_retention(broker: BrokerProcess, topic: str) -> int:
-    """Segments go by age; the offset of the first record that is left."""
+    """Retention removes segments by age. Returns the offset of the first remaining record."""
     with Connection(broker.bootstrap) as connection:
         put(connection, topic, 1, 10, 40)
-        # The roll leaves an inactive segment, all of whose records are old.
+        # The roll leaves an inactive segment with only old records.
         now_ms = int(time.time() * 1000)
         values = [f"0:{n}".encode() for n in range(40, 60)]
         produce(connection, topic, BatchPlan(values, base_timestamp_ms=now_ms))
@@ -226,12 +229,13 @@ MOVES = {"DeleteRecords": by_delete_records, "retention": by_retention}
 def test_a_beginning_that_moved_past_the_query(
     move: str, spark: SparkSession, make_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    """failOnDataLoss true: the query ends, says what is missing, and has written nothing more; false: it goes on."""
+    """failOnDataLoss true: the query ends, names the missing offsets, and has written nothing more. false: it
+    continues."""
     from pyspark.errors import StreamingQueryException
 
     broker = make_broker({"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "100"})
     topic = "events"
-    # Records as old as put writes them roll a segment of this age, and only then retention may have them.
+    # Records with old timestamps roll a segment of this age. Only then retention may delete them.
     configs = {"retention.ms": "3600000", "segment.ms": "1000"} if move == "retention" else {}
     create_topic(broker.bootstrap, topic, 1, {"retention.ms": "-1"})
     with Connection(broker.bootstrap) as connection:
@@ -247,7 +251,7 @@ def test_a_beginning_that_moved_past_the_query(
     with pytest.raises(StreamingQueryException, match=LOSS):
         read_what_is_there(frames["true"], *both["true"])
     assert rows(spark, both["true"][0]) == seen
-    # Nothing is mended by trying again.
+    # Trying again does not help.
     with pytest.raises(StreamingQueryException, match=LOSS):
         read_what_is_there(frames["true"], *both["true"])
     read_what_is_there(frames["false"], *both["false"])
@@ -265,11 +269,11 @@ def set_topic_configs(bootstrap: str, topic: str, configs: dict[str, str]) -> No
         future.result(WAIT_S)
 
 
-# A topic made anew
+# A topic that is created again
 
 
 def make_anew(connection: Connection, topic: str, partitions: int = 1) -> None:
-    """Delete the topic and create it again at once, as somebody does who wants it empty."""
+    """Delete the topic and create it again at once, as a user does to empty it."""
     body = {"TopicNames": [topic], "TimeoutMs": 10_000}
     (deleted,) = connection.call("DeleteTopics", 5, body)["Responses"]
     assert deleted["ErrorCode"] == 0, deleted
@@ -293,7 +297,7 @@ def test_a_topic_deleted_and_made_anew_during_a_query(
     make_topic: Callable[..., str],
     tmp_path: Path,
 ) -> None:
-    """failOnDataLoss true: the query ends and says so; false: it goes on with the new topic, nothing twice."""
+    """failOnDataLoss true: the query ends and says so. false: it continues with the new topic, without duplicates."""
     topic, sink, checkpoint = make_topic(), tmp_path / "sink", tmp_path / "checkpoint"
     old = put(connection, topic, 1, 0, 20)
     frame = query_of(spark, bootstrap, topic, failOnDataLoss=loss)
@@ -318,7 +322,7 @@ def test_a_topic_deleted_and_made_anew_during_a_query(
         wait_until(lambda: last in rows(spark, sink) or query.exception(), "it goes on", WAIT_S, 0.3)
         assert query.exception() is None
     new = [row for row in rows(spark, sink) if row not in old]
-    # What was there before the query noticed may be missing; from then on it is whole.
+    # Records from before the query noticed the new topic may be missing. All later ones are there.
     assert new == [(0, n, f"new:{n}") for n in range(new[0][1], 15)]
     assert new[0][1] <= 5
     assert rows(spark, sink) == sorted(old + new)

@@ -1,9 +1,9 @@
-"""No broker tells an existing topic with an empty or partial list of partitions (SPARK-41375).
+"""No broker returns an empty or partial list of partitions for an existing topic (SPARK-41375).
 
-Spark takes such a list at its word: it forgets where it was in the partitions that are missing, and when they are back it
-reads them again from their start. So whoever asks, however and whenever, is told all partitions or, before the topic is
-made, that there is none. A watcher asks all the time, in every way Spark's clients ask, while topics are made, brokers
-are killed and started, and leaders change.
+Spark believes such a list: it forgets its position in the missing partitions, and reads them from their start when
+they are back. So every response must contain all partitions or, before the topic exists, none. A watcher asks all the
+time, with every request that Spark's clients use, while topics are created, brokers are killed and started, and
+leaders change.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ Ask = Callable[[Connection, str], "dict[str, Any] | None"]
 
 
 def by_name(connection: Connection, topic: str) -> dict[str, Any] | None:
-    """As a consumer asks for what it subscribes to."""
+    """The request of a consumer for its subscription."""
     reply = connection.call("Metadata", 12, {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False})
     (found,) = reply["Topics"]
     return found
 
 
 def among_all(connection: Connection, topic: str) -> dict[str, Any] | None:
-    """As a subscription by pattern asks."""
+    """The request of a subscription by pattern."""
     reply = connection.call("Metadata", 12, {"Topics": None, "AllowAutoTopicCreation": False})
     return next((each for each in reply["Topics"] if each["Name"] == topic), None)
 
 
 def described(connection: Connection, topic: str) -> dict[str, Any] | None:
-    """As the admin client asks, by which Spark plans its batches."""
+    """The request of the admin client, with which Spark plans its batches."""
     body = {"Topics": [{"Name": topic}], "ResponsePartitionLimit": 2000, "Cursor": None}
     (found,) = connection.call("DescribeTopicPartitions", 0, body)["Topics"]
     return found
@@ -53,13 +53,13 @@ ASKED: tuple[Ask, ...] = (by_name, among_all, described)
 
 
 class Watcher:
-    """Asks one broker for one topic without pause; `faults` is what must not have been said."""
+    """Asks one broker for one topic without pause. `faults` are wrong responses."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.bootstrap, self.topic = bootstrap, topic
         self.faults: list[str] = []
         self.answers: Counter[str] = Counter()
-        """Whole answers by way of asking."""
+        """The number of complete responses, by kind of request."""
         self._whole = list(range(partitions))
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -100,7 +100,7 @@ class Watcher:
 
 @contextmanager
 def watched(bootstraps: Sequence[str], topic: str, partitions: int) -> Iterator[list[Watcher]]:
-    """Each broker is asked while the block runs; then nothing wrong may have been said, and each way was answered."""
+    """Ask each broker during the block. Then no response may have been wrong, and each kind of request was answered."""
     watchers = [Watcher(each, topic, partitions) for each in bootstraps]
     for watcher in watchers:
         watcher.start()
@@ -115,7 +115,7 @@ def watched(bootstraps: Sequence[str], topic: str, partitions: int) -> Iterator[
 
 
 def wait_for_answers(watcher: Watcher, more: int = 5) -> None:
-    """Until each way of asking was answered so many times more."""
+    """Wait until each kind of request was answered this many more times."""
     before = Counter(watcher.answers)
     wait_until(
         lambda: (
@@ -131,7 +131,7 @@ def wait_for_answers(watcher: Watcher, more: int = 5) -> None:
 def test_lists_are_whole_while_topics_are_made(
     broker: BrokerProcess | ExternalBroker, unique: Callable[[str], str]
 ) -> None:
-    """From the first time that a broker knows a topic of many partitions it knows all of them."""
+    """From the first time that a broker knows a topic of many partitions, it knows all of them."""
     for _ in range(5):
         topic = unique("made")
         with watched([broker.bootstrap] * 2, topic, PARTITIONS) as watchers:
@@ -145,7 +145,7 @@ def test_lists_are_whole_while_topics_are_made(
 def test_lists_are_whole_from_the_first_answer_of_a_started_broker(
     ending: str, make_broker: Callable[..., BrokerProcess]
 ) -> None:
-    """A broker that comes back answers late rather than before it knows its topics."""
+    """A broker that comes back answers late, and not before it knows its topics."""
     broker = make_broker()
     create_topic(broker.bootstrap, "events", PARTITIONS)
     with watched([broker.bootstrap] * 2, "events", PARTITIONS) as watchers:
@@ -160,7 +160,7 @@ def test_lists_are_whole_from_the_first_answer_of_a_started_broker(
 
 @pytest.mark.needs_control
 def test_lists_are_whole_while_leaders_change(tmp_path: Path) -> None:
-    """A partition without a leader is told as one, not left out; also by a node that has just come back."""
+    """A partition without a leader is listed as such and not left out, also by a node that has just come back."""
     cluster = Cluster(chosen_kind(), tmp_path, 3)
     cluster.start()
     try:

@@ -1,6 +1,6 @@
-"""Spark over transactions: markers, aborted ranges and offsets that compaction took are gaps, never lost data.
+"""Spark with transactions: markers, aborted ranges and compacted offsets are gaps, never lost data.
 
-failOnDataLoss is true throughout (and is Spark's default): a false alarm fails the query.
+failOnDataLoss is always true (Spark's default), so a false alarm fails the query.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Rows = list[tuple[int, int, str]]
 
 
 class Transactions:
-    """One transaction after another; `committed` and `everything` are the (partition, offset, value) in the log."""
+    """One transaction after another. `committed` and `everything` are the (partition, offset, value) in the log."""
 
     def __init__(self, bootstrap: str, topic: str, name: str) -> None:
         self.topic = topic
@@ -46,7 +46,7 @@ class Transactions:
         self._producer.init_transactions(TIMEOUT_S)
 
     def begin(self, count: int, *partitions: int) -> None:
-        """So many records into each partition, without an end yet."""
+        """Write this number of records to each partition, and leave the transaction open."""
         self._producer.begin_transaction()
         for partition in partitions:
             for _ in range(count):
@@ -80,7 +80,7 @@ class Transactions:
 def transactions(
     bootstrap: str, make_topic: Callable[..., str], unique: Callable[[str], str]
 ) -> Transactions:
-    """Two partitions: the first ends with an aborted range, the second holds nothing but aborted records."""
+    """Two partitions: the first ends with an aborted range, and the second contains only aborted records."""
     made = Transactions(bootstrap, make_topic(partitions=2), unique("tx"))
     made.commit(10, 0)  # 0-9, its marker 10
     made.abort(5, 0, 1)  # 11-15, 16
@@ -125,7 +125,7 @@ def test_ranges_that_begin_and_end_anywhere(
 
 
 def test_more_tasks_than_partitions(read: Read, transactions: Transactions) -> None:
-    """Tasks share a partition's range and some get no committed record at all."""
+    """Tasks divide a partition's range, and some get no committed record."""
     frame = read(STRICT, subscribe=transactions.topic, minPartitions="12")
     assert frame.rdd.getNumPartitions() >= 12
     assert seen(frame) == sorted(transactions.committed)
@@ -134,7 +134,7 @@ def test_more_tasks_than_partitions(read: Read, transactions: Transactions) -> N
 def test_latest_is_where_the_open_transaction_begins(
     read: Read, transactions: Transactions, connection: Connection
 ) -> None:
-    """The end of a read is the last stable offset, and nobody waits for what is open."""
+    """A read ends at the last stable offset, and does not wait for the open transaction."""
     before = sorted(transactions.committed)
     transactions.begin(3, 0)
     assert seen(read(STRICT, subscribe=transactions.topic)) == before
@@ -146,7 +146,8 @@ def test_latest_is_where_the_open_transaction_begins(
 def test_a_query_goes_on_from_every_kind_of_gap(
     spark: SparkSession, bootstrap: str, transactions: Transactions, tmp_path: Path
 ) -> None:
-    """Stopped and started again with a checkpoint at the end of an aborted tail, of a marker, and before an open one."""
+    """Stop and start with a checkpoint at the end of an aborted tail, at the end of a marker, and before an open
+    transaction."""
     sink, checkpoint = tmp_path / "sink", tmp_path / "checkpoint"
 
     def run() -> None:
@@ -199,7 +200,8 @@ def test_a_running_query_shows_a_transaction_when_it_is_committed(
 def test_offsets_that_compaction_took(
     spark: SparkSession, make_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    """Aborted records and overwritten keys are gone, in between and in front; a query from before goes on over them."""
+    """Aborted records and overwritten keys are gone, in the middle and at the start. A query that started before
+    continues over the gaps."""
     broker = make_broker(EAGER_CLEANER)
     topic, sink, checkpoint = "compacted", tmp_path / "sink", tmp_path / "checkpoint"
     create_compacted(broker.bootstrap, topic)
@@ -239,7 +241,7 @@ def test_offsets_that_compaction_took(
     assert [offset for _, offset, _ in batch] == offsets
     kept = {offset: (value or b"").decode() for offset, value in found.values()}
     assert {offset: value for _, offset, value in batch if offset in kept} == kept
-    # What the query sees now begins where it stopped, whatever has become of the offsets there.
+    # The query continues where it stopped, whatever has happened to the offsets there.
     after = first[-1][1]
     assert [offset for _, offset, _ in run_query() if offset > after] == [
         each for each in offsets if each > after

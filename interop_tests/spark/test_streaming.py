@@ -29,7 +29,7 @@ def test_from_earliest_and_on_from_a_checkpoint(
     unique: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
-    """A stopped query goes on where its checkpoint ends, whatever startingOffsets says then; batches are bounded."""
+    """A stopped query continues where its checkpoint ends, regardless of startingOffsets. Batches are limited."""
     topic, sink, checkpoint = make_topic(partitions=2), tmp_path / "sink", tmp_path / "checkpoint"
     expected = put(connection, topic, 2, 0, 20)
     options = {"subscribe": topic, "maxOffsetsPerTrigger": "16", "kafka.group.id": unique("group")}
@@ -55,7 +55,7 @@ def test_from_latest_from_offsets_and_from_a_time(
     make_topic: Callable[..., str],
     tmp_path: Path,
 ) -> None:
-    topic = make_topic(partitions=1, configs={"retention.ms": "-1"})  # the records are old
+    topic = make_topic(partitions=1, configs={"retention.ms": "-1"})  # old timestamps
     for n in range(10):
         produce(
             connection, topic, BatchPlan([f"0:{n}".encode()], base_timestamp_ms=1_600_000_000_000 + n * 1000)
@@ -71,7 +71,7 @@ def test_from_latest_from_offsets_and_from_a_time(
         writer = frame.writeStream.format("json").option("path", str(tmp_path / name))
         queries[name] = writer.option("checkpointLocation", str(tmp_path / f"{name}-checkpoint")).start()
     try:
-        # The first batch fixes where a query starts, also one that has nothing to read yet.
+        # The first batch fixes the start of a query, even if there is nothing to read yet.
         for name in queries:
             wait_for_start(tmp_path / f"{name}-checkpoint")
         put(connection, topic, 1, 10, 12)
@@ -93,7 +93,8 @@ def test_from_topic_to_topic_with_a_pattern(
     unique: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
-    """A query reads topics by pattern and writes keys and headers to another; a topic made later joins in."""
+    """A query reads topics by pattern, and writes keys and headers to another topic. It also reads a topic that is
+    created later."""
     stem = unique("source")
     target = make_topic(partitions=2, stem="target")
     first = make_topic(stem=stem)
@@ -147,7 +148,7 @@ def test_from_topic_to_topic_with_a_pattern(
 def test_a_query_goes_on_after_the_broker_was_killed(
     spark: SparkSession, make_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    """kill -9 while a query runs: the query goes on by itself, and its rows are those of a query that saw no kill."""
+    """kill -9 while a query runs: the query continues by itself, and its rows are those of an undisturbed query."""
     broker = make_broker()
     topic, total = "events", 1200
     create_topic(broker.bootstrap, topic, 3)
@@ -210,7 +211,8 @@ def test_a_query_goes_on_after_the_broker_was_killed(
 def test_a_stopped_query_finds_its_offsets_after_a_kill(
     spark: SparkSession, make_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    """The query is down while the broker is killed; failOnDataLoss stays true, so nothing it knew of may be gone."""
+    """The query is stopped while the broker is killed. failOnDataLoss stays true, so no offset that it knew may be
+    gone."""
     broker = make_broker()
     topic, sink, checkpoint = "events", tmp_path / "sink", tmp_path / "checkpoint"
     create_topic(broker.bootstrap, topic, 2)

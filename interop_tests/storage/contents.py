@@ -1,4 +1,4 @@
-"""Puts everything that a folder can hold into a broker, and says what a client finds there."""
+"""Fills a broker with every kind of data that a folder can contain, and reads everything that a client can find there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WAIT_S = 30.0
 
 
 def done(futures: dict[Any, Any]) -> dict[Any, Any]:
-    """Every result; the first failure is raised."""
+    """All results. Raises the first failure."""
     return {key: future.result(WAIT_S) for key, future in futures.items()}
 
 
@@ -55,7 +55,7 @@ def consumer(bootstrap: str, **settings: Any) -> Iterator[Consumer]:
 
 
 def create(bootstrap: str, name: str, partitions: int = 1, **config: str) -> None:
-    """Make a topic; settings with underscores for dots."""
+    """Create a topic. Settings have underscores instead of dots."""
     settings = {key.replace("_", "."): value for key, value in config.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     done(admin.create_topics([NewTopic(name, partitions, 1, config=settings)]))
@@ -70,9 +70,9 @@ def create(bootstrap: str, name: str, partitions: int = 1, **config: str) -> Non
 
 
 def write_topics(bootstrap: str) -> None:
-    """A topic of every codec with keys and headers, one of several segments whose first records are deleted."""
+    """A topic with every codec, keys and headers, and one with several segments whose first records are deleted."""
     for codec in CODECS:
-        create(bootstrap, codec, 2, retention_ms="-1")  # the records are old
+        create(bootstrap, codec, 2, retention_ms="-1")  # old timestamps
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20})
         for n in range(PER_CODEC):
             headers = [("codec", codec.encode()), ("n", b"%d" % n), ("null", None)]
@@ -89,7 +89,7 @@ def write_topics(bootstrap: str) -> None:
 
 
 def append_big(bootstrap: str, topic: str, first: int, end: int) -> None:
-    """16 kB a record and a batch, by an idempotent producer."""
+    """Records of 16 kB, one per batch, from an idempotent producer."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0})
     for n in range(first, end):
         producer.produce(topic, BIG_VALUE, b"%d" % n)
@@ -97,7 +97,7 @@ def append_big(bootstrap: str, topic: str, first: int, end: int) -> None:
 
 
 def read_some(bootstrap: str, group: str, topic: str, count: int, **settings: Any) -> None:
-    """A member of the group reads so many records of the topic, commits and leaves."""
+    """A member of the group reads this number of records of the topic, commits and leaves."""
     with consumer(bootstrap, **{"group.id": group}, **settings) as member:
         member.subscribe([topic])
         seen = 0
@@ -116,7 +116,7 @@ def read_some(bootstrap: str, group: str, topic: str, count: int, **settings: An
 
 
 def transactional_producer(bootstrap: str, name: str) -> Producer:
-    """A producer with transactions, its last one aborted if it was open."""
+    """A transactional producer. It aborts its last transaction if that was open."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 900_000}
     )
@@ -125,7 +125,7 @@ def transactional_producer(bootstrap: str, name: str) -> Producer:
 
 
 def write_transactions(bootstrap: str) -> Producer:
-    """A committed, an aborted and an open transaction; the producer of the open one, to be kept until the broker is gone."""
+    """A committed, an aborted and an open transaction. Keep the producer of the open one until the broker has stopped."""
     create(bootstrap, TRANSACTIONAL)
     for name, commit in (("committing", True), ("aborting", False)):
         producer = transactional_producer(bootstrap, name)
@@ -144,20 +144,20 @@ def write_transactions(bootstrap: str) -> Producer:
 
 @dataclass(frozen=True)
 class Contents:
-    """What clients find: compared with == before and after."""
+    """Everything that clients find, to be compared with == before and after."""
 
-    topics: dict[str, tuple[str, int]]  # id and number of partitions
-    settings: dict[str, dict[str, str]]  # what was set on topics
-    offsets: dict[tuple[str, int], tuple[int, int, int]]  # first, end, last stable
+    topics: dict[str, tuple[str, int]]  # topic id and number of partitions
+    settings: dict[str, dict[str, str]]  # dynamic configs of topics
+    offsets: dict[tuple[str, int], tuple[int, int, int]]  # log start, end, last stable offset
     records: dict[tuple[str, int], list[tuple[Any, ...]]]
-    committed_records: dict[tuple[str, int], list[int]]  # offsets that read_committed shows
+    committed_records: dict[tuple[str, int], list[int]]  # offsets that read_committed returns
     group_offsets: dict[tuple[str, int], tuple[int, str | None]]
 
 
 def read_partition(
     bootstrap: str, topic: str, partition: int, end: int, isolation: str
 ) -> list[tuple[Any, ...]]:
-    """Every record from the first to the end of the partition."""
+    """Every record of the partition."""
     found: list[tuple[Any, ...]] = []
     settings = {
         "isolation.level": isolation,
@@ -203,7 +203,7 @@ def contents(bootstrap: str, group: str = READERS) -> Contents:
 
     def list_offsets(spec: OffsetSpec, isolation: IsolationLevel) -> dict[tuple[str, int], int]:
         asked = {TopicPartition(*partition): spec for partition in partitions}
-        # Right after its start Apache Kafka may tell clients of a leader epoch before its own replicas know it.
+        # Right after its start Apache Kafka may return a leader epoch that its own replicas do not know yet.
         answered = wait_without_error(
             lambda: done(admin.list_offsets(asked, isolation_level=isolation)),
             "listing offsets",

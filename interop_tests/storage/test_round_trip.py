@@ -1,6 +1,6 @@
-"""A folder written by Apache Kafka 4.3 serves under kafkacompat and goes back; and the other way round.
+"""kafkacompat serves a folder that Apache Kafka 4.3 wrote, and Apache Kafka serves it again; and the other way round.
 
-Both programs are started here, whatever INTEROP_BROKER says. After each turn Kafka's DumpLogSegments reads every file.
+These tests start both brokers, whatever INTEROP_BROKER is. After each turn Kafka's DumpLogSegments reads every file.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ DECODERS = {
 }
 BY_QUORUM = {False: "static-voter", True: "standalone-voter"}
 QUORUMS = pytest.mark.parametrize("dynamic", BY_QUORUM, ids=BY_QUORUM.get)
-# In `make test` the longer way only with the quorum of Kafka's own quick start; compaction's tests go the other one.
+# `make test` runs the longer way only with the quorum of Kafka's quick start. The tests of compaction run the other
+# one.
 IN_A_SOAK = tuple(BY_QUORUM) if os.environ.get("KAFKACOMPAT_SOAK") else (True,)
 
 MakeNode = Callable[[str, bool], SwitchingBroker]
@@ -63,7 +64,7 @@ MakeNode = Callable[[str, bool], SwitchingBroker]
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[MakeNode]:
-    """node(first kind, dynamic quorum) is a started node; it is killed at the end."""
+    """node(first kind, dynamic quorum) returns a started node. It is killed at the end."""
     made: list[SwitchingBroker] = []
 
     def start(first: str, dynamic: bool) -> SwitchingBroker:
@@ -77,7 +78,8 @@ def node(tmp_path: Path) -> Iterator[MakeNode]:
 
 
 def check_files(tools: KafkaTools, data_dir: Path) -> int:
-    """DumpLogSegments finds nothing wrong with any segment, index or snapshot of the folder; the number of files."""
+    """Check that DumpLogSegments finds no fault in any segment, index or snapshot of the folder. Returns the number of
+    files."""
     count = 0
     for folder in sorted(
         path for path in data_dir.iterdir() if path.is_dir() and re.search(r"-\d+$", path.name)
@@ -97,7 +99,7 @@ def check_files(tools: KafkaTools, data_dir: Path) -> int:
 
 
 def share(tools: KafkaTools, bootstrap: str, topic: str, count: int) -> list[str]:
-    """A share consumer takes and acknowledges so many records."""
+    """A share consumer reads and acknowledges this number of records."""
     output = tools.run(
         "consumer.ConsoleShareConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--group", SHARERS),
@@ -107,7 +109,7 @@ def share(tools: KafkaTools, bootstrap: str, topic: str, count: int) -> list[str
 
 
 def newer_kinds(tools: KafkaTools, bootstrap: str) -> dict[str, object]:
-    """What Apache Kafka says of the groups and transactions that kafkacompat only carries along."""
+    """Apache Kafka's description of the groups and transactions that kafkacompat keeps but does not serve."""
     server = ("--bootstrap-server", bootstrap)
     modern = tools.run(GROUPS, *server, "--describe", "--group", MODERN_READERS)
     columns = ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
@@ -130,7 +132,7 @@ def newer_kinds(tools: KafkaTools, bootstrap: str) -> dict[str, object]:
 
 
 def write_newer_kinds(tools: KafkaTools, bootstrap: str) -> None:
-    """A consumer group and a share group with progress, and transactions of which one stays open."""
+    """A consumer group and a share group with progress, and transactions, one of which stays open."""
     read_some(bootstrap, MODERN_READERS, "gzip", 20, **{"group.protocol": "consumer"})
     tools.run(
         "kafka.admin.ConfigCommand",
@@ -141,7 +143,8 @@ def write_newer_kinds(tools: KafkaTools, bootstrap: str) -> None:
 
 
 def change(bootstrap: str) -> None:
-    """What users do in a day: more records, deleted records and topics, new topics, partitions and settings, commits."""
+    """Typical changes of a day: more records, deleted records and topics, new topics, partitions and settings,
+    commits."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     append_big(bootstrap, "segments", BIG_RECORDS, BIG_RECORDS + 70)
     done(admin.delete_records([TopicPartition("segments", 0, 100)]))
@@ -167,7 +170,8 @@ def change(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("dynamic", IN_A_SOAK, ids=BY_QUORUM.get)
 def test_from_apache_kafka_and_back(tools: KafkaTools, node: MakeNode, dynamic: bool) -> None:
-    """Nothing is lost on the way: not the topics served here, nor the groups and transactions only carried along."""
+    """Nothing is lost: neither the topics that are served, nor the groups and transactions that kafkacompat only
+    keeps."""
     broker = node(APACHE, dynamic)
     write_topics(broker.bootstrap)
     read_some(broker.bootstrap, READERS, "zstd", 15)
@@ -192,7 +196,7 @@ def test_from_apache_kafka_and_back(tools: KafkaTools, node: MakeNode, dynamic: 
     assert contents(broker.bootstrap) == changed
     assert newer_kinds(tools, broker.bootstrap) == newer_before
     del left_open
-    # Each of them goes on from where it was.
+    # Each of them continues from its position.
     read_some(broker.bootstrap, MODERN_READERS, "gzip", 10, **{"group.protocol": "consumer"})
     rest = share(tools, broker.bootstrap, "lz4", 18)
     assert len(set(rest)) == 18
@@ -216,7 +220,7 @@ def test_from_apache_kafka_and_back(tools: KafkaTools, node: MakeNode, dynamic: 
 
 @QUORUMS
 def test_from_kafkacompat_and_back(tools: KafkaTools, node: MakeNode, dynamic: bool) -> None:
-    """Apache Kafka serves what kafkacompat formatted and wrote, adds to it, and gives it back."""
+    """Apache Kafka serves a folder that kafkacompat formatted and wrote, adds to it, and kafkacompat serves it again."""
     broker = node(KAFKACOMPAT, dynamic)
     write_topics(broker.bootstrap)
     read_some(broker.bootstrap, READERS, "zstd", 15)

@@ -1,8 +1,8 @@
-"""The word count of WordCount.java as processes that may be killed with -9, what goes into it, and what must come out.
+"""The word count of WordCount.java as processes that may be killed with -9, with its input and the expected output.
 
-Without a cache every word of the input is one record of the output, so that the oracle is strict: the counts of a word are
-1, 2, 3 and so on, each once and in order. A record that was lost, read twice or written by a zombie shows as a gap or a
-repetition.
+Without a cache every word of the input causes one record of the output, so the check is strict: the counts of a word
+are 1, 2, 3 and so on, each once and in order. A record that was lost, read twice or written by a zombie shows as a gap
+or a repetition.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ WORDS_A_LINE = 5
 SESSION_TIMEOUT_MS = 6000
 STOP_TIMEOUT_S = 40.0
 TIMEOUT_S = 60.0
-# A killed instance is a member for a session more, and restores its stores.
+# A killed instance stays a member until its session expires, and restores its stores.
 PROGRESS_TIMEOUT_S = 90.0
-# By their number the words are of several lengths.
+# The number of a word determines its length, so there are several lengths.
 WORDS = [f"word{number * number}" for number in range(40)]
 
 
 def build() -> Path:
-    """The folder with Streams' jars in lib and the compiled program in classes. The compiler comes with the jars."""
+    """The folder with the jars of Streams in lib and the compiled program in classes. The jars include a compiler."""
     java, maven = require_program("java"), require_program("mvn")
     compiler = ["-cp", "lib/*", COMPILER, "--release", "17", "-nowarn", "-proc:none"]
     jars = ["slf4j-api-1.7.36", "kafka-streams-4.3.0", "kafka-clients-4.3.0"]
@@ -52,7 +52,7 @@ def build() -> Path:
 
 
 class WordCount:
-    """One application: its topics, its instances by number, each with a folder of its own for the stores."""
+    """One application: its topics, and its instances by number, each with its own folder for the stores."""
 
     def __init__(self, root: Path, bootstrap: str, name: str, replication_factor: int) -> None:
         self.root = root
@@ -74,7 +74,7 @@ class WordCount:
             "consumer.heartbeat.interval.ms": "1000",
             "consumer.metadata.max.age.ms": "2000",
             "producer.metadata.max.age.ms": "2000",
-            # Streams gives up on a transaction that timed out, while a broker started again on a busy machine, say.
+            # Streams gives up when a transaction times out, for example while a busy machine restarts a broker.
             "producer.transaction.timeout.ms": "40000",
         }
         new = [
@@ -84,10 +84,10 @@ class WordCount:
         for done in self._admin.create_topics(new).values():
             done.result(TIMEOUT_S)
 
-    # its processes
+    # processes
 
     def start(self, number: int = 0, threads: int = 1) -> None:
-        """Start an instance; it goes on with the folder that it left."""
+        """Start an instance. It continues with its folder."""
         folder = self.root / f"{self.name}-{number}"
         folder.mkdir(parents=True, exist_ok=True)
         settings = self._settings | {"state.dir": str(folder / "stores"), "num.stream.threads": str(threads)}
@@ -108,7 +108,7 @@ class WordCount:
         return self.root / f"{self.name}-{number}" / "log"
 
     def assert_runs(self) -> None:
-        """No instance has given up."""
+        """Check that no instance has given up."""
         for number, process in self._processes.items():
             log = self.log_path(number)
             assert process.poll() is None, (
@@ -122,7 +122,7 @@ class WordCount:
         process.wait(STOP_TIMEOUT_S)
 
     def stop(self, number: int = 0) -> int:
-        """SIGTERM; the exit status."""
+        """Send SIGTERM. Returns the exit status."""
         process = self._processes.pop(number)
         process.terminate()
         return process.wait(STOP_TIMEOUT_S)
@@ -131,14 +131,14 @@ class WordCount:
         for number in list(self._processes):
             self.kill(number)
 
-    # what others see of it
+    # observations
 
     def topic_configs(self, topic: str) -> dict[str, str]:
         (done,) = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
         return {name: entry.value for name, entry in done.result(TIMEOUT_S).items()}
 
     def purged(self, topic: str) -> int:
-        """How many records of a repartition topic are deleted, over its partitions."""
+        """The number of deleted records of a repartition topic, over all its partitions."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "log_level": 0})
         try:
             ends = [
@@ -151,7 +151,7 @@ class WordCount:
 
 
 class Lines:
-    """Writes lines of words to the application's input and knows how often each word is in it."""
+    """Writes lines of words to the application's input and counts the words."""
 
     def __init__(self, application: WordCount, chance: random.Random) -> None:
         self._application = application
@@ -163,7 +163,7 @@ class Lines:
         self.counts: Counter[str] = Counter()
 
     def write(self, lines: int) -> None:
-        """Hand them to the producer; `flush` waits for them."""
+        """Give the lines to the producer. `flush` waits for them."""
         for _ in range(lines):
             words = self._chance.choices(WORDS, k=WORDS_A_LINE)
             self.counts.update(words)
@@ -179,7 +179,7 @@ class Lines:
         assert self._failed == []
 
     def totals(self) -> dict[int, int]:
-        """Of each length of word, how often its words came."""
+        """For each length of word, how often its words were written."""
         found: Counter[int] = Counter()
         for word, count in self.counts.items():
             found[len(word)] += count
@@ -187,7 +187,8 @@ class Lines:
 
 
 class Outputs:
-    """Follows a topic with read_committed: what a consumer after the application has seen so far, by key and in order."""
+    """Follows a topic with read_committed: the values that a consumer of the output has seen so far, by key and in
+    order."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.topic = topic
@@ -205,7 +206,7 @@ class Outputs:
         self._consumer.assign([TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
 
     def poll(self, timeout_s: float = 0.5) -> int:
-        """Read what there is; how many values have been seen in all."""
+        """Read the available records. Returns the number of all values seen."""
         for message in self._consumer.consume(1000, timeout_s):
             if message.error() is None:
                 (value,) = struct.unpack(">q", message.value())
@@ -222,11 +223,11 @@ class Outputs:
 
 
 def read_once(bootstrap: str, topic: str, is_whole: Any) -> Outputs:
-    """The topic from its start by a new consumer, until `is_whole` says so of what was read."""
+    """Read the topic from its start with a new consumer, until `is_whole` accepts the records."""
     outputs = Outputs(bootstrap, topic)
     try:
         wait_until(lambda: outputs.poll() >= 0 and is_whole(outputs), f"{topic} is read", TIMEOUT_S)
-        # More than there should be would come now.
+        # Surplus records would arrive now.
         outputs.poll(1.0)
     finally:
         outputs.close()
@@ -234,7 +235,7 @@ def read_once(bootstrap: str, topic: str, is_whole: Any) -> Outputs:
 
 
 def wait_for_counts(application: WordCount, outputs: Outputs, count: int) -> None:
-    """Until so many records are in the output, while no instance gives up."""
+    """Wait until this many records are in the output, while no instance gives up."""
 
     def probe() -> bool:
         application.assert_runs()
@@ -244,7 +245,8 @@ def wait_for_counts(application: WordCount, outputs: Outputs, count: int) -> Non
 
 
 def assert_exact(application: WordCount, lines: Lines) -> None:
-    """Every word counted once: in the output, in the totals of the second store, and in the changelogs of both."""
+    """Check that every word is counted once: in the output, in the totals of the second store, and in the changelogs
+    of both stores."""
     bootstrap, name = application.bootstrap, application.name
     expected = {word.encode(): count for word, count in lines.counts.items()}
     totals = {struct.pack(">i", length): count for length, count in lines.totals().items()}
@@ -260,7 +262,8 @@ def assert_exact(application: WordCount, lines: Lines) -> None:
 
 
 def assert_internal_topics(application: WordCount) -> None:
-    """Made as Streams asked for: compacted changelogs, and repartition topics that it empties itself."""
+    """Check that topics are as Streams requested: compacted changelogs, and repartition topics that Streams empties
+    itself."""
     for stem in ("counts-changelog", "totals-changelog"):
         assert application.topic_configs(f"{application.name}-{stem}")["cleanup.policy"] == "compact"
     for stem in ("words-repartition", "lengths-repartition"):

@@ -21,13 +21,13 @@ from interop_tests.streams.application import (
 )
 
 KILLS = 20 if os.environ.get("KAFKACOMPAT_SOAK") else 2
-"""Of each: the application, and the broker."""
+"""The number of kills of the application and of the broker."""
 LINES = 60
-"""Before and after each kill."""
+"""Lines before and after each kill."""
 
 
 def test_word_count(bootstrap: str, unique: Callable[[str], str], tmp_path: Path) -> None:
-    """Undisturbed, stopped and started again: on any broker."""
+    """Without faults, but stopped and started again: on any broker."""
     application = WordCount(tmp_path, bootstrap, unique("count"), 1)
     lines = Lines(application, random.Random(1))
     outputs = Outputs(bootstrap, application.counts)
@@ -50,7 +50,7 @@ def test_word_count(bootstrap: str, unique: Callable[[str], str], tmp_path: Path
 
 @pytest.mark.needs_control
 def test_application_and_broker_are_killed(make_broker: Callable[..., BrokerProcess], tmp_path: Path) -> None:
-    """Whoever it is, in the midst of its work: each word is counted once."""
+    """Any process is killed during its work: each word is counted once."""
     broker = make_broker()
     chance = seeded_chance()
     application = WordCount(tmp_path, broker.bootstrap, "count", 1)

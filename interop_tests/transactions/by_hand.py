@@ -17,13 +17,13 @@ TRANSACTION_KEY = 1
 
 
 class Protocol(NamedTuple):
-    """Versions of the requests as a client of one transaction.version sends them."""
+    """Versions of the requests that a client sends with one transaction.version."""
 
     produce: int
     end: int
     offsets: int
     adds: bool
-    """Whether producing adds the partition by itself."""
+    """Whether Produce adds the partition implicitly."""
 
 
 OLD = Protocol(produce=11, end=4, offsets=4, adds=False)
@@ -39,7 +39,7 @@ def init_producer_id(
     epoch: int = -1,
     version: int = 5,
 ) -> dict[str, Any]:
-    """One InitProducerId, as it is answered."""
+    """Send one InitProducerId and return its response."""
     body: dict[str, Any] = {"TransactionalId": transactional_id, "TransactionTimeoutMs": timeout_ms}
     if version >= 3:
         body |= {"ProducerId": producer_id, "ProducerEpoch": epoch}
@@ -47,7 +47,7 @@ def init_producer_id(
 
 
 def find_coordinator(connection: Connection, transactional_id: str) -> dict[str, Any]:
-    """Once it serves."""
+    """Repeat until the coordinator serves."""
 
     def ask() -> dict[str, Any] | None:
         reply = connection.call(
@@ -63,7 +63,7 @@ def find_coordinator(connection: Connection, transactional_id: str) -> dict[str,
 
 
 class Producer:
-    """`id`, `epoch` and `sequences` are what the next batch will carry; tests may change them."""
+    """`id`, `epoch` and `sequences` are the values for the next batch. Tests may change them."""
 
     def __init__(self, connection: Connection, transactional_id: str, protocol: Protocol) -> None:
         self.connection = connection
@@ -73,7 +73,7 @@ class Producer:
         self.sequences: dict[tuple[str, int], int] = {}
 
     def init(self, timeout_ms: int = 60_000) -> Producer:
-        """As a client that starts; whatever was open is aborted."""
+        """Initialize as a starting client. An open transaction is aborted."""
         find_coordinator(self.connection, self.transactional_id)
 
         def ask() -> dict[str, Any] | None:
@@ -87,7 +87,7 @@ class Producer:
         return self
 
     def add(self, topic: str, partition: int = 0, version: int = 3) -> int:
-        """AddPartitionsToTxn of a client; the partition's error."""
+        """AddPartitionsToTxn as a client sends it. Returns the partition's error."""
         reply = self.connection.call(
             "AddPartitionsToTxn",
             version,
@@ -108,7 +108,7 @@ class Producer:
             list(values),
             attributes=attributes,
             base_timestamp_ms=time.time_ns()
-            // 1_000_000,  # as markers have it, or the segment would be rolled
+            // 1_000_000,  # current, as in markers; otherwise the segment would be rolled
             producer_id=self.id,
             producer_epoch=self.epoch,
             base_sequence=self.sequences.get((topic, partition), 0),
@@ -117,7 +117,7 @@ class Producer:
     def produce(
         self, topic: str, *values: bytes, partition: int = 0, version: int | None = None
     ) -> dict[str, Any]:
-        """One batch; the partition's part of the reply."""
+        """Send one batch. Returns the partition's part of the response."""
         body = produce_body(topic, self.batch(topic, *values, partition=partition), partition)
         body["TransactionalId"] = self.transactional_id
         reply = self.connection.call("Produce", version or self.protocol.produce, body)
@@ -128,7 +128,7 @@ class Producer:
         return result
 
     def send(self, topic: str, *values: bytes, partition: int = 0) -> int:
-        """As a client does it, the partition added before if need be; the offset."""
+        """Produce as a client does: add the partition first if necessary. Returns the offset."""
         if not self.protocol.adds:
             wait_until(lambda: self.add(topic, partition) == 0, "the partition is added")
         result: dict[str, Any] = {}
@@ -142,7 +142,7 @@ class Producer:
         return int(result["BaseOffset"])
 
     def end(self, commit: bool, version: int | None = None) -> dict[str, Any]:
-        """One EndTxn, as it is answered; what it says of the next transaction is taken."""
+        """Send one EndTxn and return its response. Uses the epoch in it for the next transaction."""
         used = version or self.protocol.end
         return self.connection.call(
             "EndTxn",
@@ -156,7 +156,7 @@ class Producer:
         )
 
     def finish(self, commit: bool) -> None:
-        """EndTxn until it is taken, and the next transaction's epoch."""
+        """Repeat EndTxn until it is accepted. Uses the epoch for the next transaction."""
         reply: dict[str, Any] = {}
 
         def ended() -> bool:

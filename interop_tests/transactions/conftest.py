@@ -1,4 +1,4 @@
-"""What the tests of transactions share."""
+"""Fixtures for the tests of transactions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MakeProducer = Callable[..., Producer]
 
 @pytest.fixture(params=[OLD, NEW], ids=["old protocol", "new protocol"])
 def protocol(request: pytest.FixtureRequest) -> Protocol:
-    """A test runs in both."""
+    """A test runs with both protocol versions."""
     found: Protocol = request.param
     return found
 
 
 @pytest.fixture
 def make_producer(connect: Callable[..., Connection], unique: Any, protocol: Protocol) -> MakeProducer:
-    """make_producer(id) is an initialised producer by hand, on a connection of its own."""
+    """make_producer(id) is an initialized hand-written producer with its own connection."""
 
     def make(transactional_id: str | None = None, timeout_ms: int = 60_000) -> Producer:
         return Producer(connect(), transactional_id or unique("tx"), protocol).init(timeout_ms)

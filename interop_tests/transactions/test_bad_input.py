@@ -1,6 +1,6 @@
-"""What producers must not do within transactions, code by code as Apache Kafka answers it, and nothing is half applied.
+"""Forbidden requests of producers in transactions: the error codes are Apache Kafka's, and nothing is half applied.
 
-Each test runs as it stands against either broker: what is asserted is what Apache Kafka 4.3 answers.
+Each test runs unchanged against either broker. The assertions are the answers of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ COORDINATOR_FENCED, CONCURRENT, TRANSACTIONAL_ID_DENIED, ABORTABLE = 52, 51, 53,
 INVALID_PRODUCER_EPOCH = 47
 TOPIC_DENIED, NOT_ATTEMPTED, OUT_OF_ORDER = 29, 55, 45
 
-# --- who has no such transaction
+# --- clients without such a transaction
 
 
 class Identity(NamedTuple):
-    """Whom a request says it is from."""
+    """The identity in a request."""
 
     transactional_id: str
     id: int
@@ -161,7 +161,7 @@ def test_whoever_is_not_the_producer_changes_nothing(
         assert committed(connection, topic) == [b"mine"]
 
 
-# (who) -> InitProducerId's code while the id is at rest, and while its transaction is open.
+# (who) -> the code of InitProducerId without an open transaction, and with one.
 BELIEFS = {
     "another producer": (PRODUCER_FENCED, PRODUCER_FENCED),
     "older epoch": (PRODUCER_FENCED, CONCURRENT),
@@ -173,10 +173,11 @@ BELIEFS = {
 def test_a_producer_that_believes_wrong_things_gets_no_epoch(
     who: str, connection: Connection, connect: Connect, make_topic: MakeTopic, unique: Any
 ) -> None:
-    """While a transaction is open Apache Kafka looks at the producer id alone, aborts it and says: come again."""
+    """While a transaction is open, Apache Kafka checks only the producer id, aborts the transaction, and asks the
+    client to retry."""
     topic = make_topic()
     producer = Producer(connect(), unique("tx"), NEW).init().init().init()
-    # Two below: the epoch right before is the one whose answer may have been lost.
+    # Two below: with the previous epoch, the client may just have lost the response.
     wrong = {"another producer": (10**6, 0), "older epoch": (0, -2), "newer epoch": (0, 1)}[who]
     belief = {"producer_id": producer.id + wrong[0], "epoch": producer.epoch + wrong[1]}
     before = producer.describe()
@@ -224,17 +225,17 @@ def test_the_brokers_own_bound_of_timeouts(make_broker: MakeBroker) -> None:
             assert reply["ErrorCode"] == INVALID_TRANSACTION_TIMEOUT
             assert (reply["ProducerId"], reply["ProducerEpoch"]) == (-1, -1)
         assert producer.describe()["TransactionTimeoutMs"] == 5000
-        # Nobody's transaction has a timeout where there is none.
+        # Without a transaction there is no timeout.
         assert init_producer_id(connection, None, timeout_ms=-1)["ErrorCode"] == 0
 
 
-# --- batches that no transaction takes
+# --- batches that no transaction accepts
 
 
 def produced(
     producer: Producer, parts: Sequence[tuple[str, int, BatchPlan | bytes]], version: int, name: str | None
 ) -> dict[tuple[str, int], int]:
-    """One request of several partitions; the code of each."""
+    """One request with several partitions. Returns the code of each."""
     body = produce_body("", b"")
     body["TransactionalId"] = name
     body["TopicData"] = [
@@ -264,7 +265,7 @@ def ends(connection: Connection, topic: str, partitions: int) -> list[int]:
 def test_a_transactional_batch_without_the_id(
     version: int, connection: Connection, connect: Connect, make_topic: MakeTopic, unique: Any
 ) -> None:
-    """Nothing of the request is taken, not even what has no transaction."""
+    """No part of the request is accepted, not even the partitions without a transaction."""
     topic = make_topic(partitions=2)
     producer = Producer(connect(), unique("tx"), NEW).init()
     parts = [(topic, 0, producer.batch(topic, b"x")), (topic, 1, BatchPlan())]
@@ -320,7 +321,7 @@ BAD_BATCHES: dict[str, tuple[dict[str, Any], int]] = {
 def test_a_bad_batch_within_a_transaction(
     name: str, connection: Connection, make_producer: MakeProducer, make_topic: MakeTopic, protocol: Protocol
 ) -> None:
-    """It is refused whole, what was there before stands, and the producer may go on with the sequence that it refused."""
+    """The batch is refused as a whole, earlier records stay, and the producer may reuse the refused sequence numbers."""
     fields, code = BAD_BATCHES[name]
     topic = make_topic()
     producer = make_producer()
@@ -345,7 +346,7 @@ def test_one_request_of_good_and_bad_batches(
     make_topic: MakeTopic,
     protocol: Protocol,
 ) -> None:
-    """Each partition's batch whole or not at all, and the end counts for just those that were taken."""
+    """Each partition's batch is accepted as a whole or not at all. The end applies to the accepted ones only."""
     topic, compacted = make_topic(partitions=4), make_topic(configs={"cleanup.policy": "compact"})
     producer = make_producer()
     good = [(topic, 0), (topic, 2)]
@@ -399,7 +400,7 @@ BROKEN = {
 }
 
 
-# Kafka steps over compressed records by their parts and takes one whose length is wrong; here it is refused.
+# Kafka skips compressed records by their parts, and accepts one with a wrong length. kafkacompat refuses it.
 @pytest.mark.parametrize(
     ("name", "codec"),
     [
@@ -412,7 +413,8 @@ BROKEN = {
 def test_broken_batches_for_a_compacted_topic(
     name: str, codec: str, connection: Connection, make_topic: MakeTopic
 ) -> None:
-    """A good record beside the broken one is refused with it; a sound batch goes in, and an empty key is a key."""
+    """A valid record in the batch of an invalid one is refused with it. A valid batch is accepted, and an empty key is
+    a key."""
     records, code = BROKEN[name]
     topic = make_topic(configs={"cleanup.policy": "compact,delete"})
     plan = BatchPlan(values=[b""], records=records, codec=codec)
@@ -427,7 +429,7 @@ def test_broken_batches_for_a_compacted_topic(
 
 
 def with_delta(record: bytes) -> bytes:
-    """The same record as the second one of its batch: its offset's delta is the fourth byte."""
+    """The same record as the second one of its batch: the fourth byte is its offset delta."""
     return record[:3] + b"\x02" + record[4:]
 
 
@@ -498,7 +500,7 @@ def test_internal_topics_are_not_for_a_producers_transaction(
 def test_the_brokers_own_question_about_several_transactions(
     connection: Connection, connect: Connect, make_topic: MakeTopic, unique: Any
 ) -> None:
-    """Each is answered by itself: one that is refused changes nothing for the others."""
+    """Each one is answered separately: a refused one does not affect the others."""
     topic = make_topic(partitions=2)
     good, fenced = (Producer(connect(), unique("tx"), OLD).init() for _ in range(2))
     wait_until(lambda: good.add(topic) == 0, "it is added")
@@ -544,7 +546,7 @@ def test_the_brokers_own_question_about_several_transactions(
 
 @pytest.mark.needs_control
 def test_offsets_are_added_before_any_group_was_there(make_broker: MakeBroker) -> None:
-    """The topic of offsets is not yet made: clients of the old protocol add offsets before they look for the group."""
+    """The offsets topic does not exist yet: clients of the old protocol add offsets before they look for the group."""
     broker = make_broker()
     create_topic(broker.bootstrap, "t")
     with Connection(broker.bootstrap) as connection:
@@ -562,7 +564,7 @@ def test_offsets_are_added_before_any_group_was_there(make_broker: MakeBroker) -
 def test_offsets_that_are_taken_in_part(
     version: int, connection: Connection, connect: Connect, make_topic: MakeTopic, unique: Any
 ) -> None:
-    """Every partition has its own code, and those that were taken count with the transaction."""
+    """Every partition has its own code, and the accepted ones are part of the transaction."""
     topic, group = make_topic(partitions=3), unique("group")
     coordinator(connection, group)
     protocol = NEW if version == 5 else OLD
@@ -636,7 +638,8 @@ def marked(
 def test_markers_of_coordinators_that_are_none(
     connection: Connection, connect: Connect, make_topic: MakeTopic, unique: Any
 ) -> None:
-    """One of an older epoch than the partition has seen ends nothing; others end what there is, partition by partition."""
+    """A marker with an older epoch than the partition's is refused. Other markers end the open transactions, partition
+    by partition."""
     topic = make_topic(partitions=2)
     producer = Producer(connect(), unique("tx"), NEW).init().init()
     for number in range(2):
@@ -658,7 +661,7 @@ def test_markers_of_coordinators_that_are_none(
         ("no-such-topic", 0): UNKNOWN_PARTITION,
     }
     assert ends(connection, topic, 2) == [2, 2]
-    # Of a producer that nobody knows: written, and without effect.
+    # A marker for an unknown producer is written without effect.
     assert marked(connection, (10**12, 0), here, commit=True) == {(topic, 0): 0}
     found = fetch(connection, topic, 0, IsolationLevel=1)
     assert found["LastStableOffset"] == found["HighWatermark"] == 3
@@ -666,7 +669,18 @@ def test_markers_of_coordinators_that_are_none(
     producer.finish(False)
 
 
-# --- questions
+def test_markers_without_a_producer(connection: Connection, make_topic: MakeTopic) -> None:
+    """They fail and are not written, also where a partition of several is unknown."""
+    topic = make_topic()
+    several = [{"Name": topic, "PartitionIndexes": [0, 7]}]
+    for who in ((-1, 0), (10**12, -1)):
+        assert marked(connection, who, several) == {(topic, 0): -1, (topic, 7): -1}
+        unknown = [{"Name": topic, "PartitionIndexes": [7]}]
+        assert marked(connection, who, unknown) == {(topic, 7): UNKNOWN_PARTITION}
+    assert ends(connection, topic, 1) == [0]
+
+
+# --- queries
 
 
 def test_questions_about_nothing(connection: Connection, unique: Any) -> None:

@@ -49,7 +49,7 @@ def read(
 
 
 def committed(connection: Connection, topic: str) -> list[bytes | None]:
-    """What a read_committed consumer makes of partition 0."""
+    """The records of partition 0 for a read_committed consumer."""
     result = read(connection, topic, 1)
     aborted = [(each["ProducerId"], each["FirstOffset"]) for each in result["AbortedTransactions"]]
     assert aborted == sorted(aborted, key=lambda each: each[1])
@@ -180,7 +180,7 @@ def test_a_parked_read_committed_fetch_wakes_for_the_marker_and_not_before(
     producer.send(topic, b"y" * 500)
     assert waiting.is_silent(0.5)
     producer.finish(True)
-    # It would wait longer than the connection does.
+    # It would wait for longer than the connection's timeout.
     reply = waiting.receive("Fetch", 12, sent)
     assert reply["Responses"][0]["Partitions"][0]["Records"]
 
@@ -208,7 +208,7 @@ def test_markers_carry_kafkas_bytes(
 def test_a_new_epoch_each_transaction(
     connection: Connection, connect: Callable[..., Connection], unique: Any, make_topic: MakeTopic
 ) -> None:
-    """A batch that was under way when its transaction ended cannot open the next one."""
+    """A batch that arrives after its transaction has ended cannot start the next one."""
     topic = make_topic()
     producer = Producer(connect(), unique("tx"), NEW).init()
     producer.send(topic, b"first")
@@ -250,7 +250,7 @@ def test_kip_360_a_producer_that_knows_its_epoch_goes_on_with_the_next(
     name, start = producer.transactional_id, producer.epoch
     first = init_producer_id(connection, name, producer_id=producer.id, epoch=start)
     assert (first["ErrorCode"], first["ProducerEpoch"]) == (0, start + 1)
-    # The same question again, its answer lost: the same answer.
+    # The same request again, because its response was lost: the same response.
     again = init_producer_id(connection, name, producer_id=producer.id, epoch=start)
     assert (again["ErrorCode"], again["ProducerEpoch"]) == (0, start + 1)
     unaware = init_producer_id(connection, name)
@@ -268,7 +268,7 @@ def test_a_zombie_is_fenced(
     epoch = zombie.epoch
     heir = make_producer(zombie.transactional_id)
     assert heir.id == zombie.id
-    # Fencing aborts under the next epoch, and the heir's own is one more.
+    # Fencing aborts with the next epoch, and the new producer's epoch is one higher.
     assert heir.epoch == epoch + 2
     assert zombie.produce(topic, b"more")["ErrorCode"] == INVALID_PRODUCER_EPOCH
     assert zombie.add(topic) == PRODUCER_FENCED
@@ -282,7 +282,7 @@ def test_a_zombie_is_fenced(
 
 
 def test_an_end_again(make_producer: MakeProducer, make_topic: MakeTopic, protocol: Protocol) -> None:
-    """The same end is confirmed again with the same answer; the opposite one is refused."""
+    """The same end again gets the same response. The opposite one is refused."""
     topic = make_topic()
     producer = make_producer()
     producer.send(topic, b"a")
@@ -297,7 +297,7 @@ def test_an_end_again(make_producer: MakeProducer, make_topic: MakeTopic, protoc
 
 
 def test_an_empty_transaction(make_producer: MakeProducer, protocol: Protocol) -> None:
-    """Of the new protocol: an abort of nothing gives a new epoch; the rest is refused."""
+    """In the new protocol an abort without a transaction returns a new epoch. The other requests are refused."""
     producer = make_producer()
     assert producer.end(True)["ErrorCode"] == INVALID_TXN_STATE
     reply = producer.end(False)
@@ -445,7 +445,7 @@ def test_describe_and_list(
     assert listed(TransactionalIdPattern="tx-.*") == mine
     assert listed(TransactionalIdPattern="x-.*") == []
     assert listed(TransactionalIdPattern="(?i)TX-.*", StateFilters=["Ongoing"], DurationFilter=0) == mine
-    # A matcher that tries one way after the other would take years.
+    # A regular expression matcher with backtracking would take years.
     assert listed(TransactionalIdPattern="(.*)" * 30 + "/") == []
     both = {
         "StateFilters": ["Ongoing", "Nonsense"],
@@ -479,7 +479,7 @@ def test_describe_and_list(
 def test_describe_producers(
     connection: Connection, make_producer: MakeProducer, make_topic: MakeTopic, protocol: Protocol
 ) -> None:
-    """While its transaction is open, and after the marker, which bears the next epoch in the new protocol."""
+    """While its transaction is open, and after the marker, which has the next epoch in the new protocol."""
     topic = make_topic()
     producer = make_producer()
     began_ms = time.time_ns() // 1_000_000
@@ -524,7 +524,7 @@ def test_describe_producers(
 def commit_offsets(
     producer: Producer, group: str, topic: str, offset: int, *, partition: int = 0, **member: Any
 ) -> int:
-    """TxnOffsetCommit; the partition's error."""
+    """TxnOffsetCommit. Returns the partition's error."""
     topics = [{"Name": topic, "Partitions": [offset_to_commit(partition, offset, "m")]}]
     reply = txn_offset_commit(producer, group, topics, producer.protocol.offsets, **member)
     return int(reply["Topics"][0]["Partitions"][0]["ErrorCode"])
@@ -542,7 +542,7 @@ def offset_to_commit(partition: int, offset: int, metadata: str | None = None) -
 def txn_offset_commit(
     producer: Producer, group: str, topics: list[dict[str, Any]], version: int, **member: Any
 ) -> dict[str, Any]:
-    """TxnOffsetCommit, as it is answered. `member` takes the place of the fields of those names."""
+    """TxnOffsetCommit. Returns its response. `member` replaces the fields with those names."""
     body = {
         "TransactionalId": producer.transactional_id,
         "GroupId": group,
@@ -635,7 +635,7 @@ def test_everything_survives_a_restart(make_broker: Any, unique: Any, protocol: 
         producer.connection = connection
         find_coordinator(connection, producer.transactional_id)
         producer.wait_for("Ongoing")
-        # What a kill left is read once it is durable.
+        # Records that a kill left are read after they are durable.
         wait_until(lambda: list_offset(connection, "t", 0, -1)[0] == 0, "the partition is served")
         assert read(connection, "t", 1)["LastStableOffset"] == 2
         producer.send("t", b"still open")
@@ -650,7 +650,7 @@ test_everything_survives_a_restart.pytestmark = [pytest.mark.needs_control]  # t
 def test_markers_of_a_tool(
     connection: Connection, make_producer: MakeProducer, make_topic: MakeTopic, protocol: Protocol
 ) -> None:
-    """WriteTxnMarkers ends what hangs at one partition; older epochs are refused."""
+    """WriteTxnMarkers ends a hanging transaction in one partition. Older epochs are refused."""
     topic = make_topic()
     producer = make_producer()
     producer.send(topic, b"hangs")
@@ -681,7 +681,7 @@ def test_markers_of_a_tool(
 def test_a_concurrent_transaction_is_told_or_waited_for(
     make_producer: MakeProducer, make_topic: MakeTopic
 ) -> None:
-    """Right after an end nothing but CONCURRENT_TRANSACTIONS or success may be seen."""
+    """Directly after an end only CONCURRENT_TRANSACTIONS or success is permitted."""
     topic = make_topic()
     producer = make_producer()
     for _ in range(20):

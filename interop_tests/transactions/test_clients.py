@@ -28,8 +28,8 @@ def confluent_producer(bootstrap: str, transactional_id: str, **settings: Any) -
 def read_all(
     bootstrap: str, topic: str, partitions: int = 1, isolation: str = "read_committed"
 ) -> list[bytes]:
-    """Every value up to the end when all transactions have ended, as librdkafka gives it to an application; by partition, in
-    order."""
+    """Every value up to the end after all transactions have ended, as librdkafka returns it to an application, by
+    partition and in order."""
     wait_until_stable(bootstrap, topic, partitions, TIMEOUT_S)
     consumer = Consumer(
         {
@@ -99,7 +99,7 @@ def test_confluent_zombie(bootstrap: str, make_topic: MakeTopic, unique: Any) ->
 
 
 def test_confluent_consume_transform_produce(bootstrap: str, make_topic: MakeTopic, unique: Any) -> None:
-    """Every input once, though every second transaction is aborted and the consumer goes back."""
+    """Every input once, although every second transaction is aborted and the consumer seeks back."""
     source, target, group = make_topic(), make_topic(), unique("group")
     feeder = Producer({"bootstrap.servers": bootstrap})
     for number in range(50):
@@ -176,7 +176,7 @@ def test_aiokafka_commits_aborts_and_sends_offsets(
         finally:
             await consumer.stop()
 
-    # The group's committed offset is 1: the first record is behind it, its marker is passed over.
+    # The group's committed offset is 1: the first record is before it, and its marker is skipped.
     assert asyncio.run(run()) == [b"committed too"]
     assert read_all(bootstrap, topic) == [b"committed", b"committed too"]
 
@@ -189,7 +189,7 @@ def feed(bootstrap: str, topic: str, count: int) -> None:
 
 
 def test_aiokafka_consume_transform_produce(bootstrap: str, make_topic: MakeTopic, unique: Any) -> None:
-    """Every input once, though every second transaction is aborted and the consumer goes back."""
+    """Every input once, although every second transaction is aborted and the consumer seeks back."""
     source, target, group = make_topic(), make_topic(), unique("group")
     feed(bootstrap, source, 40)
 
@@ -220,7 +220,7 @@ def test_aiokafka_consume_transform_produce(bootstrap: str, make_topic: MakeTopi
                     else:
                         await producer.commit_transaction()
                         done += len(messages)
-            # The offsets' marker may be written a moment after the commit is answered.
+            # The marker for the offsets may be written a moment after the commit is acknowledged.
             while await consumer.committed(AioTopicPartition(source, 0)) != 40:
                 await asyncio.sleep(0.05)
         finally:
@@ -274,7 +274,7 @@ def test_kafka_python_consume_transform_produce(bootstrap: str, make_topic: Make
 
 
 def test_aiokafka_and_kafka_python_zombies(bootstrap: str, make_topic: MakeTopic, unique: Any) -> None:
-    """Whoever comes with the same id, of whatever client, fences the one before."""
+    """A producer with the same id, of any client, fences the previous one."""
     import kafka
 
     topic, name = make_topic(), unique("tx")

@@ -22,7 +22,7 @@ TRANSACTIONS = "TransactionsCommand"
 
 
 def rows(tools: KafkaTools, bootstrap: str, *arguments: str) -> list[dict[str, str]]:
-    """A table of kafka-transactions.sh; its columns are parted by tabs."""
+    """A table of kafka-transactions.sh. Tabs separate its columns."""
     output = tools.run(TRANSACTIONS, "--bootstrap-server", bootstrap, *arguments)
     assert output.status == 0, output
     lines = [[word.strip() for word in line.split("\t")] for line in output.lines]
@@ -47,7 +47,7 @@ def test_java_producer_commits_one_transaction_after_another(
         (found,) = rows(tools, bootstrap, "describe", "--transactional-id", name)
         return found
 
-    # The markers are written a moment before that is noted.
+    # The markers are written a moment before the coordinator stores that.
     wait_until(lambda: described()["TransactionState"] == "CompleteCommit", "the transaction is complete")
     assert described()["TransactionalId"] == name
     ids = [row for row in rows(tools, bootstrap, "list") if row["TransactionalId"] == name]
@@ -77,7 +77,7 @@ def test_java_copier_copies_each_message_once(
 def test_a_hanging_transaction_is_found_and_aborted(
     tools: KafkaTools, make_broker: Any, unique: Any, tmp_path: Path
 ) -> None:
-    """A transaction that its coordinator knows nothing of holds the last stable offset until the tool ends it."""
+    """A transaction that its coordinator does not know holds back the last stable offset until the tool ends it."""
     from interop_tests.harness.raw_kafka import create_topic
 
     broker = make_broker({"transaction.partition.verification.enable": "false"})
@@ -92,7 +92,7 @@ def test_a_hanging_transaction_is_found_and_aborted(
             "TimeoutMs": 10_000,
             "TopicData": [{"Name": "t", "PartitionData": [{"Index": 0, "Records": plan.encode()}]}],
         }
-        # An older client's version: nobody verifies it here.
+        # The version of an older client, for which the broker does not verify the transaction.
         reply = connection.call("Produce", 9, body)
         assert reply["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == 0
         assert fetch(connection, "t", 0, IsolationLevel=1)["LastStableOffset"] == 0

@@ -1,4 +1,4 @@
-"""What a read_committed Fetch shows of many transactions that overlap, from every offset, and what it waits for."""
+"""The results of read_committed Fetch with many overlapping transactions, from every offset, and when it waits."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Written(NamedTuple):
     offset: int
     value: bytes
     writer: int
-    """Which producer; -1 for none, whose records always count."""
+    """The index of the producer. -1 for non-transactional records, which always count."""
 
 
 class History:
-    """What was written to a partition, and how each transaction ended, as its producers know it."""
+    """The records written to a partition, and how each transaction ended for its producer."""
 
     def __init__(self) -> None:
         self.records: list[Written] = []
@@ -56,14 +56,14 @@ class History:
 
 
 def plain(*values: bytes) -> BatchPlan:
-    """Of now, as markers are, or a marker after it would begin a segment."""
+    """Current, like the timestamps of markers. Otherwise a marker would start a new segment."""
     return BatchPlan(list(values), base_timestamp_ms=time.time_ns() // 1_000_000)
 
 
 def read(
     connection: Connection, topic: str, start: int, end: int, partition_max_bytes: int
 ) -> list[tuple[int, bytes | None]]:
-    """By as many fetches as it takes, as a consumer filters them."""
+    """With as many fetches as needed, filtered as by a consumer."""
     found: list[tuple[int, bytes | None]] = []
     at = start
     while at < end:
@@ -71,7 +71,8 @@ def read(
         assert result["ErrorCode"] == 0
         assert result["LastStableOffset"] == end
         aborted = [(each["FirstOffset"], each["ProducerId"]) for each in result["AbortedTransactions"]]
-        # Apache Kafka tells them in the order of their markers, which misleads a client that expects them by first offset.
+        # Apache Kafka returns them in the order of their markers. That misleads a client that expects the order of
+        # first offsets.
         assert aborted == sorted(aborted) or chosen_kind() == APACHE or chosen_bootstrap(), "by first offset"
         aborted.sort()
         dropped: set[int] = set()
@@ -93,7 +94,8 @@ def read(
 def test_transactions_that_overlap(
     seed: int, connection: Connection, connect: Callable[..., Connection], make_topic: Any, unique: Any
 ) -> None:
-    """Each time one ends: the last stable offset, and what a consumer sees from every offset in portions of every size."""
+    """Each time a transaction ends: the last stable offset, and a consumer's records from every offset with portions
+    of every size."""
     chance = random.Random(seed)
     topic = make_topic()
     producers = [
@@ -145,7 +147,7 @@ def test_transactions_that_overlap(
 def test_only_stable_bytes_count_for_min_bytes(
     connection: Connection, connect: Callable[..., Connection], make_topic: Any, unique: Any
 ) -> None:
-    """A waiter of read_committed is not woken by what is not stable, however much of it there is, and then by the marker."""
+    """Unstable records, however many, do not wake a read_committed fetch. The marker does."""
     topic = make_topic()
     producer, writer = Producer(connect(), unique("tx"), NEW).init(), connect()
     assert produce(connection, topic, plain(b"s" * 200))["ErrorCode"] == 0
@@ -167,7 +169,7 @@ def test_only_stable_bytes_count_for_min_bytes(
 def test_what_is_not_stable_is_an_empty_answer_in_time(
     connection: Connection, connect: Callable[..., Connection], make_topic: Any, unique: Any
 ) -> None:
-    """At the last stable offset, and behind it, where a reader may have come with read_uncommitted."""
+    """At the last stable offset, and after it, where a reader may be that used read_uncommitted before."""
     topic = make_topic()
     producer = Producer(connect(), unique("tx"), NEW).init()
     producer.send(topic, b"open")

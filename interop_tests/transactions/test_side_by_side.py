@@ -1,7 +1,8 @@
-"""The same random requests of transactional producers, good and bad, to both brokers: code by code the same, and the same logs.
+"""Sends the same random requests of transactional producers, valid and invalid, to both brokers: the same codes and
+the same logs.
 
-Steps follow one another only when no transaction is being ended, so that every answer is decided by what was asked before and not
-by how quick a broker is.
+A step starts only when no transaction is being ended. So the earlier requests determine every response, and not the
+speed of a broker.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ Step = dict[str, Any]
 
 
 def any_epoch(chance: random.Random) -> int:
-    """What is added to the producer's epoch."""
+    """The number that is added to the producer's epoch."""
     return chance.choice([0] * 12 + [-1, 1])
 
 
 def random_step(chance: random.Random) -> Step:
-    """All that is left to chance, drawn once for both brokers."""
+    """All random choices, made once for both brokers."""
     kind = chance.choice(
         ["init"] + ["add"] * 2 + ["produce"] * 6 + ["end"] * 3 + ["add offsets", "offsets", "offsets", "mark"]
     )
@@ -87,13 +88,14 @@ def random_step(chance: random.Random) -> Step:
         step["place"] = chance.choice(PLACES)
         step["commit"] = chance.random() < 0.5
     if kind == "mark" or any(batch["attributes"] == 0 for batch in step.get("batches", ())):
-        # Nobody verifies these; after one with an epoch above the coordinator's either broker gives up the transaction's end.
+        # These are not verified. After one with an epoch above the coordinator's, either broker gives up the end of
+        # the transaction.
         step["epoch"] = min(step["epoch"], 0)
     return step
 
 
 class Side:
-    """One broker, and what its clients believe. Producer ids are told by the order in which they were first seen."""
+    """One broker, and the state of its clients. Producer ids are replaced by the order in which they first appeared."""
 
     def __init__(self, kind: str, bootstrap: str) -> None:
         self.kind = kind
@@ -116,7 +118,7 @@ class Side:
         return self.ids.setdefault(producer_id, len(self.ids))
 
     def carry_out(self, step: Step) -> Any:
-        """What is answered."""
+        """The response."""
         believed = self.producers[step["name"]]
         asking = Producer(self.connection, step["name"], NEW)
         asking.id = believed.id + (1_000_000 if step["stranger"] else 0)
@@ -225,16 +227,16 @@ class Side:
         (answer,) = self.connection.call("WriteTxnMarkers", 1, {"Markers": [marker]})["Markers"]
         return answer["Topics"][0]["Partitions"][0]["ErrorCode"]
 
-    # what there is to see
+    # observations
 
     def settle(self) -> None:
-        """Until no transaction is being ended."""
+        """Wait until no transaction is being ended."""
         for producer in self.producers.values():
             what = f"{self.kind} has ended the transaction of {producer.transactional_id}"
             wait_until(lambda producer=producer: producer.state() not in BEING_ENDED, what, 20, 0.002)
 
     def seen(self) -> Any:
-        """Everything that either broker tells of its transactions."""
+        """Everything that a broker reports about its transactions."""
         described = []
         for producer in self.producers.values():
             found = producer.describe()
@@ -280,7 +282,7 @@ class Side:
         )
 
     def logs(self) -> Any:
-        """Every batch, and which transactions a reader is told to leave out."""
+        """Every batch, and the aborted transactions that a reader is told."""
         found = []
         for topic, number in PLACES:
             end, batches = list_offset(self.connection, topic, number, -1, isolation=1)[1], []
@@ -291,7 +293,7 @@ class Side:
                 aborted |= {
                     (self._known(each["ProducerId"]), each["FirstOffset"])
                     for each in result["AbortedTransactions"]
-                    # Of what lies behind the end, which nobody can read yet, either may tell.
+                    # A broker may report aborted transactions after the end, which no consumer can read yet.
                     if each["FirstOffset"] < end
                 }
                 read = decode_batches(result["Records"], True)
@@ -314,7 +316,7 @@ class Side:
 
 @pytest.fixture
 def sides(tmp_path: Path) -> Iterator[Callable[[], list[Side]]]:
-    """One of each kind, whichever the rest of the suite runs against."""
+    """One broker of each kind, whatever kind the other tests use."""
     brokers = [BrokerProcess(kind, tmp_path / kind) for kind in (KAFKACOMPAT, APACHE)]
     made: list[Side] = []
     try:

@@ -1,4 +1,5 @@
-"""Transactions on a folder that Apache Kafka and kafkacompat serve in turn: each finishes what the other has begun."""
+"""Transactions on a folder that Apache Kafka and kafkacompat serve in turn: each completes the transactions that the
+other has started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traps of the field that show only in time: a kill right after an end, ends that come late, rebalances, replays, expiry."""
+"""Known traps that depend on timing: a kill directly after an end, late ends, rebalances, replays, expiry."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS 
 
 @pytest.mark.needs_control
 def test_the_first_producer_of_all_gets_an_id(make_broker: MakeBroker) -> None:
-    """Apache Kafka says once that it has no ids yet, and librdkafka then waits for a second; here the request waits."""
+    """Apache Kafka answers once that it has no ids yet, and librdkafka then waits for a second. In kafkacompat the
+    request waits."""
     broker = make_broker()
     with Connection(broker.bootstrap) as connection:
         code = init_producer_id(connection, None)["ErrorCode"]
@@ -50,7 +51,8 @@ def test_the_first_producer_of_all_gets_an_id(make_broker: MakeBroker) -> None:
 
 @pytest.mark.needs_control
 def test_before_there_is_a_coordinator_every_answer_is_to_ask_again(make_broker: MakeBroker) -> None:
-    """The topic of transactions is not made before somebody looks for a coordinator; nothing else is told than to wait for it."""
+    """The transaction topic does not exist before a client looks for a coordinator. Until then clients only get
+    retriable errors."""
     broker = make_broker()
     create_topic(broker.bootstrap, "t")
     with Connection(broker.bootstrap) as connection:
@@ -68,7 +70,7 @@ def test_before_there_is_a_coordinator_every_answer_is_to_ask_again(make_broker:
         assert early.describe()["ErrorCode"] in retriable
         assert list_offset(connection, "t", 0, -1)[1] == 0
 
-        # And then for many at once, from the moment that one has looked for it.
+        # The same with many clients at once, from the moment when one has looked for it.
         with contextlib.ExitStack() as stack:
             others = [stack.enter_context(Connection(broker.bootstrap)) for _ in range(20)]
             find_coordinator(connection, "tx")
@@ -82,7 +84,7 @@ def test_before_there_is_a_coordinator_every_answer_is_to_ask_again(make_broker:
 def test_an_end_that_comes_late_does_not_tear_the_next_transaction(
     connection: Connection, connect: Callable[..., Connection], unique: Any, make_topic: MakeTopic, verb: bool
 ) -> None:
-    """The end was sent twice; its other copy comes in the midst of the next transaction."""
+    """The end was sent twice. Its second copy arrives during the next transaction."""
     topic = make_topic()
     producer = Producer(connect(), unique("tx"), NEW).init()
     late = Producer(connect(), producer.transactional_id, NEW)
@@ -103,7 +105,8 @@ def test_an_end_that_comes_late_does_not_tear_the_next_transaction(
 def test_what_was_decided_is_carried_out_after_a_kill(
     make_broker: MakeBroker, unique: Any, protocol: Protocol
 ) -> None:
-    """An answered end stands, its markers written or not; nobody is left in PrepareCommit for ever, or ended twice."""
+    """An acknowledged end is final, whether its markers are written or not. No transaction stays in PrepareCommit or
+    ends twice."""
     if chosen_kind() == APACHE:
         pytest.skip("Apache Kafka calls the transaction complete after a kill with markers still missing")
     broker = make_broker()
@@ -122,7 +125,7 @@ def test_what_was_decided_is_carried_out_after_a_kill(
             find_coordinator(connection, name)
             producer.connection = connection
             producer.wait_for("CompleteAbort" if number == 1 else "CompleteCommit")
-            # The answer was lost: the same question again has the same answer, the opposite one does not.
+            # The response was lost: the same request again gets the same response, and the opposite one does not.
             producer.id, producer.epoch = before
             assert producer.end(number != 1)["ErrorCode"] == 0
             assert producer.end(number == 1)["ErrorCode"] != 0
@@ -141,7 +144,8 @@ def test_what_was_decided_is_carried_out_after_a_kill(
 def test_offsets_are_taken_while_the_group_rebalances(
     bootstrap: str, connection: Connection, make_topic: MakeTopic, unique: Any
 ) -> None:
-    """Of the generation that is, in each of its states; a commit without a transaction waits for the assignment."""
+    """Requests of the present generation, in each of its states. A commit without a transaction waits for the
+    assignment."""
     topic, group = make_topic(), unique("group")
     coordinator(connection, group)
     first, second = Member(bootstrap, group), Member(bootstrap, group)
@@ -194,7 +198,7 @@ def test_an_idle_id_expires_and_begins_anew(make_broker: MakeBroker, unique: Any
         assert busy.state() == "Ongoing"
         assert idle.end(True)["ErrorCode"] == INVALID_PRODUCER_ID_MAPPING
         assert idle.produce("t", b"more")["ErrorCode"] == INVALID_PRODUCER_ID_MAPPING
-        # Who wants a new epoch gets a new id instead.
+        # A client that requests a new epoch gets a new id instead.
         again = init_producer_id(connection, idle.transactional_id, producer_id=idle.id, epoch=idle.epoch)
         assert (again["ErrorCode"], again["ProducerEpoch"]) == (0, 0)
         assert again["ProducerId"] not in (idle.id, busy.id)
@@ -208,7 +212,7 @@ def test_an_idle_id_expires_and_begins_anew(make_broker: MakeBroker, unique: Any
         assert committed(connection, "t") == [b"idle", b"open", b"anew"]
 
 
-# What is done to one partition of a group in order, the last step left out for "open", and the offset then.
+# Actions on one partition of a group in order, without the last step for "open", and the resulting offset.
 HISTORIES: dict[str, tuple[list[str | int], int]] = {
     "a later commit stands": ([5, "plain 7", "commit"], 7),
     "so does the one before an abort": (["plain 3", 5, "abort"], 3),
@@ -226,7 +230,7 @@ HISTORIES: dict[str, tuple[list[str | int], int]] = {
 def test_offsets_are_the_same_after_the_log_is_read_again(
     make_broker: MakeBroker, unique: Any, protocol: Protocol
 ) -> None:
-    """Tombstones and commits among pending offsets: what the coordinator told is what its log says."""
+    """Tombstones and commits among pending offsets: the coordinator's answers agree with its log."""
     broker = make_broker()
     create_topic(broker.bootstrap, "t")
     producers: dict[str, Producer] = {}

@@ -1,4 +1,4 @@
-"""Clients go by the transaction.version that is finalized: at 0 and 1 one epoch for all, at 2 one a transaction."""
+"""Clients use the finalized transaction.version: at 0 and 1 one epoch for all transactions, at 2 a new epoch for each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def set_level(connection: Connection, level: int, kind: int) -> None:
 
 
 def run_java(tools: KafkaTools, bootstrap: str, topic: str, name: str) -> None:
-    """Kafka's own producer, one transaction after the other."""
+    """Kafka's producer, one transaction after the other."""
     output = tools.run(
         "ProducerPerformance",
         *("--topic", topic, "--num-records", str(RECORDS), "--record-size", "50", "--throughput", "-1"),
@@ -53,7 +53,7 @@ def run_librdkafka(bootstrap: str, topic: str, name: str) -> None:
 
 
 def run_by_hand(connection: Connection, topic: str, name: str, protocol: Protocol) -> list[int]:
-    """Two transactions; the epochs that the coordinator had after each step."""
+    """Two transactions. Returns the coordinator's epochs after each step."""
     producer = Producer(connection, name, protocol).init()
     epochs = [producer.epoch]
     for commit in (True, False):
@@ -77,8 +77,8 @@ def test_the_level_is_what_clients_go_by(tools: KafkaTools, make_broker: MakeBro
         idle = Producer(connection, "java", OLD)
         assert idle.describe()["ProducerEpoch"] == 0, "one epoch, however many transactions"
         assert run_by_hand(connection, "by-hand", "old", OLD) == [0, 0, 0]
-        # A client with a stale notion of the level is served by the versions that it sends, or could not write at all: at
-        # level 0 Apache Kafka's own records have no room for what it is to note of such a client.
+        # A client with an outdated level is served in the versions that it sends. At level 0, Apache Kafka's records
+        # have no field for the state that it stores for such a client.
         if level == 1:
             assert run_by_hand(connection, "by-hand", "new", NEW) == [0, 1, 2]
         open_one = Producer(connection, "open", OLD).init()

@@ -326,7 +326,9 @@ def test_whole_is_a_cluster_with_everything_there() -> None:
 
 def test_what_changes_is_said_once() -> None:
     before = report(pids={1: 11, 2: 12, 3: 13}, answers=None)
-    assert changes_between(None, before) == [f"node {each} runs with pid {10 + each}" for each in (1, 2, 3)]
+    assert changes_between(None, before) == [
+        f"node {each} is running with pid {10 + each}" for each in (1, 2, 3)
+    ]
     now = report()
     assert changes_between(before, now) == [
         "node 3 (pid 13) was killed by SIGKILL",
@@ -337,8 +339,8 @@ def test_what_changes_is_said_once() -> None:
     again = report(pids={1: 11, 2: 99, 3: 14})
     assert changes_between(now, again) == [
         "node 2 (pid 12) has ended",
-        "node 2 runs with pid 99",
-        "node 3 runs with pid 14",
+        "node 2 is running with pid 99",
+        "node 3 is running with pid 14",
     ]
     assert changes_between(now, replace(now, answers=None)) == ["no broker answers"]
     assert changes_between(now, replace(now, pids={1: 11, 2: 12})) == [

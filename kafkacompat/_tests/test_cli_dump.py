@@ -195,7 +195,7 @@ def test_markers_are_dumped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("README", b"", "has no name of a segment"),
+        ("README", b"", "is not named like a segment"),
         ("leader-epoch-checkpoint", b"7\n", "version '7'"),
         ("00000000000000000000.snapshot", b"\0\1nonsense", "00000000000000000000.snapshot: "),
         ("00000000000000000000.txnindex", b"123", "not whole entries of 34"),
@@ -217,6 +217,6 @@ def test_missing_files_and_empty_directories_are_named(
     assert main(["dump", str(tmp_path / "gone.log")]) == 1
     assert "does not exist" in capsys.readouterr().err
     assert main(["dump", str(tmp_path)]) == 1
-    assert "holds no segment" in capsys.readouterr().err
+    assert "contains no segment" in capsys.readouterr().err
     (tmp_path / f"{0:020d}.log").write_bytes(b"")
     assert main(["dump", str(tmp_path)]) == 0

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pytest
 
 from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.cli.failure import CommandFailed
-from kafkacompat.cli.format_options import parse_feature_levels, parse_initial_controllers
+from kafkacompat.cli.format_options import (
+    parse_feature_levels,
+    parse_initial_controllers,
+    parse_scram_credential,
+)
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.raft.snapshot import parse_snapshot
 from kafkacompat.raft.storage import FormatRequest, StorageProblem, format_storage, load_directories
 from kafkacompat.raft.voter_node import VoterNode
+from kafkacompat.security.scram import SCRAM_BY_NAME
 
 # The ids that CountingRandom gives first: a voter's id is given to no other directory.
 ONE, TWO = (1000).to_bytes(16, "big"), (1001).to_bytes(16, "big")
@@ -35,13 +42,13 @@ def test_initial_controllers_are_voters_by_id() -> None:
     ("text", "said"),
     [
         ("", "names no controller"),
-        ("1", "has not the form"),
-        ("1@host:9093", "has not the form"),
-        (f"1@:9093:{uuid_to_text(ONE)}", "has not the form"),
-        (f"1@::1:9093:{uuid_to_text(ONE)}", "has not the form"),
-        (f"x@host:9093:{uuid_to_text(ONE)}", "no node id"),
-        (f"-1@host:9093:{uuid_to_text(ONE)}", "no node id"),
-        (f"1@host:70000:{uuid_to_text(ONE)}", "no port"),
+        ("1", "does not have the form"),
+        ("1@host:9093", "does not have the form"),
+        (f"1@:9093:{uuid_to_text(ONE)}", "does not have the form"),
+        (f"1@::1:9093:{uuid_to_text(ONE)}", "does not have the form"),
+        (f"x@host:9093:{uuid_to_text(ONE)}", "is not a node id"),
+        (f"-1@host:9093:{uuid_to_text(ONE)}", "is not a node id"),
+        (f"1@host:70000:{uuid_to_text(ONE)}", "is not a port"),
         ("1@host:9093:short", "not a uuid"),
         (f"1@host:9093:{uuid_to_text(bytes(16))}", "reserved"),
         (f"1@a:1:{uuid_to_text(ONE)},1@b:1:{uuid_to_text(TWO)}", "more than once"),
@@ -94,9 +101,52 @@ def test_feature_levels() -> None:
         ("nope=1", "unknown"),
         ("transaction.version=3", "levels 0 to 2"),
         ("kraft.version=1", "kraft.version is 0"),
-        ("metadata.version=22", "eligible.leader.replicas.version=1 needs metadata.version of 23"),
+        ("metadata.version=22", "eligible.leader.replicas.version=1 requires metadata.version at level 23"),
     ],
 )
 def test_other_feature_levels_are_refused(entry: str, said: str) -> None:
     with pytest.raises(CommandFailed, match=said):
         parse_feature_levels([entry], dynamic=False)
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_user_gets_in_with_the_password_of_add_scram(mechanism: str, quote: str) -> None:
+    scram = SCRAM_BY_NAME[mechanism]
+    kept = parse_scram_credential(
+        f" {mechanism}=[name={quote}alice{quote},iterations=5000,password={quote}a=b{quote}]"
+    )
+    assert (kept.name, kept.mechanism, kept.iterations) == ("alice", scram.type, 5000)
+    expected = scram.credential(bytes(kept.salt), scram.salted_password("a=b", bytes(kept.salt), 5000), 5000)
+    assert (kept.stored_key, kept.server_key) == (expected.stored_key, expected.server_key)
+
+
+def test_a_salted_password_needs_no_password() -> None:
+    scram = SCRAM_BY_NAME["SCRAM-SHA-256"]
+    salted = scram.salted_password("secret", b"salt", 4096)
+    said = f"name=a,salt=c2FsdA==,saltedpassword={b64encode(salted).decode()}"
+    kept = parse_scram_credential(f"SCRAM-SHA-256=[{said}]")
+    assert (kept.salt, kept.iterations) == (b"salt", 4096)
+    assert kept.stored_key == scram.credential(b"salt", salted, 4096).stored_key
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SCRAM-SHA-1=[name=a,password=s3cret]", "SCRAM-SHA-256"),
+        ("SCRAM-SHA-256", "equals sign"),
+        ("SCRAM-SHA-256=name=a,password=s3cret", "square brackets"),
+        ("SCRAM-SHA-256=[password=s3cret]", "needs a name"),
+        ("SCRAM-SHA-256=[name=a]", "needs a password"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=c2FsdA==]", "with its salt"),
+        ("SCRAM-SHA-256=[name=a,salt=%,password=s3cret]", "salt is not base64"),
+        ("SCRAM-SHA-256=[name=a,iterations=4095,password=s3cret]", "4096 to 16384, not 4095"),
+        ("SCRAM-SHA-256=[name=a,iterations=x,password=s3cret]", "4096 to 16384, not x"),
+        ("SCRAM-SHA-256=[name=a,password=s3,cret]", "part 3"),
+        ("SCRAM-SHA-256=[name=a,password=s3cret,more=1]", "has unknown fields: more"),
+    ],
+)
+def test_other_credentials_are_refused_without_a_password(text: str, told: str) -> None:
+    with pytest.raises(CommandFailed, match=told) as refused:
+        parse_scram_credential(text)
+    assert "s3" not in str(refused.value)

@@ -346,4 +346,4 @@ def test_a_node_whose_standard_output_takes_nothing_goes_on(
         monkeypatch.setattr("sys.stdout", broken)
         start.announce("it serves")
         broken.flush()
-    assert "standard output takes nothing" in caplog.text
+    assert "standard output cannot be written" in caplog.text

@@ -104,7 +104,7 @@ def test_the_number_of_replicas_can_change(size: int) -> None:
     current = {("t", number): (1, 2) for number in range(6)}
     plan = balanced_plan(current, [1, 2, 3], replication_factor=size)
     assert {len(replicas) for replicas in plan.values()} == {size}
-    with pytest.raises(CommandFailed, match="t-0 has 4 replicas, for which 3 brokers are too few"):
+    with pytest.raises(CommandFailed, match="t-0 has 4 replicas; 3 brokers are too few"):
         balanced_plan(current, [1, 2, 3], replication_factor=4)
 
 
@@ -134,15 +134,18 @@ def test_a_file_of_kafkas_tool_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", "no JSON"),
-        ("[]", "has not the form"),
+        ("{", "not JSON"),
+        ("[]", "does not have the form"),
         ('{"version": 2, "partitions": []}', "version 2"),
-        ('{"version": 1, "partitions": []}', "names no partition"),
-        ('{"version": 1, "partitions": [7]}', "no object"),
-        ('{"version": 1, "partitions": [{"topic": "t", "partition": "0", "replicas": [1]}]}', "wants topic"),
-        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [true]}]}', "wants topic"),
-        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "one twice"),
-        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "none"),
+        ('{"version": 1, "partitions": []}', "lists no partition"),
+        ('{"version": 1, "partitions": [7]}', "is not an object"),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": "0", "replicas": [1]}]}', "needs topic"),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [true]}]}', "needs topic"),
+        (
+            '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}',
+            "one repeated",
+        ),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "empty"),
     ],
 )
 def test_what_a_plan_cannot_be(text: str, reason: str) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkacompat import compatibility
 from kafkacompat.api.registry import ENTRIES
+from kafkacompat.cli import compatibility
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert compatibility.main(["--check"]) == 0, "run python -m kafkacompat.compatibility"
+    assert compatibility.main(["--check"]) == 0, "run python -m kafkacompat.cli.compatibility"
 
 
 def test_drift_is_noticed_and_mended(tmp_path: Path) -> None:

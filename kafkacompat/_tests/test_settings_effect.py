@@ -9,9 +9,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
-from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file
 from kafkacompat.config.keys import broker_keys, topic_keys
 from kafkacompat.config.synonyms import TOPIC_TO_BROKER, broker_synonyms
 
@@ -24,8 +21,6 @@ NOT_READING = {
     "config/group.py",
 }
 """They check settings or pass them on; nothing happens in them."""
-READ_WITHOUT_EFFECT = {"config.providers"}
-"""Named in code only because the value hangs on other settings, or so as to refuse what it would bring about."""
 
 
 @cache
@@ -63,13 +58,4 @@ def test_what_is_explained_is_read_and_what_is_read_is_explained_for_topics() ->
 
 def test_what_is_explained_is_read_and_what_is_read_is_explained_for_brokers() -> None:
     read = {name for name in broker_keys() if broker_setting_is_read(name)}
-    read -= READ_WITHOUT_EFFECT
     assert {name for name, key in broker_keys().items() if key.honoured} == read
-
-
-def test_a_placeholder_is_refused_rather_than_taken_for_the_value() -> None:
-    settings = defaults_without_file() | {"config.providers": "env, file", "broker.rack": "${env:RACK}"}
-    with pytest.raises(ConfigError, match=r"broker\.rack takes its value from env of config\.providers"):
-        ServerConfig.from_properties(settings)
-    del settings["config.providers"]
-    assert ServerConfig.from_properties(settings).get_string("broker.rack") == "${env:RACK}"

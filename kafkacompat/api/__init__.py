@@ -1,1 +1,1 @@
-"""Handlers, one module an API key, and the registry that ApiVersions and dispatch are derived from."""
+"""Request handlers, one module per API key, and the registry from which ApiVersions and dispatch are derived."""

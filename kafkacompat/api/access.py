@@ -1,6 +1,6 @@
-"""What a request needs to be let through as a whole, and questions to the authorizer in the name of whoever asks.
+"""The rights that a whole request needs, and questions to the authorizer in the name of the request's sender.
 
-Rights that hold of single topics, groups or ids within a request are asked for by its handler.
+Rights to single topics, groups or ids within a request are checked by the handler of the request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ASKED_A_STEP = 200
-"""Questions, up to ten microseconds each."""
+"""Questions to the authorizer per step. One takes up to ten microseconds."""
 REFUSALS = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -33,7 +33,7 @@ REFUSALS = {
 
 
 class Access:
-    """The rights of one request's sender."""
+    """The rights of the sender of one request."""
 
     __slots__ = ("_asker", "_authorizer", "api_version")
 
@@ -55,7 +55,11 @@ class Access:
         logs_allowed: bool = True,
         logs_denied: bool = True,
     ) -> bool:
-        """`count`: how often the request names it. What is asked only to leave something out is not logged when denied."""
+        """Return whether the sender may do the operation on the named resource.
+
+        `count` is the number of times the request names the resource. Callers that only leave denied elements out of
+        an answer set `logs_denied` to False, so that the denial is not logged.
+        """
         return self._authorizer.allows(
             self._asker,
             operation,
@@ -67,11 +71,11 @@ class Access:
         )
 
     def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Of whatever resource of the type."""
+        """Return whether the sender may do the operation on at least one resource of the type."""
         return self._authorizer.allows_any_of_type(self._asker, operation, resource_type)
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """The bit field of all that is allowed of a resource (KIP-430)."""
+        """Return the bit field of the operations that the sender may do on the resource (KIP-430)."""
         return sum(
             1 << operation
             for operation in SUPPORTED_OPERATIONS[resource_type]
@@ -80,14 +84,14 @@ class Access:
 
 
 def access_of(node: AnyNode, context: RequestContext) -> Access | None:
-    """None where nothing is refused: without an authorizer, and to this node itself."""
+    """Return the sender's rights. None if nothing is refused: without an authorizer, or if this node itself asks."""
     if node.authorizer is None or context.connection_id == NO_CONNECTION:
         return None
     return Access(node.authorizer, context)
 
 
 class RightToTopics:
-    """Of which topics the sender may do something, each asked about once."""
+    """The topics on which the sender may do one operation. The authorizer is asked once for each topic."""
 
     __slots__ = ("_access", "_known", "_operation")
 
@@ -113,7 +117,7 @@ def seen_of(
     *,
     logs_denied: bool = True,
 ) -> Steps[list[T]]:
-    """Those of which the sender may see what they name; of the others an answer says nothing."""
+    """Return the elements whose resource the sender may describe. The other elements are left out of the answer."""
     seen: list[T] = []
     for position, each in enumerate(elements, 1):
         if access.allows(AclOperation.DESCRIBE, kind, name_of(each), logs_denied=logs_denied):
@@ -124,23 +128,23 @@ def seen_of(
 
 
 class Need(Protocol):
-    """A right without which a request is refused as a whole, before its handler sees it."""
+    """A right that the whole request needs. Without the right the request is refused before its handler runs."""
 
     def refusal(self, access: Access, request: Any) -> ErrorCode:
-        """NONE where the sender has it."""
+        """Return NONE if the sender has the right, otherwise the error code."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """To one operation on the resource that the request names, or on the cluster."""
+    """The right to one operation on the resource that the request names, or on the cluster."""
 
     operation: AclOperation
     resource_type: ResourceType = ResourceType.CLUSTER
     field: str | None = None
-    """Of the request, that names the resource; None for the cluster. A resource that is not named needs nothing."""
+    """The request's field that names the resource. None means the cluster. If the field is null, no right is needed."""
     instead: AclOperation | None = None
-    """An operation that is enough as well; it is asked about first, and not logged when denied."""
+    """An alternative operation that also suffices. It is checked first, and a denial is not logged."""
 
     def refusal(self, access: Access, request: Any) -> ErrorCode:
         name = CLUSTER_NAME if self.field is None else getattr(request, self.field)
@@ -156,7 +160,10 @@ class Right:
 
 
 class ProducerId:
-    """Of InitProducerId: the transactional id, or leave to write idempotently, or to write to some topic (KIP-360, KIP-679)."""
+    """The right that InitProducerId needs (KIP-360, KIP-679).
+
+    With a transactional id: WRITE on that id. Without one: IDEMPOTENT_WRITE on the cluster, or WRITE on any topic.
+    """
 
     __slots__ = ()
 
@@ -172,7 +179,7 @@ class ProducerId:
 
 
 class NamedProtocol:
-    """Of SyncGroup: who does not name the protocol where the version asks for it is told that before."""
+    """For SyncGroup: a request without the protocol that its version requires is refused before any right is checked."""
 
     __slots__ = ()
 
@@ -182,7 +189,7 @@ class NamedProtocol:
 
 
 class KnownCodes:
-    """Of DescribeAcls: a filter that says nothing closes the connection, whoever sends it."""
+    """For DescribeAcls: a filter with an unknown code closes the connection, whatever rights the sender has."""
 
     __slots__ = ()
 
@@ -197,7 +204,7 @@ class KnownCodes:
 
 
 def refusal_of(needs: Iterable[Need], access: Access, request: Any) -> ErrorCode:
-    """Of the first need that is not met."""
+    """Return the error code of the first need that is not met, or NONE."""
     for need in needs:
         code = need.refusal(access, request)
         if code != ErrorCode.NONE:
@@ -209,6 +216,7 @@ ALTER_CLUSTER = Right(AclOperation.ALTER)
 DESCRIBE_CLUSTER = Right(AclOperation.DESCRIBE)
 CLUSTER_ACTION = Right(AclOperation.CLUSTER_ACTION)
 DESCRIBE_CLUSTER_CONFIGS = Right(AclOperation.DESCRIBE_CONFIGS)
+ALTER_CLUSTER_CONFIGS = Right(AclOperation.ALTER_CONFIGS)
 END_TRANSACTIONS = Right(AclOperation.CLUSTER_ACTION, instead=AclOperation.ALTER)
 READ_GROUP = Right(AclOperation.READ, ResourceType.GROUP, "group_id")
 DELETE_GROUP = Right(AclOperation.DELETE, ResourceType.GROUP, "group_id")
@@ -216,3 +224,8 @@ WRITE_TRANSACTION = Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "tr
 PRODUCER_ID = ProducerId()
 KNOWN_CODES = KnownCodes()
 NAMED_PROTOCOL = NamedProtocol()
+
+
+def is_between_nodes(needs: Sequence[Need]) -> bool:
+    """Return whether only nodes of the cluster send these requests."""
+    return CLUSTER_ACTION in needs or END_TRANSACTIONS in needs

@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn (key 25, versions 0-4): a group's partition of the offsets topic becomes part of a transaction. KIP-98.
+"""AddOffsetsToTxn (key 25, versions 0-4): add a group's partition of the offsets topic to a transaction. KIP-98.
 
-Producers that know transaction.version 2 do not send it: their TxnOffsetCommit adds the partition.
+Producers that support transaction.version 2 do not send this request: their TxnOffsetCommit adds the partition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ FENCED_SINCE = 2
 
 def handle(node: Node, context: RequestContext, request: AddOffsetsToTxnRequest) -> Deferred[Any]:
     topic = node.image.topics.get(OFFSETS_TOPIC)
-    # It is made when a group is first looked for, which a producer does only after this request.
+    # The offsets topic is created when a client first looks for a group coordinator. A producer does that only after
+    # this request, so the topic may not exist yet.
     count = node.dynamic.get_int("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
     partition = TopicPartition(OFFSETS_TOPIC, partition_for_key(request.group_id, count))
     return node.transactions.coordinator.add_partitions(

@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn (key 24, versions 0-5): partitions become part of a transaction. KIP-98, KIP-890.
+"""AddPartitionsToTxn (key 24, versions 0-5): add partitions to a transaction. KIP-98, KIP-890.
 
-Topics that do not exist are refused and, to clients, internal ones; the coordinator decides on the rest. Versions 0-3 are clients',
-of one transaction; 4 and 5 are brokers', of many, some only to be verified. Nothing of a transaction is added when a part is
-refused.
+Unknown topics are refused, and internal topics are refused to clients. The coordinator decides on the rest. Clients
+send versions 0-3, with one transaction. Brokers send versions 4 and 5, with many transactions, some of them only to be
+verified. If one partition of a transaction is refused, none of its partitions is added.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 BATCHED_SINCE = 4
 FENCED_SINCE = 2
 EPOCH_BUMP_VERSION = 2
-"""The transaction.version that the batched form stands for."""
+"""The transaction.version that the batched form implies."""
 PARTITIONS_A_STEP = 1000
 TOPIC_COST, TRANSACTION_COST = 1, 10
-"""As so many partitions, for there may be hundreds of thousands that name none."""
+"""The cost of a topic and of a transaction, in partitions. A request may name hundreds of thousands of them without partitions."""
 CHARACTERS_LIKE_A_TRANSACTION = 640
-"""Of a transactional id, which is hashed."""
+"""Characters of a transactional id that cost as much as one transaction. The id is hashed."""
 Codes = Mapping[TopicPartition, ErrorCode]
 Answer = Deferred[Any]
-"""Codes, where partitions were looked at one by one, or an ErrorCode of all."""
+"""A dict of error codes if the partitions were checked one by one, or one ErrorCode for all of them."""
 
 
 class _NotAttempted(dict[TopicPartition, ErrorCode]):
-    """Of a transaction of which some partitions are refused: what each is answered. Of the others nothing need be kept."""
+    """The error codes of the refused partitions; every other partition is OPERATION_NOT_ATTEMPTED."""
 
     def __missing__(self, partition: TopicPartition) -> ErrorCode:
         return ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -153,7 +153,7 @@ def _refusal(node: Node, partition: TopicPartition, batched: bool) -> ErrorCode 
 def _results(
     topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int, pace: Pace
 ) -> Steps[list[AddPartitionsToTxnTopicResult]]:
-    """Each partition that is named, once; nothing of topics of which none is."""
+    """Return each named partition once. Topics without partitions are left out."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
         for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
@@ -182,7 +182,7 @@ def _results(
 def _all_alike(
     topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode, version: int, pace: Pace
 ) -> Steps[list[AddPartitionsToTxnTopicResult]]:
-    """The topics as they are named, also those without partitions."""
+    """Return all topics as the request names them, including topics without partitions."""
     told = without_fenced(code, version, FENCED_SINCE)
     results = []
     for topic in topics:

@@ -1,14 +1,15 @@
-"""AlterConfigs (key 33, versions 0-2): the old call that replaces a resource's whole set, done by the controller.
+"""AlterConfigs (key 33, versions 0-2): the old API that replaces all settings of a resource. The controller does it.
 
-Other brokers' settings are refused, for only they may pass them on.
+A broker refuses to forward another broker's settings: only that broker may forward them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import Handler, told_in_steps
-from kafkacompat.api.node_names import LOOKED_AT_A_STEP, in_their_places, refused_here
+from kafkacompat.api.broker_config_changes import refused_broker_changes
+from kafkacompat.api.handler import Handler
+from kafkacompat.api.node_names import LOOKED_AT_A_STEP, refused_here, with_the_controllers
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from kafkacompat.wire.messages.alter_configs_response import (
@@ -27,25 +28,22 @@ def handle(
 ) -> Steps[AlterConfigsResponse]:
     own: dict[int, AlterConfigsResourceResponse] = {}
     others: list[AlterConfigsResource] = []
+    refusals = yield from refused_broker_changes(node, context, request.resources, incremental=False)
     for position, one in enumerate(request.resources):
         if position and position % LOOKED_AT_A_STEP == 0:
             yield None
         refused = refused_here(node, one.resource_type, one.resource_name)
-        if refused is None:
-            others.append(one)
-        else:
+        if position in refusals:
+            own[position] = _answer(one, *refusals[position])
+        elif refused is not None:
             own[position] = _answer(one, ErrorCode.INVALID_REQUEST, refused)
-    if not own:
-        whole: AlterConfigsResponse = yield from told_in_steps(
-            node.controller.alter_configs(request, context)
-        )
-        return whole
-    response = AlterConfigsResponse()
-    if others:
-        rest = AlterConfigsRequest(resources=others, validate_only=request.validate_only)
-        response = yield from told_in_steps(node.controller.alter_configs(rest, context))
-    response.responses = in_their_places(own, response.responses)
-    return response
+        else:
+            others.append(one)
+
+    def ask(rest: AlterConfigsRequest) -> Any:
+        return node.controller.alter_configs(rest, context)
+
+    return (yield from with_the_controllers(own, others, request, ask, AlterConfigsResponse()))
 
 
 def _answer(

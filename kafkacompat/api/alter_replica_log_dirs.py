@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs (key 34, versions 1-2): replicas of this broker move from one of its directories to another. KIP-113.
+"""AlterReplicaLogDirs (key 34, versions 1-2): move replicas of this broker from one log directory to another. KIP-113.
 
-An answer without error says that the move has begun; DescribeLogDirs shows how far it is.
+An answer without an error means that the move has begun. DescribeLogDirs shows its progress.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
 
 ASKED_A_STEP = 20
-"""Replicas, of which each may get a directory and files."""
+"""Replicas per step. Each may need a new directory and new files."""
 WALKED_A_STEP = 2_000
-"""What is only named, or told."""
+"""Elements per step that are only read from the request or written to the response."""
 
 
 def handle(
@@ -54,7 +54,7 @@ def handle(
 def error_response(
     request: AlterReplicaLogDirsRequest, error: ErrorCode, version: int
 ) -> AlterReplicaLogDirsResponse:
-    """Everything as it is named, also what is named twice."""
+    """Return the error for every named partition, also for those named twice."""
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(

@@ -1,8 +1,9 @@
-"""ApiVersions (key 18, versions 0-4): what this broker serves, and the features a client may act on.
+"""ApiVersions (key 18, versions 0-4): the APIs and features that this broker serves.
 
-The ranges are all from the registry's one table. A client turns to a feature's protocol when it sees the feature, so only those
-served here are shown, whatever the cluster has finalized: never group.version, share.version or streams.version yet. A version
-above the range is answered by `unsupported_version`, always as version 0. KIP-35, KIP-511, KIP-584.
+All version ranges come from the registry's table. A client uses a feature's protocol as soon as it sees the feature.
+So only features that are served here are listed, whatever the cluster has finalized. group.version, share.version and
+streams.version are never listed. An unsupported version of ApiVersions itself is answered by `unsupported_version`,
+always in the form of version 0. KIP-35, KIP-511, KIP-584.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> 
 
 
 def take_software(context: RequestContext, request: ApiVersionsRequest) -> bool:
-    """Remember what the client says it is; False when that is not a name and a version."""
+    """Store the client's software name and version. Return False if they are malformed."""
     if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
         software = (request.client_software_name, request.client_software_version)
         if any(SOFTWARE.fullmatch(text) is None for text in software):
@@ -74,7 +75,7 @@ def take_software(context: RequestContext, request: ApiVersionsRequest) -> bool:
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """For a version that is not served; to be encoded as version 0."""
+    """Return the answer to an unsupported version. Encode it as version 0."""
     own = APIS[ApiKey.API_VERSIONS]
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

@@ -1,6 +1,7 @@
-"""What a handler may call: the node's services, as Protocols.
+"""The services of the node that a handler may call, as Protocols.
 
-A handler turns a message into calls of these and their answers into a message. It never sees sockets, files or threads.
+A handler translates a request message into calls of these services, and their results into a response message.
+Handlers do not use sockets, files or threads.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from kafkacompat.api.encoded_topics import EncodedTopics
 from kafkacompat.api.returning import ReturningBrokers
+from kafkacompat.quota.managers import QuotaManagers
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import DirectoryService, FetchService, PartitionService
@@ -26,14 +28,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _Str = str
-"""str, where a method of that name hides it."""
+"""An alias of str for classes in which a method named `str` hides it."""
 
 
 class ControllerService(Protocol):
-    """What clients may ask of the active controller, or the way to it. Request message in, response message out.
+    """Requests of clients to the active controller, on this node or through forwarding. Takes and returns messages.
 
-    Responses are complete but for versions: fields the client's version lacks are dropped by the codec. May raise or fail
-    with NotController and ControllerTimedOut.
+    Responses have all fields of the newest version: the codec drops fields that the client's version lacks. Calls may
+    raise, or fail with, NotController and ControllerTimedOut.
     """
 
     def create_topics(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
@@ -56,7 +58,15 @@ class ControllerService(Protocol):
 
     def delete_acls(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
+    def alter_client_quotas(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
     def alter_user_scram_credentials(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def create_delegation_token(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def renew_delegation_token(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def expire_delegation_token(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
@@ -70,7 +80,7 @@ class ControllerService(Protocol):
 
 
 class ActiveControllerService(ControllerService, Protocol):
-    """This node's own controller, with what brokers and controllers ask besides, on controller listeners."""
+    """This node's own controller, with the additional requests that brokers and controllers send to controller listeners."""
 
     def broker_registration(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
@@ -86,22 +96,23 @@ class ActiveControllerService(ControllerService, Protocol):
 
 
 class QuorumService(Protocol):
-    """This node's part in the metadata quorum (raft's driver)."""
+    """This node's part in the metadata quorum (the driver in raft/)."""
 
     @property
     def leader_id(self) -> int:
-        """-1 while unknown."""
+        """The leader's node id, or -1 while it is unknown."""
         ...
 
     def handle(self, message: Any, api_version: int) -> Deferred[Any]:
-        """A request between quorum members, of a node that wants to be one, or of one that follows the metadata log."""
+        """Handle a request from a voter, from a node that wants to become a voter, or from an observer."""
         ...
 
 
 class GroupService(Protocol):
-    """Group coordinator (coordinator/ + group/). Takes request messages, gives response messages.
+    """The group coordinator (coordinator/ and group/). Takes request messages, returns response messages.
 
-    Parked calls give a Deferred. Authorisation, topic existence and version shapes are done before, in api/.
+    Calls that must wait return a Deferred. The handlers in api/ check authorization, topic existence and version
+    shapes first.
     """
 
     def is_active(self) -> bool: ...
@@ -117,7 +128,7 @@ class GroupService(Protocol):
     def offset_commit(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
     def offset_fetch(self, request: Any, context: RequestContext) -> Deferred[Any]:
-        """Request and response of the batched shape (Groups), whatever the client's version."""
+        """The request and the response use the batched shape (Groups), whatever the client's version is."""
         ...
 
     def offset_delete(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
@@ -131,7 +142,7 @@ class GroupService(Protocol):
     def partition_for(self, group_id: str) -> int: ...
 
     def transactional_offset_commit(self, request: Any, context: RequestContext) -> Deferred[Any]:
-        """TxnOffsetCommit: offsets that count once the transaction is committed."""
+        """TxnOffsetCommit: the offsets become visible when the transaction is committed."""
         ...
 
     def end_transaction(
@@ -143,23 +154,23 @@ class GroupService(Protocol):
         coordinator_epoch: int,
         transaction_version: int,
     ) -> Deferred[ErrorCode]:
-        """A marker to a partition of the offsets topic: its offsets count now, or are dropped."""
+        """Write a marker to a partition of the offsets topic. It makes the transaction's offsets visible or drops them."""
         ...
 
 
 class ProducerIds(Protocol):
     def next_producer_id(self) -> int | None:
-        """A fresh producer id, or None while a block is on its way (answer COORDINATOR_LOAD_IN_PROGRESS)."""
+        """Return a new producer id, or None while a block is being requested (answer COORDINATOR_LOAD_IN_PROGRESS)."""
         ...
 
     def when_available(self) -> Deferred[None]:
-        """Done when an id is there, at once if one is, or when it is no use to wait any longer."""
+        """Resolve when an id is available, or when further waiting is pointless. Resolved at once if an id is available now."""
         ...
 
 
 @dataclass(slots=True)
 class Node:
-    """The handlers' whole world: built by server/broker_server.py, passed to every handler."""
+    """All services that a handler can use. server/broker_server.py builds it, and every handler receives it."""
 
     node_id: int
     cluster_id: str
@@ -178,20 +189,25 @@ class Node:
     dynamic: DynamicSettings
     transactions: Transactions
     directories: DirectoryService | None = None
-    """None where replicas stay where they are (the simulator)."""
+    """None if replicas cannot move between directories (the simulator)."""
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
-    """What Metadata has told before."""
+    """Topics of earlier Metadata responses, already encoded."""
     returning: ReturningBrokers = field(default_factory=ReturningBrokers)
-    """Brokers that are named though they are fenced."""
+    """Brokers that clients are told of although they are fenced."""
     opening: Opening | None = None
-    """None where nothing waits until this broker takes part."""
+    """None if no request waits until this broker has joined the cluster."""
     authorizer: StandardAuthorizer | None = None
-    """None where everybody may do everything."""
+    """None if everything is allowed."""
+    quotas: QuotaManagers = field(default_factory=QuotaManagers)
+    monotonic_s: Callable[[], float] = float
+    """The clock that measures the time of requests. Without it, requests take no time."""
+    check_listeners: Callable[[ServerConfig], None] | None = None
+    """Raise ConfigError if this node's listeners cannot use the settings, because of the stores that the settings name."""
 
 
 @dataclass(slots=True)
 class ControllerNode:
-    """The world of handlers on controller listeners, where there are no partitions, groups or clients of topics."""
+    """The services of handlers on controller listeners. There are no partitions, groups or topics' clients here."""
 
     node_id: int
     cluster_id: str
@@ -199,42 +215,45 @@ class ControllerNode:
     clock: Clock
     random: Random
     controller: ActiveControllerService
-    """This node's own, active or not: raises, or fails with, NotController while it is not."""
+    """This node's own controller. While it is not active, its calls raise, or fail with, NotController."""
     quorum: QuorumService
     image: MetadataImage
     """Replaced at each published image."""
     dynamic: DynamicSettings
     opening: Opening | None = None
-    """None: a controller answers from the first moment."""
+    """Always None: a controller serves requests from its start."""
     authorizer: StandardAuthorizer | None = None
+    quotas: QuotaManagers = field(default_factory=QuotaManagers)
+    monotonic_s: Callable[[], float] = float
 
 
 AnyNode = Union["Node", "ControllerNode"]
-"""For handlers that both kinds of listener have."""
+"""The node type of handlers that serve both kinds of listener."""
 
 
 class Opening(Protocol):
-    """Holds requests while this broker listens and does not take part in the cluster yet (node/opening.py)."""
+    """Holds requests while this broker listens but has not joined the cluster yet (node/opening.py)."""
 
     is_open: bool
-    """Nothing is held any more."""
+    """True once no request is held any more."""
 
     def hold(self, answer: Callable[[], Deferred[T]]) -> Deferred[T]:
-        """What `answer` gives, when the time has come."""
+        """Return the result of `answer`, which is called when the broker opens."""
         ...
 
 
 class AutoTopicCreator(Protocol):
     def request(self, topics: Sequence[str], asker: RequestContext | None = None) -> None:
-        """Start creating these topics with default or internal settings; at most one creation a name at a time.
+        """Start to create these topics with default or internal settings. One creation per name runs at a time.
 
-        `asker`: the request in whose sender's name they are made; this node's own without it.
+        The topics are created in the name of the sender of the request `asker`. Without it, this node creates them in
+        its own name.
         """
         ...
 
 
 class DynamicSettings(Protocol):
-    """Effective settings of this node: static file under the image's dynamic layers."""
+    """The effective settings of this node: the dynamic settings of the image override the static file."""
 
     def get_int(self, name: _Str) -> int: ...
 

@@ -1,8 +1,8 @@
-"""ApiVersions (key 18, versions 0-4) on controller listeners: what is served there, and the levels of every feature.
+"""ApiVersions (key 18, versions 0-4) on controller listeners: the APIs served there and the levels of every feature.
 
-It tells the ranges of the controller's table, the features this software understands and those the cluster has finalized. Other
-nodes go by it (a leader that is to add a voter looks for kraft.version), and no client turns to a feature's protocol here, so
-nothing is left out. KIP-35, KIP-511, KIP-584, KIP-919.
+The response has the version ranges of the controller's table, the features that this software supports and those that
+the cluster has finalized. No feature is left out, because no client uses a feature's protocol here, and other nodes
+need the levels: a leader checks kraft.version before it adds a voter. KIP-35, KIP-511, KIP-584, KIP-919.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateAcls (key 30, versions 1-3): to the controller. Each entry is answered by itself."""
+"""CreateAcls (key 30, versions 1-3): forwarded to the controller. Each entry has a separate result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.create_acls_request import CreateAclsRequest
 
 CHECKED_A_STEP = 20_000
-"""Entries, less than half a microsecond each."""
+"""Entries per step. One takes less than half a microsecond."""
 
 
 def handle(node: AnyNode, context: RequestContext, request: CreateAclsRequest) -> Steps[CreateAclsResponse]:

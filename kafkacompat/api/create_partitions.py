@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37, versions 0-3): to the controller. Every topic asked for is in the answer."""
+"""CreatePartitions (key 37, versions 0-3): forwarded to the controller. The answer contains every requested topic."""
 
 from __future__ import annotations
 

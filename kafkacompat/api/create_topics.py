@@ -1,4 +1,4 @@
-"""CreateTopics (key 19, versions 2-7): to the controller, which checks and answers each topic."""
+"""CreateTopics (key 19, versions 2-7): forwarded to the controller, which checks each topic and returns its result."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def handle(
 ) -> Steps[CreateTopicsResponse]:
     response: CreateTopicsResponse = yield from told_in_steps(node.controller.create_topics(request, context))
     access = access_of(node, context)
-    # A broker passes on what the controller says, and in whose name it was asked.
+    # A broker forwards the controller's answer, which already depends on the sender's rights.
     if access is not None and isinstance(node, ControllerNode):
         yield from _hide_configs(response, access)
     return response
 
 
 def _hide_configs(response: CreateTopicsResponse, access: Access) -> Steps[None]:
-    """Of topics that the sender may make and not describe, nothing is told but that they are made."""
+    """Remove the settings from the result of topics that the sender may create but not describe."""
     for position, topic in enumerate(response.topics, 1):
         if topic.error_code == ErrorCode.NONE and not access.allows(
             AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, logs_denied=False

@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31, versions 1-3): to the controller. Each filter is answered by itself, with what it found."""
+"""DeleteAcls (key 31, versions 1-3): forwarded to the controller. Each filter's result lists the matching entries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.delete_acls_request import DeleteAclsRequest
 
 CHECKED_A_STEP = 20_000
-"""Filters, less than half a microsecond each."""
+"""Filters per step. One takes less than half a microsecond."""
 
 
 def handle(node: AnyNode, context: RequestContext, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:

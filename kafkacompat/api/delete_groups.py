@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42, versions 0-2): handed on as it is; every group has its own result. KIP-229."""
+"""DeleteGroups (key 42, versions 0-2): passed to the group coordinator. Every group has a separate result. KIP-229."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 
 DELETED_A_STEP = 100
-"""Groups, up to 100 us each with their records."""
+"""Groups per step. One takes up to 100 microseconds, with its records."""
 
 
 def delete_groups(node: Node, context: RequestContext, request: DeleteGroupsRequest) -> Deferred[Any]:

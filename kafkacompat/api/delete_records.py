@@ -1,6 +1,6 @@
-"""DeleteRecords (key 21, versions 0-2): moves the start of logs. KIP-107.
+"""DeleteRecords (key 21, versions 0-2): move the start offset of logs. KIP-107.
 
-What may be deleted partition/lookup says. A partition named twice is handled once, by its last mention.
+partition/lookup decides what may be deleted. If a partition is named twice, only the last mention counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NO_LOW_WATERMARK = -1
 DELETED_A_STEP = 200
 NAMED_A_STEP = 5_000
-"""Topics and partitions, half a microsecond each."""
+"""Topics and partitions per step. One takes half a microsecond."""
 Answers = Mapping[TopicPartition, tuple[ErrorCode, int]]
 
 
@@ -53,7 +53,7 @@ def handle(
 def in_steps(
     node: Node, context: RequestContext, request: DeleteRecordsRequest
 ) -> Steps[DeleteRecordsResponse]:
-    """Each step's partitions wait for their followers by themselves, all of them at once."""
+    """Each step waits for the followers of its partitions. The waits of all steps overlap."""
     offsets, refused = yield from _offsets(request, access_of(node, context))
     asked = list(offsets.items())
     waits = []
@@ -72,7 +72,7 @@ def in_steps(
 def _offsets(
     request: DeleteRecordsRequest, access: Access | None
 ) -> Steps[tuple[dict[TopicPartition, int], dict[TopicPartition, tuple[ErrorCode, int]]]]:
-    """What is asked of partitions, and what those are answered whose records the sender may not delete."""
+    """Return the requested offsets, and the refusals of partitions whose records the sender may not delete."""
     offsets: dict[TopicPartition, int] = {}
     refused: dict[TopicPartition, tuple[ErrorCode, int]] = {}
     pace = Pace(NAMED_A_STEP)
@@ -86,7 +86,7 @@ def _offsets(
                 refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED, NO_LOW_WATERMARK
             if pace.is_over():
                 yield None
-        if pace.is_over():  # many may name no partition
+        if pace.is_over():  # many topics may have no partitions
             yield None
     return offsets, refused
 

@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29, versions 1-3): the access control entries that a filter finds, by resource pattern."""
+"""DescribeAcls (key 29, versions 1-3): the access control entries that match a filter, by resource pattern."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DISABLED_TEXT = "No Authorizer is configured on the broker"
 MATCHED_A_STEP = 5_000
-"""Entries, up to a microsecond each."""
+"""Entries per step. One takes up to a microsecond."""
 
 
 def handle(

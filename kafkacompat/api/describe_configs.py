@@ -1,7 +1,7 @@
-"""DescribeConfigs (key 32, versions 1-4): settings with their sources, synonyms and our documentation.
+"""DescribeConfigs (key 32, versions 1-4): settings with their sources, synonyms and documentation.
 
-Which resources may be asked for, and what an entry looks like, is decided here. The entries themselves come from the node's dynamic
-settings. KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation), KIP-412 (loggers).
+This module decides which resources may be described and what an entry contains. The entries come from the node's
+dynamic settings. KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation), KIP-412 (loggers).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ CLIENT_METRICS = (
     ("match", "", 7, "Which clients are to send them."),
     ("metrics", "", 7, "Prefixes of the metrics' names; none stands for no metrics."),
 )
-"""Name, default, type and documentation."""
+"""Name, default, type and documentation of each setting."""
 
 
 REFUSED_A_STEP = 2_000
-"""Resources."""
+"""Resources per step."""
 
 
 class _Refused(Exception):
@@ -59,7 +59,7 @@ def handle(
     node: AnyNode, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse | Steps[DescribeConfigsResponse]:
     if names_unknown_config_types(request):
-        return _refused(request, ErrorCode.INVALID_REQUEST)  # all of it
+        return _refused(request, ErrorCode.INVALID_REQUEST)  # the whole request is refused
     return DescribeConfigsResponse(results=[_describe(node, one, request) for one in request.resources])
 
 
@@ -73,14 +73,14 @@ def _describe(
         result.error_code, result.error_message = refused.code, refused.message
         return result
     keys = resource.configuration_keys
-    # The few that there are, in the one pass over those that are named, which may be hundreds of thousands.
+    # A resource has few settings, but a request may name hundreds of thousands. One pass over the names is enough.
     wanted = {entry.name for entry in entries}.intersection(keys or ())
     result.configs = [entry for entry in entries if not keys or entry.name in wanted]
     return result
 
 
 def _of_both(one: DescribeConfigsResource, other: DescribeConfigsResource) -> DescribeConfigsResource:
-    """A resource that is named twice, each time for some settings: for those of both. Without names it is for all."""
+    """Merge two mentions of a resource. The result asks for the settings of both, or for all if one mention names none."""
     if one.configuration_keys and other.configuration_keys:
         one.configuration_keys.extend(other.configuration_keys)
     else:
@@ -128,7 +128,7 @@ def _plain(values: Any, source: int) -> Iterable[DescribeConfigsResourceResult]:
 def _client_metrics(
     values: Mapping[str, str], request: DescribeConfigsRequest
 ) -> Iterable[DescribeConfigsResourceResult]:
-    """Of a subscription, which need not exist: what is not set has its default."""
+    """Describe a subscription to client metrics, which need not exist. Settings that are not set have their default."""
     return [
         DescribeConfigsResourceResult(
             name=name,
@@ -147,7 +147,7 @@ def _client_metrics(
 def _shaped(
     entries: Iterable[Any], request: DescribeConfigsRequest
 ) -> Iterable[DescribeConfigsResourceResult]:
-    """config.describe.ConfigEntry to the wire's struct."""
+    """Convert config.describe.ConfigEntry values to the structs of the response."""
     return [
         DescribeConfigsResourceResult(
             name=entry.name,

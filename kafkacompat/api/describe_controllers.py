@@ -1,7 +1,8 @@
-"""DescribeCluster (key 60, versions 0-2) on controller listeners: cluster id, controllers, and which is active. KIP-919.
+"""DescribeCluster (key 60, versions 0-2) on controller listeners: the cluster id, the controllers and the active one.
+KIP-919.
 
-Registered controllers are shown that have the client's listener. Brokers are asked of brokers (describe_cluster). Not to be had
-below metadata.version 15, where controllers do not register.
+The response lists the registered controllers that have the client's listener. Brokers are described on broker
+listeners (describe_cluster). Refused below metadata.version 15, because controllers do not register there.
 """
 
 from __future__ import annotations

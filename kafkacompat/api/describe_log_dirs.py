@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35, versions 1-5): this broker's directories, what each partition takes, future logs. KIP-113, KIP-827."""
+"""DescribeLogDirs (key 35, versions 1-5): this broker's log directories, partition sizes and future logs. KIP-113, KIP-827."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 NAMED_A_STEP = 5_000
-"""Topics, and partitions of one, that are asked for."""
+"""Requested topics, and partitions of one topic, per step."""
 DESCRIBED_A_STEP = 1_000
-"""Logs, a microsecond or two each."""
+"""Logs per step. One takes one or two microseconds."""
 
 
 def handle(
@@ -46,7 +46,7 @@ def handle(
 
 
 def _asked(request: DescribeLogDirsRequest) -> Steps[set[tuple[str, int]] | None]:
-    """None for all of them."""
+    """Return the requested partitions, or None if the request asks for all of them."""
     if request.topics is None:
         return None
     asked: set[tuple[str, int]] = set()
@@ -57,7 +57,7 @@ def _asked(request: DescribeLogDirsRequest) -> Steps[set[tuple[str, int]] | None
             asked.update([(topic.topic, index) for index in some])
             if pace.is_over(len(some)):
                 yield None
-        if pace.is_over():  # many may name no partition
+        if pace.is_over():  # many topics may have no partitions
             yield None
     return asked
 

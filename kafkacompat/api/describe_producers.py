@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61, version 0): who has written to a partition lately, from its leader's log. KIP-664."""
+"""DescribeProducers (key 61, version 0): the active producers of a partition, from its leader's log. KIP-664."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.describe_producers_request import DescribeProducersRequest
 
 DESCRIBED_A_STEP = 500
-"""Topics, partitions and producers, one to three microseconds each."""
+"""Topics, partitions and producers per step. One takes one to three microseconds."""
 
 
 def handle(
     node: Node, context: RequestContext, request: DescribeProducersRequest
 ) -> Steps[DescribeProducersResponse]:
-    """A topic that is named twice with the same partitions is answered once."""
+    """A topic that the request names twice with the same partitions is answered once."""
     pace = Pace(DESCRIBED_A_STEP)
     topics: dict[tuple[str, tuple[int, ...]], TopicResponse] = {}
     for topic in request.topics:

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (key 75, version 0): partitions page by page, with the eligible leader replicas. KIP-966.
 
-Topics come by name; a page holds at most max.request.partition.size.limit partitions; the cursor names the first
-partition of the next one.
+Topics are sorted by name. A page holds at most max.request.partition.size.limit partitions. The cursor names the first
+partition of the next page.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LIMIT = "max.request.partition.size.limit"
 NAMED_A_STEP = 5_000
-"""Topics that are put in order in one step, a microsecond each."""
+"""Topics that are sorted in one step. One takes a microsecond."""
 
 
 def handle(
@@ -63,7 +63,8 @@ def handle(
             seen = set((yield from seen_of(access, ResourceType.TOPIC, sorted(some), str)))
             hidden += () if every else sorted(some - seen)
             some = seen
-        # Each takes one of a limit at least, so that no more of them are told, and the next one for the cursor.
+        # Each topic uses up at least one of the two limits, so a page has no more topics than their sum. One more name
+        # is needed for the cursor.
         names = heapq.nsmallest(left + missing_left + 2, some.union(names))
     if not is_named:
         return (yield from _refused(request, ErrorCode.INVALID_REQUEST))
@@ -73,7 +74,7 @@ def handle(
     response = DescribeTopicPartitionsResponse()
     for name in names:
         topic = image.topics.get(name)
-        # Half a million may be named that are not there.
+        # A request may name half a million unknown topics.
         if left <= 0 or (topic is None and missing_left <= 0):
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -106,7 +107,7 @@ def handle(
 
 
 def _hide(response: DescribeTopicPartitionsResponse, names: list[str]) -> Steps[None]:
-    """Of topics that the sender may not see it is not told whether they exist."""
+    """Answer topics that the sender may not describe without revealing whether they exist."""
     for start in range(0, len(names), NAMED_A_STEP):
         yield None
         response.topics += [

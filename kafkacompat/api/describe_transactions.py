@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65, version 0): transactional ids that are coordinated here. KIP-664."""
+"""DescribeTransactions (key 65, version 0): transactional ids whose coordinator is this broker. KIP-664."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Steps[Any]:
-    """Of a transaction's topics those that the sender may see."""
+    """Of a transaction's topics, return those that the sender may describe."""
     response: DescribeTransactionsResponse = yield from node.transactions.coordinator.describe_transactions(
         request
     )

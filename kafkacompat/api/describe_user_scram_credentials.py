@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50, version 0): which mechanisms users have, and how many iterations; never what is kept."""
+"""DescribeUserScramCredentials (key 50, version 0): the users' mechanisms and iteration counts, never the stored keys."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     )
 
 USERS_A_STEP = 5_000
-"""About a microsecond each."""
+"""Users per step. One takes about a microsecond."""
 NAME_TOLD_MAX = 8_000
-"""Characters of a name behind a text: a string of the protocol has room for 32,767 bytes."""
+"""Characters of a user name that an error message repeats. A string of the protocol has at most 32,767 bytes."""
 UNKNOWN_TEXT = "Attempt to describe a user credential that does not exist: "
 TWICE_TEXT = "Cannot describe SCRAM credentials for the same user twice in a single request: "
 

@@ -1,25 +1,29 @@
-"""From a frame to a reply: header, version, codec, `serve`, codec. What a connection calls for every request.
+"""From a frame to a reply: parse the header, find the version, decode, `serve`, encode. Connections call it for every
+request.
 
-A version that is not served closes the connection, except of ApiVersions, which is answered. A handler that fails is answered
-for. How each version is served is found once and kept in a flat table. Broker and controller listeners have a dispatcher each,
-with a node and a table of their own. Sockets are not known here, nor any API but ApiVersions.
+An unsupported version closes the connection, except for ApiVersions, which is answered. A handler that raises gets an
+error response. The route of each version is built once and kept in a flat table. Broker listeners and controller
+listeners have separate dispatchers, each with its node and table. This module knows no sockets, and no API except
+ApiVersions.
 """
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import HoldingDeferred, Message, NoResponse
 from kafkacompat.api.long_requests import LongAnswer
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.api.request_context import RequestContext
-from kafkacompat.api.route import Route
+from kafkacompat.api.route import EncodedAnswer, Route
 from kafkacompat.api.serve import serve, serve_own, stand_in_for_failure
+from kafkacompat.api.throttling import throttling_of
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.wire.apis import request_class
 from kafkacompat.wire.codec import steps_decoder
-from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import RequestHeader, parse_request_header
 
 if TYPE_CHECKING:
@@ -27,16 +31,17 @@ if TYPE_CHECKING:
 
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.long_requests import RequestSteps
+    from kafkacompat.api.meters import RequestMeters
     from kafkacompat.ports.dispatcher import ConnectionInfo, Reply
     from kafkacompat.stepping.jobs import Steps
 
 API_VERSIONS = 18
 ELEMENTS_MAX = 500_000
-"""request.max.elements, where nobody says otherwise."""
+"""The default of request.max.elements."""
 
 
 class ApiDispatcher:
-    """net's Dispatcher over one table of the registry."""
+    """Implements the Dispatcher of net/ for one table of the registry."""
 
     def __init__(
         self,
@@ -45,19 +50,22 @@ class ApiDispatcher:
         when_closed: Callable[[int], None] | None = None,
         stepping: RequestSteps | None = None,
         elements_max: int = ELEMENTS_MAX,
+        meters: RequestMeters | None = None,
     ) -> None:
-        """`when_closed` is told the id of each connection that ended.
+        """`when_closed` is called with the id of each connection that has ended. `meters` counts the requests.
 
-        With `stepping` large requests are decoded in steps of the loop; `elements_max` bounds what their arrays hold.
+        With `stepping`, large requests are decoded in steps of the loop. `elements_max` bounds the elements in a
+        request's arrays.
         """
         self._stepping = stepping
         self._elements_max = elements_max
+        self._meters = meters
         self._node = node
         self.table = table
         self._when_closed = when_closed
         self._routes: dict[tuple[int, int], Route] = {}
         self._parked: dict[int, Deferred[Any]] = {}
-        """The blocking request, of which a connection has one at most, that waits for its answer."""
+        """By connection id: the blocking request that waits for its answer. A connection has at most one."""
 
     def dispatch(self, connection: ConnectionInfo, frame: memoryview) -> Reply | Pending | None:
         header = parse_request_header(frame)
@@ -69,12 +77,29 @@ class ApiDispatcher:
         if len(frame) > route.decoded_at_once_max:
             return self._decode_in_steps(connection, frame, header, route)
         request = route.decode(frame, header.body_offset)[0]
-        return self._handle(connection, header, route, request)
+        if route.meter is None:
+            return self._handle(connection, header, route, request, len(frame))
+        return self._counted(connection, header, route, request, len(frame))
+
+    def _counted(
+        self, connection: ConnectionInfo, header: RequestHeader, route: Route, request: Any, size: int
+    ) -> Reply | Pending | None:
+        meter = route.meter
+        if meter is not None:
+            if meter.choose is not None:
+                meter = meter.choose(request)
+            meter.requests += 1
+            if not meter.requests & meter.mask:
+                started_s = monotonic()
+                answer = self._handle(connection, header, route, request, size)
+                meter.note(connection, started_s, size, answer)
+                return answer
+        return self._handle(connection, header, route, request, size)
 
     def _decode_in_steps(
         self, connection: ConnectionInfo, frame: memoryview, header: RequestHeader, route: Route
     ) -> Reply | Pending | None:
-        """As much as one step takes is decoded at once, which is all of most; the connection waits for the rest."""
+        """Decode one step at once, which is enough for most requests. Otherwise the connection waits for the other steps."""
         make = steps_decoder(request_class(route.key), route.version)
         steps = make(frame, header.body_offset, self._elements_max)
         try:
@@ -82,7 +107,8 @@ class ApiDispatcher:
             while self._stepping is None:
                 next(steps)
         except StopIteration as end:
-            return self._handle(connection, header, route, end.value[0])
+            return self._counted(connection, header, route, end.value[0], len(frame))
+        started_s, size = monotonic(), len(frame)
         reply: Deferred[Reply | None] = Deferred()
         connection_id = connection.connection_id
         is_gone = False
@@ -95,11 +121,13 @@ class ApiDispatcher:
         self._parked[connection_id] = reply
 
         def carried_out() -> Steps[None]:
-            """Others have their turn when it is answered, or rests."""
+            """Ends when the request is answered, or only waits. The next large request starts then."""
             try:
                 request, _ = yield from steps
                 self._parked.pop(connection_id, None)
-                answer = self._handle(connection, header, route, request, is_large=True)
+                if route.meter is not None:
+                    route.meter.count_later(connection, request, started_s, size, Pending(reply, True))
+                answer = self._handle(connection, header, route, request, size, is_large=True)
             except Exception as error:
                 self._parked.pop(connection_id, None)
                 reply.fail(error)
@@ -125,6 +153,7 @@ class ApiDispatcher:
         header: RequestHeader,
         route: Route,
         request: Any,
+        size_bytes: int,
         is_large: bool = False,
     ) -> Reply | Pending | None:
         context = RequestContext(
@@ -136,11 +165,16 @@ class ApiDispatcher:
             connection.listener_name,
             connection.client_host,
             connection.listener_is_sasl,
+            connection.principal,
         )
+        if self._node.quotas.is_active:
+            context.throttling = throttling_of(self._node, connection, route, context, size_bytes)
         try:
             answer = serve(route, self._node, context, request, self._stepping, is_large)
             if isinstance(answer, Deferred):
                 if not answer.done:
+                    if context.throttling is not None:
+                        context.throttling.waits()
                     return self._pending(route, context, request, answer)
                 answer = answer.result()
         except (CloseConnection, WireError):
@@ -152,7 +186,7 @@ class ApiDispatcher:
         return self._reply(route, context, request, answer)
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
-        """A fetch that waits is let go; whatever changes state goes on, and fetch sessions outlive connections."""
+        """Abandon a waiting fetch. Requests that change state continue, and fetch sessions outlive connections."""
         self._let_go(connection.connection_id)
         if self._when_closed is not None:
             self._when_closed(connection.connection_id)
@@ -163,11 +197,24 @@ class ApiDispatcher:
             parked.abandon()
 
     def call(self, context: RequestContext, request: Message) -> Deferred[Message]:
-        """A request of this node's own, without bytes.
+        """Serve a request of this node itself, without encoding.
 
-        Fails with NotController where a connection would be answered NOT_CONTROLLER; a bug passes through too.
+        Fails with NotController where a connection would get NOT_CONTROLLER. Exceptions of the handler also reach the
+        caller.
         """
         return serve_own(self._route(context.api_key, context.api_version), self._node, context, request)
+
+    def refusal(self, header: RequestHeader, frame: memoryview, code: ErrorCode) -> Reply | None:
+        """Return the request's response with this error, without serving it. None if the API has no response, or if
+        the request is long."""
+        if header.api_key == API_VERSIONS and not self.table.serves(header.api_key, header.api_version):
+            route = self._route(API_VERSIONS, 0)
+            return route.reply(header.correlation_id, route.error_response(None, code, 0))
+        route = self._route(header.api_key, header.api_version)
+        if len(frame) > route.decoded_at_once_max:
+            return None
+        answer = route.error_response(route.decode(frame, header.body_offset)[0], code, route.version)
+        return None if isinstance(answer, NoResponse) else route.reply(header.correlation_id, answer)
 
     def _route(self, key: int, version: int) -> Route:
         route = self._routes.get((key, version))
@@ -175,15 +222,21 @@ class ApiDispatcher:
             if not self.table.serves(key, version):
                 raise CloseConnection(f"API {key} version {version} is not served")
             route = self._routes[key, version] = Route(key, version, self.table)
+            if self._meters is not None:
+                route.meter = self._meters.of(key, version)
         return route
 
     def _reply(
         self, route: Route, context: RequestContext, request: Any, answer: Message | NoResponse
     ) -> Reply | None:
+        if context.throttling is not None and type(answer) is not EncodedAnswer:
+            context.throttling.tell(answer)
         if isinstance(answer, NoResponse):
             if answer is NoResponse.SILENT:
                 return None
             raise CloseConnection("a request without a reply failed")
+        if route.meter is not None:
+            route.meter.count_errors(answer, route.meter.errors)
         try:
             return route.reply(context.correlation_id, answer)
         except Exception:
@@ -195,7 +248,8 @@ class ApiDispatcher:
     def _pending(self, route: Route, context: RequestContext, request: Any, answer: Deferred[Any]) -> Pending:
         reply: Deferred[Reply | None] = Deferred()
         blocks = route.blocks or isinstance(answer, HoldingDeferred)
-        # A request that lets others overtake it must not hold the receive buffer through its records.
+        # While a request waits that does not block its connection, its records must not keep the receive buffer in
+        # use.
         kept = request if blocks else None
 
         def finish(done: Deferred[Any]) -> None:
@@ -223,7 +277,7 @@ class ApiDispatcher:
 
 
 def unsupported_api_versions(header: RequestHeader, table: ApiTable) -> Reply:
-    """Always in the oldest form, whatever was asked for; the request's body is not looked at."""
+    """Always answers in the oldest form, for any requested version. The request's body is not read."""
     from kafkacompat.api.api_versions import unsupported_version
 
     return Route(API_VERSIONS, 0, table).reply(header.correlation_id, unsupported_version())

@@ -1,8 +1,8 @@
-"""Topics as Metadata replies name them, kept in the bytes of a version for as long as the image says the same.
+"""A cache of the encoded topics of Metadata responses. A topic is reused as long as the image is unchanged.
 
-They are kept by what they depend on: the topic's image and the brokers' (by identity, for images are never changed in place), the
-listener, the version, and whether operations were asked for. Only the loop's thread comes here. It is bounded in bytes; when it is
-full it is emptied, and fills again with what is asked for now.
+An entry depends on the topic's image, the brokers' image, the listener, the version, and whether operations were
+requested. Images are compared by identity, because they are never changed in place. Only the loop's thread uses the
+cache. Its size in bytes is bounded. A full cache is emptied and fills again with the topics that are requested now.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
 
 ENCODED_TOPICS_BYTES_MAX = 8 * 1024 * 1024
-"""About 240,000 partitions of three replicas each, in one version."""
+"""Enough for about 240,000 partitions with three replicas each, in one version."""
 ENTRY_BYTES = 200
-"""What keeping one topic costs besides its bytes."""
+"""Memory of one entry besides its encoded bytes."""
 
 Variant = tuple[str, int, bool]
-"""Listener name, version, whether authorized operations are told."""
+"""Listener name, version, and whether the authorized operations are included."""
 
 
 class EncodedTopics:
-    """A hit costs two look-ups; nothing is ever out of date, because what it was made from is compared."""
+    """A hit costs two look-ups. An entry is never stale: `get` compares the images from which it was made."""
 
     __slots__ = ("_brokers", "_bytes", "_bytes_max", "_variants")
 
@@ -41,7 +41,7 @@ class EncodedTopics:
     def get(
         self, brokers: Mapping[int, BrokerRegistration], topic: TopicImage, variant: Variant
     ) -> MetadataResponseTopic | None:
-        """None when it is not kept, or was made from other images."""
+        """Return the encoded topic. None if it is not cached, or was made from other images."""
         if brokers is not self._brokers:
             self._clear()
             self._brokers = brokers
@@ -52,7 +52,7 @@ class EncodedTopics:
         return None if entry is None or entry[0] is not topic else entry[1]
 
     def put(self, topic: TopicImage, variant: Variant, encoded: Any) -> None:
-        """Keep what was made from this topic and from the brokers of the last `get`; `len(encoded)` is its size."""
+        """Cache the encoding of this topic. It must be made from the brokers of the last `get`. `len(encoded)` is its size."""
         size = len(encoded) + ENTRY_BYTES
         if size > self._bytes_max:
             return

@@ -1,4 +1,4 @@
-"""Nodes of an image as clients of one listener see them, and the answer to who asks the wrong kind of node for them."""
+"""The nodes of an image as clients of one listener see them, and the refusal of a request for the wrong kind of node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ CONTROLLERS = 2
 
 
 def named_brokers(node: Node, listener_name: str) -> list[BrokerRegistration]:
-    """The brokers that clients are told of, by id: those that have the listener and are unfenced, or about to be again."""
+    """Return the brokers that clients are told of, by id. They have the listener, and are unfenced or about to be
+    unfenced again."""
     now_ms = node.clock.monotonic_ms()
     return [
         broker
@@ -31,9 +32,11 @@ def named_brokers(node: Node, listener_name: str) -> list[BrokerRegistration]:
 
 
 def controller_for(node: Node, named: Sequence[BrokerRegistration]) -> int:
-    """The broker that clients send to what is a controller's, for any broker passes it on; -1 for none.
+    """Return the id of the broker to which clients send controller requests, or -1 if there is none. Any broker
+    forwards them.
 
-    This one, which is certain to be alive. Of the others one that stays, if there is any: one that has died may still be named.
+    This broker is preferred, because it is certainly alive. Then come brokers that are not shutting down: a broker
+    that has died may still be listed.
     """
     staying = [each.id for each in named if not each.fenced and not each.in_controlled_shutdown]
     if node.node_id in staying:
@@ -45,7 +48,7 @@ def controller_for(node: Node, named: Sequence[BrokerRegistration]) -> int:
 def endpoints_of(
     image: MetadataImage, broker_ids: Iterable[int], listener_name: str, make: Callable[..., T]
 ) -> list[T]:
-    """NodeEndpoint structs (KIP-951) of the brokers that have the listener, by id."""
+    """Return NodeEndpoint structs (KIP-951) of the brokers that have the listener, by id."""
     endpoints = []
     for broker_id in sorted(broker_ids):
         broker = image.brokers.get(broker_id)
@@ -58,13 +61,13 @@ def endpoints_of(
 
 
 def wrong_endpoints(endpoint_type: int, version: int) -> DescribeClusterResponse:
-    """The refusal of a DescribeCluster for endpoints that the asked node does not tell about."""
+    """The refusal of a DescribeCluster request for a kind of endpoint that this node does not describe."""
     if endpoint_type == CONTROLLERS:
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        message = "This endpoint is a broker's; controllers have to be asked for controllers."
+        message = "This is a broker endpoint. Send a request for controllers to a controller."
     elif endpoint_type == BROKERS:
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        message = "This endpoint is a controller's; brokers have to be asked for brokers."
+        message = "This is a controller endpoint. Send a request for brokers to a broker."
     else:
         error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         message = f"There is no endpoint type {endpoint_type}."

@@ -1,8 +1,9 @@
-"""Envelope (key 58, version 0): a client's request that a broker passes on to the controller. KIP-590.
+"""Envelope (key 58, version 0): a client's request that a broker forwards to the controller. KIP-590.
 
-The request is unwrapped, checked for whether it may come this way, and handled as if the client had come here itself; its answer is
-wrapped. The inner request's own refusals lie in its own answer; an error of the envelope says that it could not be opened, or that
-this is not the active controller (NOT_CONTROLLER), so that the broker tries another.
+The inner request is unwrapped, checked (not every API may be forwarded), and handled as if the client had sent it
+here. Its response is wrapped. Errors of the inner request are in the inner response. An error of the envelope means
+that it could not be opened, or that this node is not the active controller (NOT_CONTROLLER). In that case the broker
+tries another controller.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler, LongHandling, top_level_error
 from kafkacompat.api.registry import CONTROLLER_APIS
-from kafkacompat.api.request_context import NotController, Principal, RequestContext
+from kafkacompat.api.request_context import NotController, RequestContext
 from kafkacompat.api.route import DECODED_AT_ONCE_MAX, Route
 from kafkacompat.api.serve import serve_own, stand_in_for_failure
 from kafkacompat.deferred import Deferred
+from kafkacompat.ports.dispatcher import Principal
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.apis import APIS, request_class
 from kafkacompat.wire.codec import encode, steps_decoder
@@ -46,7 +48,7 @@ def handle(
 def in_steps(
     node: ControllerNode, context: RequestContext, request: EnvelopeRequest
 ) -> Steps[EnvelopeResponse | Deferred[EnvelopeResponse]]:
-    """The inner request is decoded in steps when it is large."""
+    """Handle the envelope. A large inner request is decoded in steps."""
     try:
         route, inner, message = yield from _open(node, context, request)
     except _Unopenable as problem:
@@ -83,7 +85,7 @@ def in_steps(
 def _open(
     node: ControllerNode, context: RequestContext, request: EnvelopeRequest
 ) -> Steps[tuple[Route, RequestContext, Any]]:
-    """How the inner request is served, who sent it, and the request itself."""
+    """Return the route of the inner request, its sender's context, and the request."""
     try:
         principal = decode_principal(request.request_principal or b"")
     except WireError:
@@ -119,6 +121,7 @@ def _open(
         context.listener_is_sasl,
         Principal(principal.type, principal.name, principal.token_authenticated),
     )
+    inner.is_forwarded = True
     return route, inner, message
 
 
@@ -130,7 +133,7 @@ def _decoded(route: Route, frame: bytes, position: int, elements_max: int) -> St
 
 
 def _is_elsewhere(answer: Any) -> bool:
-    """Whether only another controller can answer; DescribeQuorum says so of the partition."""
+    """Return whether only another controller can answer. DescribeQuorum reports that in its partition."""
     if isinstance(answer, DescribeQuorumResponse):
         return any(
             partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

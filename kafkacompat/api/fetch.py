@@ -1,7 +1,8 @@
-"""Fetch (key 1, versions 4-18): the request's shapes turned into one, for partition/fetch to serve.
+"""Fetch (key 1, versions 4-18): convert the versions' request shapes into one, which partition/fetch serves.
 
-Names and ids stand where the version has them, and so do the replica id and the isolation level. Limits, sessions and waits are the
-FetchService's. From version 13 topics come by id (KIP-516); the follower's state moved into a tag in 15 (KIP-903).
+Names, ids, the replica id and the isolation level are read from the place that the version has for them. The
+FetchService handles limits, sessions and waits. From version 13 on topics have ids (KIP-516). From version 15 on the
+follower's state is in a tag (KIP-903).
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 NO_EPOCH = -1
-"""And so does every negative one say."""
+"""Any other negative epoch means the same."""
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 NAMED_AT_ONCE = 500
-"""Topics and partitions of a fetch that are taken from the request in one step, and forgotten ones."""
+"""Topics, partitions and forgotten partitions of a fetch that are read from the request in one step."""
 
 Forgotten = tuple[Uuid, str | None, int]
 
@@ -40,7 +41,7 @@ Forgotten = tuple[Uuid, str | None, int]
 def handle(
     node: Node, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Deferred[FetchResponse] | Steps[Any]:
-    # Kafka has no better code for a level that does not exist.
+    # Kafka has no better error code for an unknown isolation level.
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
     if len(request.topics) + len(request.forgotten_topics_data) > NAMED_AT_ONCE:
@@ -62,7 +63,7 @@ def handle(
 
 
 def _in_steps(node: Node, context: RequestContext, request: FetchRequest) -> Steps[Any]:
-    """As `handle`. A partition that is named twice is read once, as its last mention has it."""
+    """As `handle`. A partition that is named twice is read once, with the values of its last mention."""
     uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     asked: dict[tuple[bytes, str | None, int], FetchRequestPartition] = {}
     pace = Pace(NAMED_AT_ONCE)
@@ -73,7 +74,7 @@ def _in_steps(node: Node, context: RequestContext, request: FetchRequest) -> Ste
                 asked[one.topic_id, one.topic, one.partition] = one
             if pace.is_over(len(some)):
                 yield None
-        if pace.is_over():  # many may name no partition
+        if pace.is_over():  # many topics may have no partitions
             yield None
     forgotten: list[Forgotten] = []
     for each in request.forgotten_topics_data:
@@ -141,6 +142,13 @@ def _fetched(
         client_host=context.client_host,
         listener_name=context.listener_name,
     )
+    throttling = context.throttling
+    if throttling is not None:
+        if parameters.replica_id >= 0:
+            throttling.exempt()
+        else:
+            parameters.max_bytes = min(parameters.max_bytes, throttling.fetch_bytes_max())
+            parameters.throttle = throttling.fetched
     access = access_of(node, context)
     if access is not None:
         parameters.may_read = _readable(access, parameters.replica_id)
@@ -148,7 +156,7 @@ def _fetched(
 
 
 def _readable(access: Access, replica_id: int) -> Callable[[str | None], bool] | None:
-    """A follower may read everything or nothing."""
+    """Return the check of a topic's right, or None if everything may be read. A follower may read all topics or none."""
     if replica_id >= 0:
         is_node = CLUSTER_ACTION.refusal(access, None) == ErrorCode.NONE
         return None if is_node else lambda topic: False
@@ -162,7 +170,7 @@ def error_response(request: FetchRequest, code: ErrorCode, version: int) -> Fetc
 
 def _refused(request: FetchRequest, code: ErrorCode, version: int) -> Steps[FetchResponse]:
     response = FetchResponse(error_code=code, session_id=request.session_id)
-    if version >= FIRST_VERSION_WITH_TOPIC_IDS:  # the error stands for all, as in Kafka
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:  # the top-level error stands for all partitions, as in Kafka
         return response
     pace = Pace(NAMED_AT_ONCE)
     for topic in request.topics:

@@ -1,8 +1,9 @@
-"""FindCoordinator (key 10, versions 0-6): which broker coordinates a group or a transactional id.
+"""FindCoordinator (key 10, versions 0-6): the broker that coordinates a group or a transactional id.
 
-A key leads to a partition of the coordinator's topic, and that to its leader's endpoint on the caller's listener; the topic is
-asked for where it does not exist yet. Share groups are not served yet: their keys are refused with INVALID_REQUEST, as Kafka
-refuses a kind of coordinator that it does not run, so that clients fail at once instead of asking until they time out. KIP-699.
+A key is mapped to a partition of the coordinator's topic, and the partition's leader to its endpoint on the caller's
+listener. If the topic does not exist yet, it is created. Share groups are not served: their keys are refused with
+INVALID_REQUEST. Kafka answers so for a coordinator type that it does not run, and clients then fail at once instead of
+asking until they time out. KIP-699.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ FIRST_BATCHED_VERSION = 4
 SHARE = 2
 FIRST_VERSION_WITH_SHARES = 6
 TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
-"""By the kind of key: groups, transactional ids."""
+"""The topic for each key type: groups and transactional ids."""
 RESOURCES = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 NO_NODE = (-1, "", -1)
 LOCATED_A_STEP = 500
-"""Keys, some microseconds each."""
+"""Keys per step. One takes several microseconds."""
 CHARACTERS_LIKE_A_KEY = 64
-"""So many take as long as a key, for each is hashed."""
+"""Characters that take as long as one key. Each key is hashed."""
 SUCCESS_MESSAGE = "NONE"
-"""What the single-key versions carry as the message of a success."""
+"""The error message that the single-key versions carry in a successful response."""
 MESSAGES = {
     ErrorCode.NONE: SUCCESS_MESSAGE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Nodes alone may ask for this kind of coordinator.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Only brokers may request this type of coordinator.",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Access to the group is refused.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Access to the transactional id is refused.",
-    ErrorCode.INVALID_REQUEST: "This kind of coordinator is not served here.",
+    ErrorCode.INVALID_REQUEST: "This type of coordinator is not supported.",
 }
 
 
@@ -74,7 +75,7 @@ def _batched(node: Node, context: RequestContext, key_type: int, key: str) -> Co
 def _locate(
     node: Node, context: RequestContext, key_type: int, key: str
 ) -> tuple[ErrorCode, tuple[int, str, int]]:
-    """(error, (node id, host, port))."""
+    """Return (error, (node id, host, port))."""
     access = access_of(node, context)
     name = TOPICS.get(key_type)
     if name is None:

@@ -1,7 +1,7 @@
-"""The first batch of a partition's records in a Produce, by as much of its header as Kafka looks at before all else.
+"""Classify the first batch of a partition in a Produce request, from the header fields that Kafka reads first.
 
-Kafka asks whether any partition's first batch is a transaction's, from the first partition on until one is. Where a length or a
-magic on the way is impossible, the whole request is refused.
+Kafka looks at the first batch of each partition in order, until one is transactional. If a length or a magic value is
+invalid before that, the whole request is refused.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 LENGTH_AT, MAGIC_AT, ATTRIBUTES_LOW_AT = 8, 16, 22
 OVERHEAD = 12
-"""Offset and length, which the length does not count."""
+"""Bytes of the offset and length fields, which the length does not count."""
 LEGACY_MINIMUM_LENGTH = 14
 TRANSACTIONAL_BIT = 0x10
 
 
 class FirstBatch(Enum):
     PLAIN = auto()
-    """Also where the records hold no whole batch."""
+    """Also if the records contain no whole batch."""
     TRANSACTIONAL = auto()
     CORRUPT = auto()
 

@@ -1,8 +1,8 @@
-"""How an API is handled: its function, and what to answer when the function has a bug.
+"""How an API is handled: its function, and the response if the function raises.
 
-Every module of this package that serves an API ends in one `HANDLER`. Its key and versions are not said there: the registry
-has them from wire's table. Knows neither how handlers are found
-(registry) nor how they are called (dispatch), and no API in particular.
+Every module of this package that serves an API ends with a `HANDLER`. The handler does not contain the API's key and
+versions: the registry has them from the table in wire/. This module knows no particular API, and neither the registry
+nor dispatch.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 class NoResponse(Enum):
-    """What a handler returns when the protocol has no answer: a produce that nobody waits for (acks=0)."""
+    """A handler's result when the protocol has no response: a produce that expects none (acks=0)."""
 
     SILENT = 0
     """Go on with the next request."""
     CLOSE = 1
-    """Close the connection, which is how a client without replies learns of an error."""
+    """Close the connection. A client that gets no responses learns of an error in this way."""
 
 
 T = TypeVar("T")
 
 
 def told_in_steps(answer: Deferred[T]) -> Steps[T]:
-    """For an answer that may be long: what comes later is encoded in steps then."""
+    """Wait for an answer that may be long. An answer that is not available at once is then encoded in steps."""
     return answer.result() if answer.done else (yield answer)
 
 
 class HoldingDeferred(Deferred[T]):
-    """An answer of an API that does not block as a rule: this time its connection is not read until it is there."""
+    """An answer of an API that normally does not block. This time the connection is not read until the answer is there."""
 
     __slots__ = ()
 
@@ -48,9 +48,10 @@ Message = Any
 HandlerFunction = Callable[
     [Any, "RequestContext", Any], "Message | Deferred[Message] | NoResponse | Steps[Any]"
 ]
-"""The first argument is the node of the listeners that serve the API: Node, ControllerNode, or AnyNode for both.
+"""The first argument is the node of the listener that serves the API: Node, ControllerNode, or AnyNode for both.
 
-Steps, of which none is done yet, are for what turns out long. They give what the function would.
+The function returns Steps if the work may be long. None of the steps has run yet. Their value is what the function
+would return otherwise.
 """
 ErrorResponse = Callable[[Any, ErrorCode, int], Message]
 """(request message, error, api version) -> the response that carries the error at that API's level."""
@@ -58,10 +59,10 @@ ErrorResponse = Callable[[Any, ErrorCode, int], Message]
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """How a long request is handled in steps of the loop: as several that have a slice of its array each.
+    """Handles a long request as several requests, each with a slice of the request's array.
 
-    Only where the elements are answered one by one, in their order, and nothing else in the answer hangs on them. Whoever is
-    named twice is answered once, as clients expect who keep the answers in a map.
+    Use it only if the elements are answered one by one and in order, and if nothing else in the response depends on
+    them. An element that is named twice is answered once: clients keep the results in a map.
     """
 
     request_field: str
@@ -69,49 +70,49 @@ class Slices:
     step: int
     """Elements handled in one step."""
     name_of: Callable[[Any], Any]
-    """What tells two elements apart, of which the last one counts unless `of_both` makes one of the two."""
+    """The identity of an element. Of two equal elements the last one counts, unless `of_both` merges them."""
     at_once: Callable[[Any], bool] | None = None
-    """Whether a request is answered as a whole all the same, and soon."""
+    """Whether a request is nevertheless answered as a whole, because that is quick."""
     of_both: Callable[[Any, Any], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LongHandling:
-    """How a long request is handled in steps of the loop, whose answer is one."""
+    """Handles a long request in steps of the loop, with one answer."""
 
     size: Callable[[Any, Any], int]
-    """Of a request to a node, in what its steps count. As quick as the request is small."""
+    """The size of a request to a node, in the units of its steps. It must be quick to compute for a small request."""
     at_once: int
-    """A request of this size or less is handled by the handler's function."""
+    """The handler's function handles a request of this size or less."""
     steps: Callable[[Any, RequestContext, Any], Steps[Any]]
-    """What the function gives, which may come later."""
+    """Return the value that the function would return. It may be available later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One API. `function` takes the decoded request message and gives the response message, now or later.
+    """One API. `function` takes the decoded request message and returns the response message, now or later.
 
-    It runs in the loop's thread and never waits. Refusals are part of its answer; an exception it raises is a bug:
-    the dispatcher logs it and answers with `error_response(request, UNKNOWN_SERVER_ERROR, version)`.
+    The function runs in the loop's thread and never waits. Refusals are part of its response. An exception is a bug:
+    it is logged, and the response is `error_response(request, UNKNOWN_SERVER_ERROR, version)`.
     """
 
     function: HandlerFunction
     error_response: ErrorResponse
     blocks: bool = True
-    """Whether a parked answer stops its connection from being read (all but Produce, as in Kafka)."""
+    """Whether the connection is not read while its request waits (all APIs except Produce, as in Kafka)."""
     waits_for_opening: bool = False
-    """Whether its answer rests on who takes part in the cluster, so that it waits while this broker does not yet."""
+    """Whether the answer depends on the brokers in the cluster. Such a request waits until this broker has joined."""
     waits_at_will: bool = False
-    """Whether its client says how long its answer may take: by a time of its own, or by what other members of its group do."""
+    """Whether the client or the other members of its group decide how long the answer may take."""
     ends_with_connection: bool = False
-    """Whether the steps that its function gives are given up when nobody waits for the answer any more."""
+    """Whether the steps of the function are abandoned when the connection closes."""
     slices: Slices | None = None
     long: LongHandling | None = None
-    """Without either the request is handled in one step, however long it is."""
+    """Without `slices` and `long`, a request of any size is handled in one step."""
 
 
 def top_level_error(response_type: Callable[..., Message]) -> ErrorResponse:
-    """For APIs whose response has an `error_code` of its own, and an empty rest."""
+    """For APIs whose error response has an `error_code` at the top and no other content."""
 
     def answer(request: Any, code: ErrorCode, version: int) -> Message:
         return response_type(error_code=code)

@@ -1,17 +1,20 @@
-"""IncrementalAlterConfigs (key 44, versions 0-1): settings one by one; loggers here, everything else at the controller.
+"""IncrementalAlterConfigs (key 44, versions 0-1): change single settings. Loggers change here, all else at the
+controller.
 
-The BROKER_LOGGER resources are taken out, since they live in this process, and other brokers' settings, which only they may pass
-on; their answers are put back in their places. KIP-339, KIP-412. An operation nobody knows is answered INVALID_REQUEST.
+Two kinds of resources are not forwarded: BROKER_LOGGER resources, because loggers belong to this process, and other
+brokers' settings, because only those brokers may forward them. Their results are merged into the response at their
+positions. An unknown operation is answered INVALID_REQUEST. KIP-339, KIP-412.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api import loggers
-from kafkacompat.api.handler import Handler, told_in_steps
-from kafkacompat.api.node_names import LOOKED_AT_A_STEP, in_their_places, refused_here, wrong_node
+from kafkacompat.api.broker_config_changes import refused_broker_changes
+from kafkacompat.api.handler import Handler
+from kafkacompat.api.node_names import LOOKED_AT_A_STEP, refused_here, with_the_controllers, wrong_node
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
@@ -39,11 +42,14 @@ def handle(
     )
     own: dict[int, AlterConfigsResourceResponse] = {}
     others: list[AlterConfigsResource] = []
+    refusals = yield from refused_broker_changes(node, context, request.resources, incremental=True)
     for position, resource in enumerate(request.resources):
         if position and position % LOOKED_AT_A_STEP == 0:
             yield None
         refused = refused_here(node, resource.resource_type, resource.resource_name)
-        if refused is not None:
+        if position in refusals:
+            own[position] = _answer(resource, *refusals[position])
+        elif refused is not None:
             own[position] = _answer(resource, ErrorCode.INVALID_REQUEST, refused)
         elif resource.resource_type != ConfigResourceType.BROKER_LOGGER:
             others.append(resource)
@@ -52,17 +58,11 @@ def handle(
             own[position] = _answer(resource, ErrorCode.INVALID_REQUEST, text)
         else:
             own[position] = _alter_loggers(node, resource, request.validate_only)
-    if not own:
-        whole: IncrementalAlterConfigsResponse = yield from told_in_steps(
-            node.controller.incremental_alter_configs(request, context)
-        )
-        return whole
-    response = IncrementalAlterConfigsResponse()
-    if others:
-        rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
-        response = yield from told_in_steps(node.controller.incremental_alter_configs(rest, context))
-    response.responses = in_their_places(own, response.responses)
-    return response
+
+    def ask(rest: IncrementalAlterConfigsRequest) -> Any:
+        return node.controller.incremental_alter_configs(rest, context)
+
+    return (yield from with_the_controllers(own, others, request, ask, IncrementalAlterConfigsResponse()))
 
 
 def _alter_loggers(

@@ -1,7 +1,8 @@
-"""InitProducerId (key 22, versions 0-5): producer ids for idempotent producers, and the start of transactional ones.
+"""InitProducerId (key 22, versions 0-5): producer ids for idempotent producers, and the start of transactional
+producers.
 
-Without a transactional id a fresh id is given; with one its coordinator is asked. Where Kafka refuses while this broker has no ids
-yet, the request waits for them a while, so that a first producer need not ask again. KIP-98, KIP-360.
+Without a transactional id a new id is assigned. With one, the transaction coordinator is asked. If this broker has no
+ids yet, the request waits a while, so that a first producer need not retry. Kafka refuses it instead. KIP-98, KIP-360.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def handle(
 
 def _fresh(node: Node, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
     producer_id = node.producer_ids.next_producer_id()
-    if producer_id is None:  # no block could be had
+    if producer_id is None:  # no block of ids was available
         return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, version)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 

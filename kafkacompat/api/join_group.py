@@ -1,4 +1,4 @@
-"""JoinGroup (key 11, versions 0-9): shapes only; what a join means is the coordinator's.
+"""JoinGroup (key 11, versions 0-9): only converts the shapes. The group coordinator decides what a join means.
 
 KIP-62, KIP-345, KIP-394, KIP-559.
 """
@@ -35,7 +35,7 @@ def _shaped(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
 
 
 def _error_response(request: JoinGroupRequest, code: ErrorCode, version: int) -> JoinGroupResponse:
-    # Without the member's id, as Kafka has it.
+    # Kafka's error response has no member id either.
     return _shaped(JoinGroupResponse(error_code=code, protocol_name=None), version)
 
 

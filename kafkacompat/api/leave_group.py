@@ -1,6 +1,6 @@
-"""LeaveGroup (key 13, versions 0-5): one member before version 3, a list since (KIP-345).
+"""LeaveGroup (key 13, versions 0-5): one member before version 3, a list of members from version 3 on (KIP-345).
 
-The error of the one member is the response's own in the old shape.
+In the old shape the member's error is the error of the response.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FIRST_BATCHED_VERSION = 3
 PIECE = 500
-"""Members who leave in one step, up to ten microseconds each."""
+"""Members per step. One takes up to ten microseconds."""
 
 
 def leave_group(
@@ -36,7 +36,7 @@ def leave_group(
 
 
 def _in_pieces(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Steps[LeaveGroupResponse]:
-    """As so many small requests, one after another; an error of the whole group is the answer."""
+    """Handle the request as several small ones, one after another. An error of the whole group is returned as the answer."""
     members: list[MemberResponse] = []
     for start in range(0, len(request.members), PIECE):
         part = LeaveGroupRequest(group_id=request.group_id, members=request.members[start : start + PIECE])

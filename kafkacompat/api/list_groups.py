@@ -1,4 +1,5 @@
-"""ListGroups (key 16, versions 0-5): groups that this broker coordinates and the sender may see. KIP-518, KIP-848."""
+"""ListGroups (key 16, versions 0-5): the groups that this broker coordinates and that the sender may describe.
+KIP-518, KIP-848."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ DESCRIBE = AclOperation.DESCRIBE
 
 
 def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Steps[Any]:
-    """Many are told in steps of the coordinator's, and so the answer is encoded in steps as well."""
+    """The coordinator lists many groups in steps. Such an answer is also encoded in steps."""
     answer = node.groups.list_groups(request, context)
     response: ListGroupsResponse = yield from told_in_steps(answer)
     access = access_of(node, context)

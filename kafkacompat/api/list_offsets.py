@@ -1,7 +1,7 @@
 """ListOffsets (key 2, versions 1-11): offsets by timestamp or special value.
 
-Which special timestamps there are depends on the version, and older ones lack some codes; a partition that is named twice is
-refused. What the offsets are is partition/lookup's. KIP-79, KIP-207, KIP-734, KIP-1005.
+The version decides which special timestamps and error codes exist. A partition that is named twice is refused.
+partition/lookup finds the offsets. KIP-79, KIP-207, KIP-734, KIP-1005.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ FIRST_VERSION_OF_SPECIAL = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 FIRST_VERSION_WITH_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 COUNTED_A_STEP = 5_000
-"""Partitions, half a microsecond each."""
+"""Partitions per step when they are counted. One takes half a microsecond."""
 LOOKED_UP_A_STEP = 200
-"""Partitions, some 20 microseconds each."""
+"""Partitions per step when they are looked up. One takes about 20 microseconds."""
 OPENED_LIKE_LOOKUPS = 40
-"""What a partition takes whose log is opened by the question."""
+"""The cost of a partition whose log this request opens, in lookups."""
 
 
 def handle(
@@ -62,9 +62,9 @@ def in_steps(
             mentions.update([(topic.name, one.partition_index) for one in asked])
             if pace.is_over(len(asked)):
                 yield None
-        if pace.is_over():  # many may name no partition
+        if pace.is_over():  # many topics may have no partitions
             yield None
-    # A topic that is named twice is answered once, and one without partitions is not.
+    # A topic that is named twice is answered once. A topic without partitions is not answered.
     topics: dict[str, ListOffsetsTopicResponse] = {}
     searches: list[Deferred[OffsetLookup]] = []
     waits: list[Deferred[None]] = []
@@ -85,7 +85,7 @@ def in_steps(
         if pace.is_over():
             yield from pause(None)
         for one in topic.partitions:
-            # A partition named twice is refused, and in the answer once.
+            # A partition that is named twice is refused once.
             key = topic.name, one.partition_index
             mentioned = mentions[key]
             if not mentioned:
@@ -106,7 +106,7 @@ def in_steps(
             if isinstance(found, OffsetLookup):
                 _fill(answer, version, found)
             else:
-                # What is searched for is filled in when it is there; the rest is as of now.
+                # The results of searches are filled in later. All other offsets are those of now.
                 searches.append(found)
                 waits.append(found.then(partial(_fill, answer, version)))
             if lookups.is_over(lookup_cost(node)):
@@ -124,7 +124,7 @@ def _size(node: Node, request: ListOffsetsRequest) -> int:
 
 
 def lookup_cost(node: Node) -> int:
-    """Of one partition, in lookups."""
+    """Return the cost of one partition, in lookups."""
     return OPENED_LIKE_LOOKUPS if node.partitions.opens_logs else 1
 
 

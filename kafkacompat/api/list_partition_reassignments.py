@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46, version 0): to the controller, whose state is the newest. KIP-455."""
+"""ListPartitionReassignments (key 46, version 0): forwarded to the controller, which has the newest state. KIP-455."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def handle(
 def error_response(
     request: ListPartitionReassignmentsRequest, code: ErrorCode, version: int
 ) -> ListPartitionReassignmentsResponse:
-    """Kafka names what was asked for, with nothing under way."""
+    """Like Kafka, return the requested partitions without any reassignment."""
     return ListPartitionReassignmentsResponse(
         error_code=code,
         topics=[

@@ -1,4 +1,8 @@
-"""ListTransactions (key 66, versions 0-2): what is coordinated here and may be seen, filtered. KIP-664, KIP-994, KIP-1152."""
+"""ListTransactions (key 66, versions 0-2): the transactions that this broker coordinates and the sender may describe,
+filtered.
+
+KIP-664, KIP-994, KIP-1152.
+"""
 
 from __future__ import annotations
 

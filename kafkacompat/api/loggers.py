@@ -1,6 +1,6 @@
-"""This process's loggers as the BROKER_LOGGER resource shows and changes them (KIP-412). Levels are Kafka's words.
+"""This process's loggers, as the BROKER_LOGGER resource shows and changes them (KIP-412). Levels have Kafka's names.
 
-Changes last as long as the process and are nobody else's business. The root logger is called "root".
+Changes last until the process ends and affect no other node. The root logger is called "root".
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class LoggerRefused(Exception):
 
 
 def level_name(level: int) -> str:
-    """The word for the highest level at or below a number."""
+    """Return the name of the highest level that is at or below a number."""
     return max((value, name) for name, value in LEVELS.items() if value <= max(level, TRACE))[1]
 
 
 def describe() -> dict[str, str]:
-    """Effective level by logger, sorted by name."""
+    """Return the effective level of each logger, sorted by name."""
     names = [
         name
         for name, logger in logging.root.manager.loggerDict.items()
@@ -49,7 +49,7 @@ def describe() -> dict[str, str]:
 
 
 def check(changes: list[tuple[str, int, str | None]]) -> None:
-    """LoggerRefused for the first of the (logger, operation, level) that cannot be done."""
+    """Raise LoggerRefused for the first (logger, operation, level) that is not possible."""
     known = describe()
     for name, operation, level in changes:
         if operation not in (SET, DELETE):
@@ -67,7 +67,7 @@ def check(changes: list[tuple[str, int, str | None]]) -> None:
 
 
 def apply(changes: list[tuple[str, int, str | None]]) -> None:
-    """What `check` let pass; a deleted level is the parent's again."""
+    """Apply changes that `check` accepted. A logger whose level is deleted has its parent's level again."""
     for name, operation, level in changes:
         logger = logging.root if name == ROOT else logging.getLogger(name)
         logger.setLevel(LEVELS[level] if operation == SET and level is not None else logging.NOTSET)

@@ -1,6 +1,6 @@
-"""Long requests: handled in steps of the loop, and their answers encoded in steps, while the connection waits.
+"""Long requests: handle them in steps of the loop and encode their answers in steps, while the connection waits.
 
-It knows whose steps an API has, cuts those into slices that answer one element after another, and encodes the answer.
+This module knows which handlers have steps, cuts the requests of the others into slices, and encodes the answers.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Timers, Workers
 
 LARGE_REQUESTS_AT_ONCE = 2
-"""From where they are decoded to where they are answered. Request and answer take some hundred bytes for an element each."""
+"""Large requests that are in memory at a time, from decoding to the answer. Request and answer take some hundred bytes
+per element each."""
 NAMED_A_STEP = 10_000
-"""Elements of which it is seen in one step whether they are there already; a third of a microsecond each."""
+"""Elements per step that are checked for repeats. One takes a third of a microsecond."""
 CHARACTERS_A_STEP = 16_000
-"""Of names, each of which is hashed: some tens of nanoseconds for a character."""
+"""Characters of names per step. Each name is hashed, at some tens of nanoseconds per character."""
 FREED_A_STEP = 5_000
-"""Elements, up to half a microsecond each."""
+"""Elements per step that are freed. One takes up to half a microsecond."""
 FREED_WITH_ARRAYS_COST = 5
-"""Of an element in which there are arrays."""
+"""The cost of an element that contains arrays."""
 ONE_A_CONNECTION = 1 << 30
-"""Their number is the bound: a connection is not read while it waits."""
+"""No further bound is needed: a waiting connection is not read, so each connection has at most one such request."""
 
 
 class RequestSteps:
-    """Large requests, of which few are carried out at a time; what is handled in steps may wait for others, and holds up nobody."""
+    """Carries out a few large requests at a time. The handling of one may wait for other requests without blocking them."""
 
     __slots__ = ("handling", "large", "large_at_will")
 
@@ -49,12 +50,16 @@ class RequestSteps:
     ) -> None:
         self.large = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
         self.large_at_will = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
-        """Those that wait as their clients like have places of their own: what the others wait for, replicas say, are fetches."""
+        """Requests whose wait the client decides have separate places. Otherwise they could block requests that they
+        wait for: replicas wait for fetches."""
         self.handling = Stepping(timers, workers, ONE_A_CONNECTION, 0, monotonic)
 
 
 class LongAnswer(HoldingDeferred[Any]):
-    """Of a request in steps, whose bytes are in use until then. When nobody wants it any more, what its steps wait for is told."""
+    """The answer to a request in steps. The request's bytes stay in use until then.
+
+    When the client no longer wants the answer, the Deferred for which the steps wait is abandoned too.
+    """
 
     __slots__ = ("_rests", "_waits_for", "held", "is_abandoned", "waits_at_will")
 
@@ -63,13 +68,14 @@ class LongAnswer(HoldingDeferred[Any]):
         self._rests: Deferred[None] = Deferred()
         self.waits_at_will = False
         self.held: list[Message] = []
-        """The request and its response, where they may be long: to free what they are made of takes as long as to make it."""
+        """The request and its response, if they may be long. Freeing their elements takes as long as creating them, so
+        it is done in steps."""
         self._waits_for: Deferred[Any] | None = None
         self.is_abandoned = False
         self.when_abandoned = self._tell
 
     def wait_for(self, answer: Deferred[Any] | None) -> None:
-        """Of which the steps make this one's value; None when it is there."""
+        """Set the Deferred for which the steps wait. None when its value has arrived."""
         self._waits_for = answer
         if answer is not None and self.is_abandoned:
             self._let_go(answer)
@@ -77,7 +83,7 @@ class LongAnswer(HoldingDeferred[Any]):
             self.rest()
 
     def resting(self) -> Deferred[None]:
-        """When nothing is done for it any more, or not before what its client lets it wait for."""
+        """Resolves when the request needs no more work, or only waits for as long as its client allows."""
         return self._rests
 
     def rest(self) -> None:
@@ -90,26 +96,26 @@ class LongAnswer(HoldingDeferred[Any]):
             self._let_go(self._waits_for)
 
     def _let_go(self, answer: Deferred[Any]) -> None:
-        if answer.when_abandoned is not None:  # then it may never come
+        if answer.when_abandoned is not None:  # such a Deferred may never resolve
             answer.abandon()
             self.rest()
 
 
 def partitions_asked(node: Any, request: Any) -> int:
-    """Of a request whose topics have partitions each."""
+    """The size of a request whose topics have partitions."""
     return sum([len(topic.partitions) for topic in request.topics])
 
 
 def answer_in_steps(
     stepping: Stepping, route: Route, node: Any, context: RequestContext, request: Any
 ) -> LongAnswer:
-    """The request's answer, in bytes if there is one."""
+    """Handle the request in steps. The answer is encoded if the API has a response."""
     answer = LongAnswer()
     return _submitted(stepping, answer, _handled(answer, route, node, context, request))
 
 
-def go_on(stepping: RequestSteps | None, route: Route, steps: Steps[Any]) -> Any:
-    """What a handler's steps give. The first is done now, which is all of many; then it is their value itself."""
+def go_on(stepping: RequestSteps | None, route: Route, context: RequestContext, steps: Steps[Any]) -> Any:
+    """Return the value of a handler's steps. The first step runs now. If it is the only one, its value is returned directly."""
     if stepping is None:
         later = driven(steps)
         if later.done:
@@ -122,11 +128,13 @@ def go_on(stepping: RequestSteps | None, route: Route, steps: Steps[Any]) -> Any
     except StopIteration as end:
         return end.value
     answer = LongAnswer()
-    return _submitted(stepping.handling, answer, _told(answer, route, _watched(answer, route, steps, pause)))
+    return _submitted(
+        stepping.handling, answer, _told(answer, route, context, _watched(answer, route, steps, pause))
+    )
 
 
 def as_deferred(answer: Any) -> Deferred[Any]:
-    """What a handler's steps have given."""
+    """Return the value of a handler's steps as a Deferred."""
     return answer if isinstance(answer, Deferred) else Deferred.of(answer)
 
 
@@ -149,14 +157,14 @@ def _submitted(stepping: Stepping, answer: LongAnswer, steps: Steps[Any]) -> Lon
 
 
 def arrays_of(message: Any) -> list[list[Any]]:
-    """Copies: what is let go of here may be kept elsewhere."""
+    """Return copies of the message's arrays. Copies, because the caller empties them and the message may be kept elsewhere."""
     values = [getattr(message, name) for name in array_names(type(message))]
     return [value.copy() for value in values if value]
 
 
 @remembered
 def array_names(kind: type) -> tuple[str, ...]:
-    """Of the fields of a kind of struct, those that are arrays."""
+    """Return the names of a struct's fields that are arrays."""
     annotations = getattr(vars(kind).get("__init__"), "__annotations__", {})
     return tuple(
         name for name in getattr(kind, "__slots__", ()) if str(annotations.get(name)).startswith("list[")
@@ -164,7 +172,7 @@ def array_names(kind: type) -> tuple[str, ...]:
 
 
 def freed(arrays: list[list[Any]]) -> Steps[None]:
-    """Lets go of their elements, and of those of the arrays in them, in steps; most of them nobody else has any more."""
+    """Remove all elements from the arrays, and from the arrays inside them, in steps. This frees most of the elements."""
     pace = Pace(FREED_A_STEP)
     while arrays:
         items = arrays.pop()
@@ -194,11 +202,13 @@ def _handled(
         answer = route.long.steps(node, context, request)
     else:
         answer = route.function(node, context, request)
-    return (yield from _told(later, route, answer))
+    return (yield from _told(later, route, context, answer))
 
 
-def _told(later: LongAnswer, route: Route, answer: Any) -> Steps[EncodedAnswer | NoResponse]:
-    """In bytes what a handler gives, whenever that is there."""
+def _told(
+    later: LongAnswer, route: Route, context: RequestContext, answer: Any
+) -> Steps[EncodedAnswer | NoResponse]:
+    """Encode a handler's result as soon as it is available."""
     if isinstance(answer, GeneratorType):
         try:
             pause = next(answer)
@@ -212,12 +222,16 @@ def _told(later: LongAnswer, route: Route, answer: Any) -> Steps[EncodedAnswer |
         later.wait_for(None)
     if isinstance(answer, NoResponse):
         return answer
+    if route.meter is not None:
+        yield from route.meter.count_in_steps(answer)
+    if context.throttling is not None:
+        context.throttling.tell(answer)
     later.held.append(answer)
     return (yield from encoded_in_steps(route, answer))
 
 
 def _watched(later: LongAnswer, route: Route, steps: Any, pause: Any) -> Steps[Any]:
-    """Steps that have come to a pause. They may end when nobody wants their value any more."""
+    """Continue steps that have paused. They may end early if the client no longer wants their value."""
     try:
         while True:
             later.wait_for(pause if isinstance(pause, Deferred) else None)
@@ -248,7 +262,7 @@ def encoded_in_steps(route: Route, answer: Message) -> Steps[EncodedAnswer]:
 
 
 def is_long(route: Route, node: Any, request: Any) -> bool:
-    """Whether it takes several steps; where elements stand alone, once each of them is there once."""
+    """Return whether the request takes several steps. Repeated elements of a sliced request are merged first."""
     if route.long is not None:
         return route.long.size(node, request) > route.long.at_once
     slices = route.slices
@@ -260,7 +274,7 @@ def is_long(route: Route, node: Any, request: Any) -> bool:
     if slices.at_once is not None and slices.at_once(request):
         return False
     if len(elements) > NAMED_A_STEP:
-        return True  # which of them are there once is found in steps
+        return True  # repeats are merged in steps
     elements = all_steps(_each_once(slices, elements))
     setattr(request, slices.request_field, elements)
     return is_cut(elements, slices.step)
@@ -280,7 +294,8 @@ def _each_once(slices: Slices, elements: list[Any]) -> Steps[list[Any]]:
 
 
 def slice_bounds(elements: list[Any], step: int) -> Iterator[tuple[int, int]]:
-    """Where slices begin and end: so many elements at most, and of names no more than one that have so many characters."""
+    """Yield the bounds of slices. A slice has at most `step` elements and CHARACTERS_A_STEP characters, but at least
+    one element."""
     start = characters = 0
     for at, each in enumerate(elements):
         length = len(each) if type(each) is str else 0
@@ -292,12 +307,12 @@ def slice_bounds(elements: list[Any], step: int) -> Iterator[tuple[int, int]]:
 
 
 def is_cut(elements: list[Any], step: int) -> bool:
-    """Whether there is more than one slice."""
+    """Return whether there is more than one slice."""
     return len(elements) > step or len(list(slice_bounds(elements, step))) > 1
 
 
 def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext, request: Any) -> Steps[Any]:
-    """The response, its elements encoded already where they are structs."""
+    """Return the response. Its elements are already encoded if they are structs."""
     elements = getattr(request, slices.request_field)
     if elements is not None and len(elements) > NAMED_A_STEP:
         elements = yield from _each_once(slices, elements)
@@ -315,6 +330,8 @@ def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext,
             answer = yield from answer
         if isinstance(answer, Deferred):
             answer = yield answer
+        if route.meter is not None:
+            route.meter.count_errors(answer, route.meter.errors)
         of_part = getattr(answer, slices.response_field)
         answers += [encoded_element(type(answer), route.version, each) for each in of_part]
         whole = answer

@@ -1,8 +1,8 @@
-"""Metadata (key 3, versions 0-13): brokers and topics as the client's listener sees them; topics made on demand.
+"""Metadata (key 3, versions 0-13): brokers and topics as seen from the client's listener. Creates topics on demand.
 
-It says whom to name, which topics, and what each partition's state is called, and asks for missing topics to be made. Everything
-comes from the image, so every broker says the same at one offset; a topic that the image has not changed is told in the same bytes
-again. KIP-516 (topic ids), KIP-430.
+This module selects the brokers, topics and partition errors, and requests the creation of missing topics. Everything
+comes from the image, so all brokers answer the same at the same metadata offset. A topic that is unchanged in the
+image is sent with the same bytes again. KIP-516 (topic ids), KIP-430.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_ID = 12
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 NAMED_A_STEP = 5_000
-"""Topics of a request that are looked at, less than a microsecond each."""
+"""Topics of a request per step when they are looked up. One takes less than a microsecond."""
 DESCRIBED_A_STEP = 500
-"""Topics and their partitions, some ten microseconds each; those told before take less."""
+"""Topics and partitions per step when they are described. One takes about ten microseconds, less if it is cached."""
 
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -52,7 +52,7 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Met
 
 
 def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
-    """All of it from the image of the first step."""
+    """All steps use the image of the first step."""
     version = context.api_version
     image = node.image
     variant = (context.listener_name, version, request.include_topic_authorized_operations)
@@ -81,7 +81,7 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
         if ids:
             topics = yield from _described(node, image, _by_id(image, ids, access), variant, access)
         else:
-            # Neither a name nor an id: no client asks so, and Kafka has no better code for it.
+            # A topic has neither a name nor an id. No client sends that, and Kafka has no better error code for it.
             if None in names:
                 return (yield from _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
             missing: list[str] = []
@@ -130,7 +130,10 @@ def _by_name(
     access: Access | None,
     makes: bool,
 ) -> Iterator[TopicImage | MetadataResponseTopic]:
-    """`missing` is given those that could be made, and that the sender may have made if it wishes them to be (`makes`)."""
+    """Yield known topics and error responses.
+
+    If `makes` is set, topics that do not exist and that the sender may create are added to `missing`.
+    """
     for name in names:
         assert name is not None
         if not _is_seen(access, name):
@@ -140,7 +143,7 @@ def _by_name(
         if topic is not None:
             yield topic
             continue
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # also while it is being made
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # also while the topic is being created
         if makes and not _may_be_made(access, name):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif not is_legal_topic_name(name):
@@ -169,7 +172,7 @@ def _described(
     variant: Variant,
     access: Access | None,
 ) -> Steps[list[MetadataResponseTopic]]:
-    """Topics in the bytes of the request's version, those told before while the image is the same; and answers as they are."""
+    """Return topics encoded for the request's version, cached ones if the image is unchanged. Error responses stay as they are."""
     listener_name, version, operations = variant
     described = []
     done = 0
@@ -194,7 +197,8 @@ def _described(
             else:
                 known = encoded_element(MetadataResponse, version, told)
             if is_shared and image.brokers is node.image.brokers:
-                # Others may have asked between two steps: it is kept with the brokers that it was made of.
+                # Another request may have called `get` between two steps. This call sets the brokers from which the
+                # entry was made.
                 node.encoded_topics.get(image.brokers, topic, variant)
                 node.encoded_topics.put(topic, variant, known)
         described.append(known)
@@ -211,8 +215,8 @@ def describe_topic(
 def described_in_steps(
     image: MetadataImage, topic: TopicImage, listener_name: str, version: int
 ) -> Steps[MetadataResponseTopic]:
-    """What an image says of one of its topics, without authorized operations."""
-    # Most partitions of a topic have the leader and the replicas of another one.
+    """Build the response for one topic of an image, without authorized operations."""
+    # Most partitions of a topic share their leader and replicas with another partition.
     leaders: dict[int, tuple[ErrorCode, int]] = {}
     offline: dict[tuple[tuple[int, ...], tuple[Uuid, ...]], list[int]] = {}
     knows_listener_not_found = version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
@@ -280,7 +284,7 @@ def _refused(request: MetadataRequest, code: ErrorCode) -> Steps[MetadataRespons
 
 
 def _size(node: Node, request: MetadataRequest) -> int:
-    """Topics, and of as many as one step could take their partitions."""
+    """Return the number of topics. If they fit into one step, their partitions are counted too."""
     topics = node.image.topics
     asked = request.topics
     if asked is None:

@@ -1,7 +1,8 @@
-"""Rights to what the elements of a request name: those that are refused are answered beside the others, which are handled.
+"""Rights to the resources that a request's elements name. Denied elements are answered here, the others by the
+handler.
 
-One split into allowed and refused and one merge, for every API whose elements are answered one by one. What else hangs on names
-(sessions of a fetch, transactions, lists that leave out what may not be seen) is asked by the handlers.
+There is one split and one merge for every API whose elements are answered one by one. Handlers check what else depends
+on names: fetch sessions, transactions, and lists from which denied elements are left out.
 """
 
 from __future__ import annotations
@@ -30,40 +31,40 @@ if TYPE_CHECKING:
     from kafkacompat.stepping.jobs import Steps
 
 Ask = tuple[AclOperation, ResourceType, str]
-"""What is to be done with which resource."""
+"""The operation, resource type and name to ask the authorizer about."""
 Asks = Callable[["AnyNode", Any], "Ask | None"]
-"""Of an element; None where nothing is asked: its handler says what is wrong with it."""
+"""Return the question for an element. None if no right is needed, because the handler refuses the element anyway."""
 JUDGED_A_STEP = 500
-"""Elements, several microseconds each where their names differ."""
+"""Elements per step. One takes several microseconds if the names differ."""
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 SORTED_A_STEP = 5_000
 REFUSED_A_STEP = 200
 DESCRIBED_TYPES = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 PARTITIONS_LIKE_AN_ELEMENT = 8
-"""So many within an element are refused in the time of one more."""
+"""The partitions within an element whose refusal takes as long as one more element."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedRights:
-    """To what each element of an array of the request names."""
+    """The rights to the resources that the elements of one of the request's arrays name."""
 
     request_field: str
     response_field: str
     asks: Asks
     instead: Right | None = None
-    """To the cluster; who has it is let through with everything, and is not logged as denied who has it not."""
+    """A right to the cluster that suffices for all elements. Its denial is not logged."""
     repeats_by: Callable[[Any], Any] | None = None
-    """What tells two elements apart where both of them go to the handler, which refuses them as repeated."""
+    """The identity of an element. Repeated elements all go to the handler, which refuses them as repeated."""
     is_flawed: Callable[[Any], bool] | None = None
-    """Whether an element is refused with INVALID_REQUEST before anybody asks who sent it."""
+    """Whether an element is refused with INVALID_REQUEST before any right is checked."""
     unless: Callable[[Any], bool] | None = None
-    """Whether the handler refuses the request as a whole."""
+    """Whether the handler refuses the whole request, so that no right is checked."""
 
     def guarded(
         self, function: Callable[..., Any], error_response: ErrorResponse
     ) -> Callable[[Any, RequestContext, Any], Any]:
-        """A handler's function, or its steps, that are asked for what is allowed only."""
+        """Wrap a handler's function, or its steps, so that it gets only the allowed elements."""
 
         def of_allowed(node: Any, context: RequestContext, request: Any) -> Any:
             access = access_of(node, context)
@@ -162,7 +163,7 @@ class NamedRights:
         request: Any,
         refused: dict[ErrorCode, list[Any]],
     ) -> Steps[tuple[Any, list[Any]]]:
-        """A response, and what it is to say of all that is refused."""
+        """Return an error response and the results of all refused elements."""
         part = copy(request)
         response: Any = None
         answers: list[Any] = []
@@ -190,7 +191,7 @@ def _given(answer: Any) -> Steps[Any]:
     return (yield from told_in_steps(answer)) if isinstance(answer, Deferred) else answer
 
 
-# What elements ask for.
+# The functions that return the question for an element.
 
 
 def to_topic(operation: AclOperation, field: str = "name") -> Asks:
@@ -206,18 +207,19 @@ def to_legal_topic(operation: AclOperation) -> Asks:
 
 
 def to_itself(operation: AclOperation, kind: ResourceType) -> Asks:
-    """Elements that are names."""
+    """For elements that are names."""
     return lambda node, element: (operation, kind, element)
 
 
 def to_delete_topic(node: AnyNode, element: Any) -> Ask | None:
-    """Who may see a topic is told that it is not there; of ids everybody is told."""
+    """The right to delete a topic. For an unknown name, DESCRIBE suffices to learn that it is unknown. An unknown id
+    needs no right."""
     name = element if isinstance(element, str) else element.name
     if name is None:
         known = node.image.topics_by_id.get(element.topic_id)
         return None if known is None else (AclOperation.DELETE, ResourceType.TOPIC, known.name)
     if not isinstance(element, str) and element.topic_id != ZERO_UUID:
-        return None  # named twice over
+        return None  # both a name and an id
     operation = AclOperation.DELETE if name in node.image.topics else AclOperation.DESCRIBE
     return operation, ResourceType.TOPIC, name
 
@@ -245,7 +247,7 @@ def to_configs(operation: AclOperation, of_loggers: AclOperation | None) -> Asks
 
 
 def to_loggers_here(node: AnyNode, element: Any) -> Ask | None:
-    """All other settings are the controller's to judge."""
+    """Only loggers are checked here. The controller checks all other settings."""
     if element.resource_type != ConfigResourceType.BROKER_LOGGER:
         return None
     return AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
@@ -256,7 +258,7 @@ def config_resource(element: Any) -> tuple[int, str]:
 
 
 def has_flawed_configs(resource: Any) -> bool:
-    """A setting that is named twice, or set to nothing."""
+    """Return whether a setting is named twice, or is set to null."""
     names = {each.name for each in resource.configs}
     return len(names) < len(resource.configs) or any(
         each.value is None and getattr(each, "config_operation", SET) != DELETE for each in resource.configs

@@ -1,31 +1,53 @@
-"""The name of a broker resource has to be this node's id: nobody else can answer for it."""
+"""Resources that a particular node answers for: the name of a broker resource must be this node's id."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.api.context import ControllerNode
+from kafkacompat.api.handler import told_in_steps
 from kafkacompat.controller.image import ConfigResourceType
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
+    from kafkacompat.stepping.jobs import Steps
 
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 LOOKED_AT_A_STEP = 1_000
-"""Resources."""
+"""Resources per step."""
 
 
-def in_their_places(own: Mapping[int, T], others: Sequence[T]) -> list[T]:
-    """The answers of a request: those that were made here, by position, among those of the controller."""
+def with_the_controllers(
+    own: Mapping[int, Any], others: list[Any], request: T, ask: Callable[[T], Any], response: R
+) -> Steps[R]:
+    """Merge `own`, the results of this node by position, with the controller's results for `others`.
+
+    `response` is a response without resources. `ask` sends a request to the controller.
+    """
+    if not own:
+        whole: R = yield from told_in_steps(ask(request))
+        return whole
+    if others:
+        rest: Any = copy(request)
+        rest.resources = others
+        response = yield from told_in_steps(ask(rest))
+    answered: Any = response
+    answered.responses = _in_their_places(own, answered.responses)
+    return response
+
+
+def _in_their_places(own: Mapping[int, Any], others: Sequence[Any]) -> list[Any]:
     rest = iter(others)
     return [own[position] if position in own else next(rest) for position in range(len(own) + len(others))]
 
 
 def wrong_node(node: AnyNode, name: str) -> str | None:
-    """What to tell a client that names another node or none; None when the name is this node's."""
+    """Return the error message if the name is not this node's id. None if it is."""
     try:
         node_id = int(name)
     except ValueError:
@@ -36,7 +58,8 @@ def wrong_node(node: AnyNode, name: str) -> str | None:
 
 
 def refused_here(node: AnyNode, resource_type: int, name: str) -> str | None:
-    """What to tell a client that has another broker's settings changed here; controllers change everybody's."""
+    """Return the error message if the resource is another broker's settings. None on a controller, which changes all
+    brokers' settings."""
     if resource_type != ConfigResourceType.BROKER or not name or isinstance(node, ControllerNode):
         return None
     return wrong_node(node, name)

@@ -1,7 +1,7 @@
-"""OffsetCommit (key 8, versions 2-10): topics that exist go to the coordinator, the others are refused here.
+"""OffsetCommit (key 8, versions 2-10): existing topics go to the group coordinator, unknown topics are refused here.
 
-Topic ids are told to the coordinator in every version, since the name alone does not show that a topic was made anew.
-KIP-848 (topic ids from version 10).
+The coordinator gets topic ids in every version, because a name alone does not show that a topic was deleted and
+created again. KIP-848 (topic ids from version 10).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in
+from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in, put_together
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 Refused: TypeAlias = "dict[tuple[str, bytes], OffsetCommitResponseTopic]"
-"""By name and id."""
+"""By topic name and id."""
 
 
 def offset_commit(
@@ -91,12 +91,13 @@ def _refusal(
 
 
 def _merged(response: OffsetCommitResponse, refused: Refused) -> OffsetCommitResponse:
-    """A topic appears once, with both its kinds of partitions; where nothing is refused, as often as it is named."""
+    """Merge the refusals into the response. A topic with refused partitions then appears once, with all its
+    partitions.
+
+    Without refusals, a topic appears as often as the request names it.
+    """
     if refused:
-        for topic in response.topics:
-            answered = refused.setdefault((topic.name, topic.topic_id), topic)
-            if answered is not topic:
-                answered.partitions += topic.partitions
+        put_together(refused, response.topics)
         response.topics = list(refused.values())
     return response
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47, version 0): topics that exist go to the coordinator, the others are refused here. KIP-496."""
+"""OffsetDelete (key 47, version 0): existing topics go to the group coordinator, unknown topics are refused here. KIP-496."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.api.pieces import PIECE, in_pieces, named_in
+from kafkacompat.api.pieces import PIECE, in_pieces, named_in, put_together
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
@@ -59,14 +59,13 @@ def _merged(
     if response.error_code:
         return response
     if refused:
-        topics = {
-            name: OffsetDeleteResponseTopic(name=name, partitions=partitions)
+        topics: dict[Any, OffsetDeleteResponseTopic] = {}
+        unknown = (
+            OffsetDeleteResponseTopic(name=name, partitions=partitions)
             for name, partitions in refused.items()
-        }
-        for topic in response.topics:
-            answered = topics.setdefault(topic.name, topic)
-            if answered is not topic:
-                answered.partitions += topic.partitions
+        )
+        put_together(topics, unknown)
+        put_together(topics, response.topics)
         response.topics = list(topics.values())
     return response
 

@@ -1,7 +1,8 @@
-"""OffsetFetch (key 9, versions 1-10): one group before version 8, many since (KIP-709); topic ids from version 10.
+"""OffsetFetch (key 9, versions 1-10): one group before version 8, many from version 8 on (KIP-709). Topic ids from
+version 10.
 
-A group's error stands at the top in versions 2-7, with the group since 8, and with every partition in version 1, which has
-no other place for it.
+A group's error is at the top of the response in versions 2-7, and in the group from version 8 on. Version 1 has no
+place for it, so each partition has it.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ FIRST_VERSION_WITH_TOP_LEVEL_ERROR = 2
 FIRST_BATCHED_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 STEP = 4000
-"""Units of work; one is about a microsecond."""
+"""Units of work per step. One takes about a microsecond."""
 GROUP_UNITS = 20
 CHARACTERS_A_UNIT = 16
-"""Of a group's name, which is hashed."""
+"""Characters of a group's name that cost one unit. The name is hashed."""
 INDEXES_AT_ONCE = 500
 
 
 def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Steps[Any]:
-    """The coordinator tells what is much in steps of its own."""
+    """The coordinator returns large results in steps."""
     version = context.api_version
     image = node.image
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
@@ -87,7 +88,7 @@ def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchReques
 def _each_once(
     groups: Sequence[OffsetFetchRequestGroup], pace: Pace
 ) -> Steps[Iterable[OffsetFetchRequestGroup]]:
-    """Who is named twice is answered once, as with Kafka's clients, which keep the answers in a map."""
+    """Return each group once, even if the request repeats it. Kafka's clients keep the answers in a map."""
     found: dict[str, OffsetFetchRequestGroup] = {}
     for group in groups:
         found[group.group_id] = group
@@ -99,8 +100,11 @@ def _each_once(
 def _asked(
     image: MetadataImage, group: OffsetFetchRequestGroup, by_id: bool, pace: Pace, access: Access | None
 ) -> Steps[tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]]:
-    """What is asked of the coordinator: every topic once, with name and id, and each partition once. Topics whose id nobody knows,
-    and those that the sender may not see, are answered here."""
+    """Return the request to the coordinator, and the topics that are answered here.
+
+    The request has every topic once, with name and id, and every partition once. Topics with an unknown id, and topics
+    that the sender may not describe, are answered here.
+    """
     if group.topics is None:
         return group, []
     indexes: dict[str | bytes, dict[int, None]] = {}
@@ -156,7 +160,8 @@ def _refused(indexes: list[int], error: ErrorCode) -> Steps[list[OffsetFetchResp
 
 
 def _name(group: OffsetFetchResponseGroup, is_of_all: bool, image: MetadataImage, by_id: bool) -> Steps[None]:
-    """Topics by name or by id, as the version has them; of all topics asked for by id, those without one are left out."""
+    """Set the topics' names or ids, as the version requires. If all topics are requested by id, topics without an id
+    are left out."""
     named: list[OffsetFetchResponseTopics] = []
     for topic in group.topics:
         if not by_id:

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23, versions 2-4): where a leader epoch ended, for clients that look for truncation.
+"""OffsetForLeaderEpoch (key 23, versions 2-4): the end offset of a leader epoch, for clients that detect truncation.
 
-An epoch that the log does not know is answered -1/-1 without an error. KIP-101, KIP-320.
+For an epoch that the log does not know, the answer is -1/-1 without an error. KIP-101, KIP-320.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest
 
 LOOKED_UP_A_STEP = 200
-"""Partitions, and topics, some microseconds each."""
+"""Partitions and topics per step. One takes several microseconds."""
 
 
 def handle(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Steps[OffsetForLeaderEpochResponse]:
-    """A topic that is named twice is answered once, for the partitions of both."""
+    """A topic that is named twice is answered once, with the partitions of both mentions."""
     pace = Pace(LOOKED_UP_A_STEP)
     results: dict[str, OffsetForLeaderTopicResult] = {}
     for topic in request.topics:
@@ -47,7 +47,7 @@ def handle(
             )
             if pace.is_over(lookup_cost(node)):
                 yield None
-        if pace.is_over():  # many may name no partition
+        if pace.is_over():  # many topics may have no partitions
             yield None
     return OffsetForLeaderEpochResponse(topics=list(results.values()))
 

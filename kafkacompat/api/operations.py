@@ -1,6 +1,6 @@
-"""The bit fields of authorised operations (KIP-430): bit n set for the operation of code n.
+"""The bit fields of authorized operations (KIP-430): bit n is set for the operation with code n.
 
-Without an authorizer everybody may do whatever the kind of resource supports.
+Without an authorizer, all operations that the resource type supports are set.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ TOPIC_OPERATIONS = _all_of(ResourceType.TOPIC)
 GROUP_OPERATIONS = _all_of(ResourceType.GROUP)
 CLUSTER_OPERATIONS = _all_of(ResourceType.CLUSTER)
 NOT_ASKED = -(2**31)
-"""In place of a bit field that nobody asked for."""
+"""The value of a bit field that was not requested."""
 
 
 def cluster_operations(node: AnyNode, context: RequestContext, is_asked: bool) -> int:
-    """None are told to whoever may not describe the cluster."""
+    """Return the operations on the cluster. None are set if the sender may not describe the cluster."""
     if not is_asked:
         return NOT_ASKED
     access = access_of(node, context)

@@ -1,4 +1,4 @@
-"""What handlers ask of partitions, and the values that go to and fro."""
+"""The partition services that handlers call, and their parameters and results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class ProduceResult:
-    """One partition's outcome of a produce. Offsets -1 on error."""
+    """The result of a produce to one partition. Offsets are -1 on error."""
 
     error: ErrorCode
     base_offset: int = -1
@@ -37,7 +37,7 @@ class ProduceResult:
 class FetchRequestPartition:
     topic_id: Uuid
     topic: str | None
-    """None when the id is unknown."""
+    """None if the id is unknown."""
     partition: int
     fetch_offset: int
     partition_max_bytes: int
@@ -62,8 +62,12 @@ class FetchParameters:
     version: int
     client_host: str
     listener_name: str
+    throttle: Callable[[int], int] | None = None
+    """Records the size of the response in bytes, and returns the throttle time in milliseconds. The response to a
+    throttled fetch is empty. None if no quota applies."""
     may_read: Callable[[str | None], bool] | None = None
-    """Of a topic's name, None where its id is unknown; without it everything may be read."""
+    """Whether the topic of this name may be read. The name is None for an unknown id. Without this check, everything
+    may be read."""
 
 
 @dataclass(slots=True)
@@ -75,12 +79,12 @@ class OffsetLookup:
 
 
 class PartitionService(Protocol):
-    """Every partition this node leads or follows (partition/replica_manager.py)."""
+    """All partitions that this node leads or follows (partition/replica_manager.py)."""
 
     @property
     def opens_logs(self) -> bool:
-        """Whether partitions that are new wait for whoever asks for them first: that opens a log each, which takes as long as
-        dozens of lookups."""
+        """Whether the logs of new partitions are not open yet. The first request that needs a log opens it, which
+        takes as long as dozens of lookups."""
         ...
 
     def append(
@@ -94,46 +98,51 @@ class PartitionService(Protocol):
         origin: Origin = ...,
         allowance: Allowance | None = ...,
     ) -> ProduceResult:
-        """`terms`: what a transactional batch or a marker is held to besides; `origin`: of a client unless said.
+        """Append the records.
 
-        Raises TooMuchAtOnce, with nothing done, for records that take more of the loop than the allowance.
+        `terms` are the additional conditions on a transactional batch or a marker. `origin` is a client by default.
+        Raises TooMuchAtOnce, before anything is appended, if the records need more time of the loop than the
+        allowance.
         """
         ...
 
     def validate(
         self, partition: TopicPartition, records: Buffer, api_version: int
     ) -> Deferred[Buffer | ValidatedBatch | LogRefused]:
-        """What `append` takes in the place of records that were too much at once."""
+        """Validate records for which `append` raised TooMuchAtOnce. Pass the result to `append` instead of the records."""
         ...
 
     def pause(self, given: T) -> Deferred[T]:
-        """What was given, after the loop has had a turn."""
+        """Return the given value after one turn of the loop."""
         ...
 
     def when_replicated(
         self, ends: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
-        """None when each high watermark has already reached its end; else, later, an error a partition (NONE when it has)."""
+        """Resolve with an error code for each partition (NONE if its high watermark has reached the given end offset).
+
+        None if all high watermarks have already reached their end offsets.
+        """
         ...
 
     def when_flushed(
         self, partitions: Mapping[TopicPartition, int]
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
-        """When the syncs that flush.messages asked for are done (NONE or KAFKA_STORAGE_ERROR); None when there are none."""
+        """Resolve when the syncs that flush.messages requires are done (NONE or KAFKA_STORAGE_ERROR). None if there are none."""
         ...
 
     def hold_wakeups(self) -> None:
-        """Wake nobody until release_wakeups: for several appends that belong together."""
+        """Delay wake-ups of waiting requests until release_wakeups, for several appends that belong together."""
         ...
 
     def release_wakeups(self) -> None: ...
 
     def leader_error(self, partition: TopicPartition, current_leader_epoch: int = -1) -> ErrorCode:
-        """NONE when this node leads the partition in that epoch, else what a client is told."""
+        """NONE if this node leads the partition in that epoch, otherwise the error for the client."""
         ...
 
     def log(self, partition: TopicPartition) -> Log | None:
-        """The log when this node leads the partition."""
+        """The log, if this node leads the partition."""
         ...
 
     def list_offset(
@@ -144,17 +153,17 @@ class PartitionService(Protocol):
         current_leader_epoch: int,
         replica_id: int,
     ) -> OffsetLookup | Deferred[OffsetLookup]:
-        """Later where the log has to be searched for a timestamp."""
+        """Return the offset. It comes later if the log must be searched for a timestamp."""
         ...
 
     def search_room(self) -> Deferred[None] | None:
-        """When very many may be searched for a timestamp; None for now."""
+        """Resolve when a search by timestamp can start. None if it can start now."""
         ...
 
     def end_offset_for_epoch(
         self, partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
     ) -> tuple[ErrorCode, int, int]:
-        """(error, epoch, end offset)."""
+        """Return (error, epoch, end offset)."""
         ...
 
     def delete_records(
@@ -163,7 +172,7 @@ class PartitionService(Protocol):
 
 
 class FetchService(Protocol):
-    """Fetch with sessions and long poll (partition/fetch)."""
+    """Fetch with sessions and long polling (partition/fetch)."""
 
     def fetch(
         self,
@@ -171,13 +180,14 @@ class FetchService(Protocol):
         partitions: Sequence[FetchRequestPartition],
         forgotten: Sequence[tuple[Uuid, str | None, int]],
     ) -> Any | Deferred[Any] | Steps[Any]:
-        """A FetchResponse message, now or when bytes or time are there, or the steps to one of many partitions."""
+        """Return a FetchResponse message: now, or when enough bytes are available or the time is over. Many partitions
+        are read in steps."""
         ...
 
 
 class DirectoryService(Protocol):
-    """In which directory each replica of this node lies (partition/placement.py)."""
+    """The log directory of each replica of this node (partition/placement.py)."""
 
     def alter(self, name: TopicPartition, path: str) -> ErrorCode:
-        """Begin to move a replica to the directory of that absolute path, or end a move elsewhere."""
+        """Start to move a replica to the directory with that absolute path, or cancel its move to another directory."""
         ...

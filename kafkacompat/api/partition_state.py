@@ -1,4 +1,4 @@
-"""What a client of one listener is told of a partition's leader and replicas. Functions over an image."""
+"""A partition's leader and replicas as a client of one listener sees them. Pure functions of an image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def leader_for(
     image: MetadataImage, partition: PartitionRegistration, listener_name: str, knows_listener_not_found: bool
 ) -> tuple[ErrorCode, int]:
-    """(error, leader id): -1 and why, when there is none or it lacks the listener."""
+    """Return (error, leader id). The id is -1, with the reason as the error, if there is no leader or it lacks the listener."""
     broker = image.brokers.get(partition.leader)
     if broker is None:
         return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
@@ -26,7 +26,7 @@ def leader_for(
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> list[int]:
-    """Replicas on brokers that are gone, fenced or lack the listener, or in directories their broker lost."""
+    """Return replicas on brokers that are unknown, fenced or lack the listener, or in a directory that is offline."""
     offline = []
     for position, replica in enumerate(partition.replicas):
         broker = image.brokers.get(replica)
@@ -40,5 +40,5 @@ def offline_replicas(image: MetadataImage, partition: PartitionRegistration, lis
 
 
 def _is_undecided(directory: bytes) -> bool:
-    """Not assigned, or from before directories had ids; LOST is neither."""
+    """Whether the directory is unassigned, or the replica is older than directory ids. LOST is neither."""
     return is_reserved_uuid(directory) and directory[15] != 2

@@ -1,7 +1,7 @@
-"""APIs whose requests are handed on as they are, to the controller or to this node's part in the metadata quorum.
+"""APIs whose requests are passed on unchanged, to the controller or to this node's part in the metadata quorum.
 
-The service answers with the response message, and a refusal is the error code of the whole response.
-Which APIs these are is said in the registry.
+The service returns the response message. A refusal is an error code for the whole response. The registry lists these
+APIs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @remembered
 def to_controller(key: int) -> Handler:
-    """The controller has a method of the API's name."""
+    """Return a handler that calls the controller's method with the API's name."""
     method = attrgetter(f"controller.{snake_case(APIS[key].name)}")
 
     def handle(node: AnyNode, context: RequestContext, request: Any) -> Deferred[Any]:

@@ -1,8 +1,9 @@
-"""Produce (key 0, versions 3-13): records to the partitions, the answer when acks are satisfied.
+"""Produce (key 0, versions 3-13): append records to partitions, and answer when acks is satisfied.
 
-Topic ids become names, whole requests are refused, and answers come in the order of the request. What a batch must look like is
-records/validate's, who leads is partition/'s, and whose transaction may write is transactional_produce's. Advertised from version
-0; using 0-2 closes the connection. KIP-98, KIP-951 (current leader), KIP-516 (topic ids from version 13).
+This module maps topic ids to names, refuses whole requests, and keeps the order of the request in the answer.
+records/validate checks batches, partition/ knows the leaders, and transactional_produce checks transactions.
+ApiVersions advertises versions from 0 on. A request of version 0-2 closes the connection. KIP-98, KIP-951 (current
+leader), KIP-516 (topic ids from version 13).
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ if TYPE_CHECKING:
 
 
 ASKED_LIKE_PARTITIONS = 10
-"""What one question to the authorizer takes, in partitions looked at."""
+"""The cost of one question to the authorizer, in partitions."""
 NAMED_A_STEP = 2000
-"""Partitions that one step looks at before anything is appended: 1 to 5 microseconds each, each time."""
+"""Partitions per step of each pass before the append. One takes 1 to 5 microseconds."""
 
 
 def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Answer | Steps[Any]:
@@ -71,7 +72,8 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Answ
 
 
 def _in_steps(node: Node, context: RequestContext, request: ProduceRequest) -> Steps[Any]:
-    """Several partitions, or a transaction's. The connection is not read until they are over, so that its batches stay in order."""
+    """Handle several partitions, or a transaction. The connection is not read until all are appended, so that its
+    batches stay in order."""
     pace = Pace(NAMED_A_STEP)
     first = yield from _first_that_tells(request.topic_data, pace)
     request.topic_data = topics = yield from without_repeats(request.topic_data, pace)
@@ -93,7 +95,7 @@ def _in_steps(node: Node, context: RequestContext, request: ProduceRequest) -> S
 
 
 def _may_write(node: Node, context: RequestContext, topic: TopicProduceData) -> bool:
-    """Also to a topic that is not there, which its name tells for itself; nobody is refused an id that nobody knows."""
+    """Return whether the sender may write to the topic, which may be unknown. An unknown id is not refused here."""
     access = access_of(node, context)
     if access is None:
         return True
@@ -115,7 +117,7 @@ def _writable(
     pace: Pace,
     hidden: list[TopicProduceResponse],
 ) -> Steps[list[TopicProduceData]]:
-    """The topics that the sender may write to; what the others are answered goes to `hidden`."""
+    """Return the topics that the sender may write to. The results of the other topics are added to `hidden`."""
     writable = []
     for topic in request.topic_data:
         name = name_of(node, topic, version)
@@ -156,9 +158,10 @@ def _append(
 def _append_only(
     node: Node, context: RequestContext, request: ProduceRequest, topic: TopicProduceData
 ) -> Answer | None:
-    """What most requests are: one batch, taken at once. None when it is anything else, of which nothing is done yet.
+    """The fast path for most requests: one batch, appended at once. Returns None, before any effect, for any other
+    request.
 
-    Raises TooMuchAtOnce, with nothing done either.
+    Raises TooMuchAtOnce, also before any effect.
     """
     version = context.api_version
     acks = request.acks
@@ -200,7 +203,7 @@ def _judged(
     batches: Mapping[TopicPartition, Buffer],
     pace: Pace,
 ) -> Steps[Any]:
-    """What is known of the transaction, or the answer that refuses the whole request."""
+    """Return the verdicts on the transaction, or the answer that refuses the whole request."""
     version = context.api_version
     assert request.transactional_id is not None
     producers: dict[TopicPartition, ProducerAndSequence] = {}
@@ -216,7 +219,7 @@ def _judged(
 
 
 def _first_that_tells(topics: list[TopicProduceData], pace: Pace) -> Steps[FirstBatch]:
-    """Whether the request is a transaction's, or corrupt: which of them the first batch says that is either."""
+    """Return whether the request is transactional or corrupt. The first batch that is one of the two decides."""
     for topic in topics:
         for one in topic.partition_data:
             first = first_batch(one.records)
@@ -232,7 +235,7 @@ def _first_that_tells(topics: list[TopicProduceData], pace: Pace) -> Steps[First
 def _transactional_batches(
     node: Node, topics: list[TopicProduceData], version: int, pace: Pace
 ) -> Steps[dict[TopicPartition, Buffer]]:
-    """Of partitions that are known and whose records have the shape of a batch."""
+    """Return the transactional batches of known partitions. Records that do not have the shape of a batch are left out."""
     found: dict[TopicPartition, Buffer] = {}
     zstd_allowed = version >= FIRST_VERSION_WITH_ZSTD
     for topic in topics:
@@ -253,9 +256,10 @@ def _transactional_batches(
 
 
 def without_repeats(topics: Iterable[TopicProduceData], pace: Pace) -> Steps[list[TopicProduceData]]:
-    """Each partition once, its last mention counting, as Kafka's map does.
+    """Return each partition once. Its last mention counts, as in Kafka's map.
 
-    Kafka answers partitions, and says nothing of topics without any, of which a request may name hundreds of thousands.
+    Topics without partitions are dropped, because Kafka answers partitions only. A request may name hundreds of
+    thousands of such topics.
     """
     by_topic: dict[Any, tuple[TopicProduceData, dict[int, PartitionProduceData]]] = {}
     for topic in topics:

@@ -1,4 +1,7 @@
-"""What a Produce is answered: a partition's part, and when replicas and syncs let the whole go. KIP-951 (current leader)."""
+"""Answers of Produce: the result of a partition, and when the response may be sent after replication and syncs.
+
+KIP-951 (current leader).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ FIRST_VERSION_WITH_ZSTD = 7
 ALL_REPLICAS = -1
 ACKS = (0, 1, ALL_REPLICAS)
 ADMIN_CLIENT_ID = "__admin_client"
-"""The client id that may write to internal topics, as in Kafka."""
+"""As in Kafka, only this client id may write to internal topics."""
 Answer: TypeAlias = ProduceResponse | Deferred[ProduceResponse] | NoResponse
 
 
@@ -39,7 +42,7 @@ def name_of(node: Node, topic: TopicProduceData, version: int) -> str | None:
 
 
 def answer_of(index: int, result: ProduceResult, version: int) -> tuple[PartitionProduceResponse, int]:
-    """A partition's answer, and the leader that it names or -1."""
+    """Return a partition's result and the leader id that it names, or -1."""
     answer = PartitionProduceResponse(
         index=index,
         error_code=result.error,
@@ -63,7 +66,7 @@ def answer_of(index: int, result: ProduceResult, version: int) -> tuple[Partitio
 def waits_for(
     node: Node, request: ProduceRequest, ends: Mapping[TopicPartition, int]
 ) -> list[Deferred[Mapping[TopicPartition, ErrorCode]]]:
-    """For replicas (acks=all) and flush.messages, of what was appended just now."""
+    """Return the waits for replication (acks=all) and for flush.messages of the records that were just appended."""
     waits = []
     if request.acks == ALL_REPLICAS:
         replicated = node.partitions.when_replicated(ends, request.timeout_ms)
@@ -80,7 +83,7 @@ def when_let_go(
     response: ProduceResponse,
     appended: Mapping[TopicPartition, PartitionProduceResponse],
 ) -> Deferred[ProduceResponse]:
-    """The response when replicas and syncs let it go. Fails with a wait that does."""
+    """Return the response when all waits are over. Fails if one of them fails."""
 
     def settle(outcomes: list[Mapping[TopicPartition, ErrorCode]]) -> ProduceResponse:
         for errors in outcomes:

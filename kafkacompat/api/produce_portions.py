@@ -1,7 +1,7 @@
-"""A Produce whose partitions are appended in portions, between which the loop is given back.
+"""A Produce that appends its partitions in portions, with a turn of the loop between two portions.
 
-Here is the way through the partitions, what is refused before the log is asked, and what is waited for. What a batch may look like,
-and how long one takes, is validation's to say.
+This module iterates over the partitions, refuses what needs no log, and collects the waits. Validation decides whether
+a batch is valid and how much time it may take.
 """
 
 from __future__ import annotations
@@ -45,16 +45,17 @@ if TYPE_CHECKING:
     )
 
 PARTITION_UNITS = 16
-"""What a partition takes of the loop beside its records, in the units of Allowance."""
+"""The loop time of a partition besides its records, in the units of Allowance."""
 Place: TypeAlias = "tuple[TopicProduceData, PartitionProduceData, list[PartitionProduceResponse]]"
-"""A topic, one of its partitions, and where the answer goes."""
+"""A topic, one of its partitions, and the list that receives the result."""
 
 
 class Appending:
-    """A Produce on its way through its partitions, in as many portions as the loop must be given back between.
+    """The progress of a Produce through its partitions, in as many portions as the loop needs.
 
-    A connection is not read before the last portion is done, so its batches stay in order. What a portion has appended is
-    waited for from then on, for another leader's log may have something else at these offsets by the next one.
+    The connection is not read before the last portion is done, so its batches stay in order. The wait for a portion's
+    appends starts in that portion, because before the next one another leader's log may have other records at the same
+    offsets.
     """
 
     __slots__ = (
@@ -88,8 +89,10 @@ class Appending:
         opens_first: bool = False,
         hidden: Sequence[TopicProduceResponse] = (),
     ) -> None:
-        """`opens_first`: the first partition's records are known to be too much at once. `hidden`: what topics are answered that
-        the sender may not write to."""
+        """`opens_first`: the records of the first partition are known to need more time than one allowance.
+
+        `hidden` are the results of topics that the sender may not write to.
+        """
         self._opens_first = opens_first
         self._node = node
         self._context = context
@@ -102,14 +105,14 @@ class Appending:
         self._leaders: set[int] = set()
         self._responses = list(hidden)
         self._ends: dict[TopicPartition, int] = {}
-        """Of this portion."""
+        """The end offsets of this portion's appends."""
         self._appended: dict[TopicPartition, PartitionProduceResponse] = {}
         self._waits: list[Deferred[Mapping[TopicPartition, ErrorCode]]] = []
         self._left = self._partitions(topics)
         self._checked: tuple[Place, Any] | None = None
-        """Where the next portion begins, with the records or what has become of them."""
+        """The place at which the next portion starts, with its records or the result of their validation."""
         self._answer: Deferred[Any] | None = None
-        """Made by the first pause."""
+        """Created by the first pause."""
 
     def run(self) -> Answer | Deferred[ProduceResponse] | NoResponse:
         paused = self._portion()
@@ -129,7 +132,8 @@ class Appending:
                 yield topic, one, answers
 
     def _portion(self) -> Deferred[Any] | None:
-        """Until the end, None, or until the loop must be given back: the next one is due when that is done."""
+        """Append until the end (returns None), or until the loop needs a turn. The next portion starts when the
+        returned Deferred is done."""
         if not self._several:
             paused = self._walk()
             self._wait_for_ends()
@@ -145,7 +149,7 @@ class Appending:
     def _walk(self) -> Deferred[Any] | None:
         allowance = Allowance()
         version = self._context.api_version
-        # Once in a portion: a name may have come to stand for another topic since the last one.
+        # A name is resolved once per portion: it may belong to another topic than in the last portion.
         known: TopicProduceData | None = None
         name: str | None = None
         while True:
@@ -200,7 +204,7 @@ class Appending:
     def _append_one(
         self, partition: TopicPartition, records: Any, checked: Any, allowance: Allowance
     ) -> ProduceResult:
-        """`checked`: the records, or what they were found to be."""
+        """`checked` are the records, or the result of their validation."""
         node, acks, verdicts = self._node, self._acks, self._verdicts
         if acks not in ACKS or verdicts is not None or records is None:
             topic = node.image.topics.get(partition.topic)
@@ -227,7 +231,8 @@ class Appending:
                 and producer_of(records) is not None
                 and node.partitions.log(partition) is not None
             ):
-                # It came to be led or known here while the coordinator was asked about the others, which does not know of it.
+                # The partition became known, or this broker became its leader, while the coordinator verified the
+                # other partitions. The coordinator was not asked about this one.
                 return ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return node.partitions.append(
             partition,
@@ -262,7 +267,7 @@ class Appending:
             self._waits += waits_for(self._node, self._request, ends)
 
     def _response(self) -> Answer:
-        """When replicas and syncs let it go."""
+        """Return the response when replication and syncs are done."""
         if self._acks == 0:
             return NoResponse.CLOSE if self._failed else NoResponse.SILENT
         response = ProduceResponse(responses=self._responses)

@@ -1,8 +1,9 @@
-"""The tables of what broker listeners and controller listeners serve: ApiVersions, dispatch and the compatibility page read them.
+"""The tables of the APIs that broker and controller listeners serve. ApiVersions, dispatch and the compatibility page
+read them.
 
-A row says which module serves an API on that kind of listener; the module's HANDLER says how. Names and versions are those
-of Kafka 4.3 in wire's table, which is made from the message definitions. A module is imported with the first request for its
-key, so that a start imports nothing it does not need.
+A row names the module that serves an API on that kind of listener. The module's HANDLER says how. Names and versions
+are those of Kafka 4.3, from the table in wire/, which is generated from the message definitions. A module is imported
+at the first request for its key, so that a start imports only what it needs.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ class Entry(NamedTuple):
     key: int
     name: str
     module: str
-    """Below kafkacompat.api."""
+    """The module's name in kafkacompat.api."""
     min_version: int
     max_version: int
     advertised_min_version: int
-    """What ApiVersions says; differs from min_version for Produce only: librdkafka looks for 0; using it closes the connection."""
+    """The minimum in ApiVersions. Only Produce differs: librdkafka looks for version 0, but a request of version 0
+    closes the connection."""
     passed: str | None
-    """The function of the module pass_through that makes the handler; None for a module that has its HANDLER."""
+    """The function of pass_through that makes the handler. None if the module has a HANDLER."""
     needs: tuple[Need, ...]
-    """Rights without which a request is refused as a whole, where there is an authorizer."""
+    """Rights that the whole request needs if there is an authorizer."""
     named: tuple[NamedRights, ...]
-    """Rights to what the request's elements name, each of which is refused for itself."""
+    """Rights to the resources that the request's elements name. Elements are refused one by one."""
 
 
 TO_CONTROLLER = ("pass_through", "to_controller")
@@ -106,6 +108,10 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.DESCRIBE_LOG_DIRS, "describe_log_dirs", needs=(access.DESCRIBE_CLUSTER,)),
     _entry(ApiKey.SASL_AUTHENTICATE, "sasl_authenticate"),
     _entry(ApiKey.CREATE_PARTITIONS, "create_partitions"),
+    _entry(ApiKey.CREATE_DELEGATION_TOKEN, "create_delegation_token"),
+    _entry(ApiKey.RENEW_DELEGATION_TOKEN, "renew_delegation_token"),
+    _entry(ApiKey.EXPIRE_DELEGATION_TOKEN, "expire_delegation_token"),
+    _entry(ApiKey.DESCRIBE_DELEGATION_TOKEN, "describe_delegation_token"),
     _entry(ApiKey.DELETE_GROUPS, "delete_groups", named=(named_rights.DELETE_GROUPS,)),
     _entry(ApiKey.ELECT_LEADERS, "elect_leaders"),
     _entry(
@@ -116,6 +122,8 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "alter_partition_reassignments"),
     _entry(ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments"),
     _entry(ApiKey.OFFSET_DELETE, "offset_delete", needs=(access.DELETE_GROUP,)),
+    _entry(ApiKey.DESCRIBE_CLIENT_QUOTAS, "describe_client_quotas", needs=(access.DESCRIBE_CLUSTER_CONFIGS,)),
+    _entry(ApiKey.ALTER_CLIENT_QUOTAS, "alter_client_quotas"),
     _entry(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         "describe_user_scram_credentials",
@@ -157,6 +165,9 @@ CONTROLLER_ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.ALTER_CONFIGS, "alter_configs", named=(named_rights.ALTER_CONFIGS,)),
     _entry(ApiKey.SASL_AUTHENTICATE, "sasl_authenticate"),
     _entry(ApiKey.CREATE_PARTITIONS, "create_partitions", named=(named_rights.ALTER_TOPICS,)),
+    _entry(ApiKey.CREATE_DELEGATION_TOKEN, "create_delegation_token"),
+    _entry(ApiKey.RENEW_DELEGATION_TOKEN, "renew_delegation_token"),
+    _entry(ApiKey.EXPIRE_DELEGATION_TOKEN, "expire_delegation_token"),
     _entry(ApiKey.ELECT_LEADERS, "elect_leaders", needs=(access.ALTER_CLUSTER,)),
     _entry(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -169,6 +180,7 @@ CONTROLLER_ENTRIES: tuple[Entry, ...] = (
     _entry(
         ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments", needs=(access.DESCRIBE_CLUSTER,)
     ),
+    _entry(ApiKey.ALTER_CLIENT_QUOTAS, "alter_client_quotas", needs=(access.ALTER_CLUSTER_CONFIGS,)),
     _entry(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "alter_user_scram_credentials", needs=(access.ALTER_CLUSTER,)
     ),
@@ -194,7 +206,7 @@ CONTROLLER_ENTRIES: tuple[Entry, ...] = (
 
 
 class ApiTable:
-    """What one kind of listener serves."""
+    """The APIs that one kind of listener serves."""
 
     __slots__ = ("by_key", "entries")
 
@@ -207,7 +219,7 @@ class ApiTable:
         return entry is not None and entry.min_version <= version <= entry.max_version
 
     def load(self, key: int) -> Handler:
-        """The handler of a key that is in the table."""
+        """Return the handler of a key, which must be in the table."""
         entry = self.by_key[key]
         module = import_module(f"kafkacompat.api.{entry.module}")
         handler: Handler = module.HANDLER if entry.passed is None else getattr(module, entry.passed)(key)

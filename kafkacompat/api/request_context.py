@@ -1,34 +1,28 @@
-"""Who asks, where, in which version; and what anybody who asks a controller may meet."""
+"""The sender, connection and version of a request, and the errors that any request to a controller may raise."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
+
+from kafkacompat.ports.dispatcher import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from kafkacompat.ports.throttling import Throttling
 
 NO_CONNECTION = -1
-"""The connection id of a request that this node makes of itself."""
+"""The connection id of requests that this node sends to itself."""
 
 
 class NotController(Exception):
-    """This node is not the active controller, or ceased to be it before the records were committed (error NOT_CONTROLLER)."""
+    """This node is not the active controller, or lost that role before the records were committed (error NOT_CONTROLLER)."""
 
 
 class ControllerTimedOut(Exception):
     """No active controller answered in time (error REQUEST_TIMED_OUT); the request may have been carried out."""
 
 
-class Principal(NamedTuple):
-    """Who asks, as security knows it: type and name, 'User' and 'ANONYMOUS' where nobody said."""
-
-    type: str
-    name: str
-    token_authenticated: bool = False
-
-
-ANONYMOUS = Principal("User", "ANONYMOUS")
-
-
 class RequestContext:
-    """One request's envelope: who asks, where, in which version."""
+    """The sender, connection and version of one request."""
 
     __slots__ = (
         "api_key",
@@ -38,9 +32,11 @@ class RequestContext:
         "client_software",
         "connection_id",
         "correlation_id",
+        "is_forwarded",
         "listener_is_sasl",
         "listener_name",
         "principal",
+        "throttling",
     )
 
     def __init__(
@@ -65,5 +61,9 @@ class RequestContext:
         """Textual address, e.g. '127.0.0.1'."""
         self.listener_is_sasl = listener_is_sasl
         self.principal = principal
+        self.is_forwarded = False
+        """Whether the request came in an Envelope, so that the connection is a broker's and not the client's."""
+        self.throttling: Throttling | None = None
+        """None if no quota applies to the request."""
         self.client_software: tuple[str, str] | None = None
-        """Name and version, known from an ApiVersions request itself."""
+        """Name and version. Only the context of an ApiVersions request has them."""

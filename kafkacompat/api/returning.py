@@ -1,8 +1,10 @@
-"""Brokers that register anew before clients were told that they are gone: named on, though they are fenced until they serve.
+"""Brokers that register again before clients were told that they are gone. Clients are told of them although they are
+fenced.
 
-A broker that is killed stays unfenced until its session is over. When it starts again before, its registration fences it for the
-moment until it is unfenced, and a client whose coordinator vanishes from the metadata for a moment may never ask for it again
-(librdkafka does not). No client is sent to it meanwhile, for it leads nothing. Pure. Bounded by the registered brokers.
+A killed broker stays unfenced until its session expires. If it restarts before that, its registration fences it for a
+short time. A client whose coordinator disappears from the metadata for that time may never ask for the coordinator
+again (librdkafka does not). No client is sent to the fenced broker, because it leads no partition. Pure. Bounded by
+the number of registered brokers.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ReturningBrokers:
-    """`on_image` with every image, in order."""
+    """Call `on_image` with every image, in order."""
 
     __slots__ = ("_until_ms",)
 
@@ -22,7 +24,7 @@ class ReturningBrokers:
         self._until_ms: dict[int, int] = {}
 
     def on_image(self, old: MetadataImage, new: MetadataImage, now_ms: int, session_timeout_ms: int) -> None:
-        """`session_timeout_ms`: how long a broker may take to be unfenced after its registration."""
+        """`session_timeout_ms` is the time that a broker may take from its registration until it is unfenced."""
         if old.brokers is new.brokers:
             return
         until_ms, self._until_ms = self._until_ms, {}

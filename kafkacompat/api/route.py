@@ -1,4 +1,4 @@
-"""What serves one version of one API: its handler, its codec, and how its replies begin."""
+"""How one version of one API is served: the handler, the codec, and the prefix of its replies."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ from dataclasses import replace
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api import access
 from kafkacompat.api.handler import Message
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.wire.apis import APIS, request_class, response_class
 from kafkacompat.wire.codec import decoder, encode_parts, encoder
 
 if TYPE_CHECKING:
+    from kafkacompat.api.meters import RouteMeter
     from kafkacompat.ports.dispatcher import Reply
 
 PRODUCE = 0
 FETCH = 1
 PREFIX = Layout(">ii")
-"""Size, correlation id: the beginning of a reply with the old header."""
+"""Size and correlation id: the start of a reply with the old header."""
 FLEXIBLE_PREFIX = Layout(">iix")
 SIZE = Layout(">i")
 DECODED_AT_ONCE_MAX = 16 * 1024
-"""Bytes of a request; the worst of them takes about a microsecond for one."""
+"""Bytes of a request that are decoded in one step. The slowest requests take about a microsecond per byte."""
 PRODUCE_DECODED_AT_ONCE_MAX = 64 * 1024
 
 
 class EncodedAnswer:
-    """A response in bytes already: what follows the header, cut as `Route.reply` gives it."""
+    """A response that is already encoded: the bytes after the header, in the parts that `Route.reply` returns."""
 
     __slots__ = ("parts",)
 
@@ -35,7 +37,7 @@ class EncodedAnswer:
 
 
 class Route:
-    """What serves one version of one API."""
+    """How one version of one API is served."""
 
     __slots__ = (
         "blocks",
@@ -45,9 +47,11 @@ class Route:
         "ends_with_connection",
         "error_response",
         "function",
+        "is_exempt_from_request_quota",
         "key",
         "long",
         "may_be_long",
+        "meter",
         "needs",
         "prefix",
         "slices",
@@ -63,6 +67,9 @@ class Route:
         self.function = handler.function
         entry = table.by_key[key]
         self.needs = entry.needs
+        self.meter: RouteMeter | None = None
+        """Counts the requests; None where nobody reads the counters."""
+        self.is_exempt_from_request_quota = access.is_between_nodes(entry.needs)
         self.error_response = handler.error_response
         self.blocks = handler.blocks
         self.waits_for_opening = handler.waits_for_opening
@@ -77,15 +84,15 @@ class Route:
                 self.long = replace(self.long, steps=guarded)
         self.may_be_long = self.long is not None or self.slices is not None
         self.decode = decoder(request_class(key), version)
-        # Of a produce most bytes are records, which are not looked at here.
+        # Most bytes of a produce request are records, which are not parsed here.
         self.decoded_at_once_max = PRODUCE_DECODED_AT_ONCE_MAX if key == PRODUCE else DECODED_AT_ONCE_MAX
-        # Records of a fetch leave as file slices, between byte parts.
+        # Records of a fetch are sent as file slices between byte parts.
         self.encode = None if key == FETCH else encoder(response_class(key), version)
         flexible = version >= APIS[key].response_flexible_min
         self.prefix = FLEXIBLE_PREFIX if flexible else PREFIX
 
     def reply(self, correlation_id: int, message: Message) -> Reply:
-        """The message behind size and header; EncodeError when this version cannot carry it."""
+        """Return the message after size and header. Raises EncodeError if this version cannot represent the message."""
         out = bytearray(self.prefix.pack(0, correlation_id))
         if type(message) is EncodedAnswer:
             first, *others = message.parts

@@ -1,6 +1,6 @@
-"""SaslAuthenticate (key 36, versions 0-2) where it is not due: on a listener without SASL.
+"""SaslAuthenticate (key 36, versions 0-2) on a listener without SASL, where it is not expected.
 
-Answered with ILLEGAL_SASL_STATE, the connection stays.
+The answer is ILLEGAL_SASL_STATE. The connection stays open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 
-MESSAGE = "SaslAuthenticate came outside a SASL handshake, or on a listener without SASL."
+MESSAGE = "SaslAuthenticate request received after successful authentication"
 
 
 def handle(

@@ -1,6 +1,7 @@
-"""SaslHandshake (key 17, versions 0-1) where it is not due: on a listener without SASL.
+"""SaslHandshake (key 17, versions 0-1) on a listener without SASL, where it is not expected.
 
-Answered with ILLEGAL_SASL_STATE, the connection stays. Listeners with SASL answer it before requests come here.
+The answer is ILLEGAL_SASL_STATE. The connection stays open. Listeners with SASL answer this request before it comes
+here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""One way to the handlers, for a connection, for this node's own requests and for those in an Envelope.
+"""Calls the handlers for all requests: those of connections, of this node itself, and in an Envelope.
 
-What is to be known or decided of every request, whoever asks, is done here once: whether it waits until this broker takes part,
-whether it is handled in steps of the loop, and what is answered where the handler fails. It knows neither frames nor sockets.
+Everything that applies to every request is done here: whether the request waits until this broker has joined the
+cluster, whether it is handled in steps of the loop, and which error response it gets if the handler raises. This
+module knows neither frames nor sockets.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ def serve(
     stepping: RequestSteps | None = None,
     is_large: bool = False,
 ) -> Answer:
-    """What the handler gives, now or later; what it raises passes through.
+    """Return the handler's result, now or later. Exceptions of the handler reach the caller.
 
-    With `stepping` a long request is handled in steps of the loop, and its answer may come in bytes (EncodedAnswer).
-    `is_large`: it is long whatever its handler says of it.
+    With `stepping`, a long request is handled in steps of the loop, and its answer may be encoded (EncodedAnswer).
+    `is_large`: treat the request as long, whatever its handler decides.
     """
     opening = node.opening
     if route.waits_for_opening and opening is not None and not opening.is_open:
@@ -52,7 +53,8 @@ def serve(
 
 
 def serve_own(route: Route, node: AnyNode, context: RequestContext, request: Any) -> Deferred[Message]:
-    """A request without a connection: late in any case, never in bytes, and what the handler raises is the failure."""
+    """Serve a request without a connection. Returns a Deferred of a message that is not encoded, and fails with the
+    handler's exception."""
     try:
         return as_deferred(serve(route, node, context, request))
     except Exception as error:
@@ -95,13 +97,14 @@ def _handled(
     if is_large and stepping is not None:
         return answer_in_steps(stepping.handling, route, node, context, request)
     answer = route.function(node, context, request)
-    return go_on(stepping, route, answer) if type(answer) is GeneratorType else answer
+    return go_on(stepping, route, context, answer) if type(answer) is GeneratorType else answer
 
 
 def stand_in_for_failure(route: Route, context: RequestContext, request: Any) -> Message | NoResponse:
-    """The answer where an exception is being handled: a controller's refusal, the disk's, or our own bug; logged.
+    """Return the response for the exception that is being handled: a controller's refusal, a disk error, or a bug,
+    which is logged.
 
-    Never the end of the node. CloseConnection when the request is not there any more.
+    The node never ends here. Raises CloseConnection if the request is no longer available.
     """
     error = sys.exception()
     if isinstance(error, (NotController, ControllerTimedOut)):

@@ -1,4 +1,4 @@
-"""Which topic names are legal. Knows no request. Kafka's Topic rules."""
+"""The rules of legal topic names, as in Kafka's class Topic. Independent of requests."""
 
 from __future__ import annotations
 

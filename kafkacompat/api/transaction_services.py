@@ -1,6 +1,6 @@
-"""What handlers may call for transactions: the coordinator, the writer of markers, and the verifier, as Protocols.
+"""The transaction services that handlers call, as Protocols: the coordinator, the writer of markers, and the verifier.
 
-They are the services of transactions in api.context.
+They are part of the services in api.context.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class TransactionService(Protocol):
-    """Transaction coordinator (coordinator/ + txn/). Takes request messages, gives response messages.
+    """The transaction coordinator (coordinator/ and txn/). Takes request messages, returns response messages.
 
-    Authorisation, topic existence and version shapes are done before, in api/.
+    The handlers in api/ check authorization, topic existence and version shapes first.
     """
 
     def init_producer_id(self, request: Any) -> Deferred[Any]:
-        """For a transactional id that is not null."""
+        """Only for a request whose transactional id is not null."""
         ...
 
     def add_partitions(
@@ -52,13 +52,13 @@ class TransactionService(Protocol):
 
 
 class MarkerWriter(Protocol):
-    """WriteTxnMarkers, for the partitions that this node leads."""
+    """Writes transaction markers to the partitions that this node leads (WriteTxnMarkers)."""
 
     def write(self, request: Any) -> Deferred[Any]: ...
 
 
 class TransactionVerifier(Protocol):
-    """Asks the coordinator whether partitions belong to a transaction, or to add them (KIP-890)."""
+    """Asks the coordinator to verify that partitions belong to a transaction, or to add them (KIP-890)."""
 
     def ask(
         self,
@@ -68,13 +68,13 @@ class TransactionVerifier(Protocol):
         partitions: Sequence[TopicPartition],
         adds: bool,
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]]:
-        """An error a partition. `adds`: those that are missing are added (transaction.version 2)."""
+        """Return an error code for each partition. With `adds`, missing partitions are added (transaction.version 2)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """What a node has to do with transactions, as their coordinator and as leader of partitions."""
+    """The transaction services of a node, as transaction coordinator and as partition leader."""
 
     coordinator: TransactionService
     markers: MarkerWriter

@@ -1,7 +1,7 @@
-"""Produce within a transaction: its partitions verified, or added, before anything is appended. KIP-890.
+"""Produce within a transaction: its partitions are verified, or added, before anything is appended. KIP-890.
 
-It finds the partitions of a request that need their coordinator's word, asks for it, and says what each is refused with. A
-partition whose transaction is open in the log needs nobody's word.
+This module finds the partitions that the transaction coordinator must verify, asks it, and sets the error of each
+refused partition. A partition whose log already has the open transaction needs no verification.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from kafkacompat.stepping.jobs import Pace, Steps
 
 ABORTABLE_SINCE = 11
-"""From this version of Produce on the client knows TRANSACTION_ABORTABLE."""
+"""From this version of Produce on, the client knows TRANSACTION_ABORTABLE."""
 ADDS_SINCE = 12
-"""From this version on producing adds the partition to the transaction (transaction.version 2)."""
+"""From this version of Produce on, a produce adds the partition to the transaction (transaction.version 2)."""
 CONCURRENT_RETRY_MS = 20
 CONCURRENT_RETRIED_MAX_MS = 100
 _RETRIABLE_HERE = frozenset(
@@ -36,16 +36,19 @@ _RETRIABLE_HERE = frozenset(
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
-"""Told as NOT_ENOUGH_REPLICAS, which makes a producer try again without asking for metadata. The last is said of a partition when
-the coordinator does not know another one of the request yet; Kafka passes it on, and producers give the transaction up."""
+"""Answered as NOT_ENOUGH_REPLICAS, so that a producer retries without asking for metadata.
+
+The coordinator returns the last code for a partition if it does not know another partition of the request yet. Kafka
+passes that code on, and producers then abort the transaction.
+"""
 
 
 JUDGED_COST = 5
-"""Of a partition whose log is asked, beside one that is only looked at."""
+"""The cost of a partition whose log is asked. A partition that is only looked at costs one."""
 
 
 class ProducerAndSequence(NamedTuple):
-    """Of one batch: whose it is, and its first sequence number."""
+    """The producer id, producer epoch and first sequence number of one batch."""
 
     producer_id: int
     epoch: int
@@ -54,17 +57,20 @@ class ProducerAndSequence(NamedTuple):
 
 @dataclass(slots=True)
 class Verdicts:
-    """What is known of a request's transactional partitions before the append."""
+    """The result of the verification of a request's transactional partitions, before the append."""
 
     terms: dict[TopicPartition, TransactionTerms] = field(default_factory=dict)
     refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
     trusts: bool = False
-    """Nothing is verified: transaction.partition.verification.enable."""
+    """True if nothing is verified (transaction.partition.verification.enable)."""
 
 
 def producer_of(records: Buffer) -> ProducerAndSequence | None:
-    """Of a transactional batch. One without a header that can be read is left to validation, which refuses it for itself; one of no
-    producer opens no transaction."""
+    """Return the producer of a transactional batch.
+
+    None if the batch has no producer, since it then opens no transaction. Also None if the header is not readable:
+    validation refuses that batch later.
+    """
     if len(records) < HEADER_SIZE:
         return None
     try:
@@ -84,7 +90,7 @@ def judge(
     timeout_ms: int,
     pace: Pace,
 ) -> Steps[Verdicts]:
-    """`producers`: of all of them one id and epoch."""
+    """Verify the partitions of one transaction. All `producers` have the same producer id and epoch."""
     adds = version >= ADDS_SINCE
     if not adds and not node.dynamic.get_boolean("transaction.partition.verification.enable"):
         return Verdicts(trusts=True)
@@ -96,7 +102,7 @@ def judge(
             yield None
         log = node.partitions.log(partition)
         if log is None:
-            continue  # refused by the append, also if it has come to be led here by then
+            continue  # the append refuses it, even if this broker has become the leader by then
         try:
             verification_guard = log.start_verification(producer_id, epoch, sequence, adds, now_ms)
         except LogRefused as refused:
@@ -114,7 +120,8 @@ def judge(
 
 
 class _Question:
-    """To the coordinator; asked again for a while where the last transaction of this producer is still being ended."""
+    """A question to the coordinator. It is repeated for a while if the producer's previous transaction is still being
+    completed."""
 
     __slots__ = (
         "_adds",

@@ -1,5 +1,8 @@
-"""TxnOffsetCommit (key 28, versions 0-5): topics that exist go to the group's coordinator, the others are refused here. KIP-98,
-KIP-447, KIP-890."""
+"""TxnOffsetCommit (key 28, versions 0-5): existing topics go to the group coordinator, unknown topics are refused
+here.
+
+KIP-98, KIP-447, KIP-890.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in
+from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in, put_together
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.txn_offset_commit_response import (
@@ -59,16 +62,19 @@ def handle(
 def _merged(
     response: TxnOffsetCommitResponse, refused: dict[str, list[TxnOffsetCommitResponsePartition]]
 ) -> TxnOffsetCommitResponse:
-    """A topic appears once, with both its kinds of partitions; where nothing is refused, as often as it is named."""
+    """Merge the refusals into the response. A topic with refused partitions then appears once, with all its
+    partitions.
+
+    Without refusals, a topic appears as often as the request names it.
+    """
     if refused:
-        topics = {
-            name: TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
+        topics: dict[Any, TxnOffsetCommitResponseTopic] = {}
+        unknown = (
+            TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
             for name, partitions in refused.items()
-        }
-        for topic in response.topics:
-            answered = topics.setdefault(topic.name, topic)
-            if answered is not topic:
-                answered.partitions += topic.partitions
+        )
+        put_together(topics, unknown)
+        put_together(topics, response.topics)
         response.topics = list(topics.values())
     return response
 

@@ -1,5 +1,7 @@
-"""WriteTxnMarkers (key 27, versions 1-2): the end of transactions, written to the partitions led here. KIP-98, KIP-664 (a tool
-that ends hanging ones), KIP-1228 (the transaction's version from version 2 on)."""
+"""WriteTxnMarkers (key 27, versions 1-2): write the end of transactions to the partitions that this broker leads.
+
+KIP-98, KIP-664 (a tool that ends hanging transactions), KIP-1228 (the transaction's version, from version 2 on).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 
 WALKED_A_STEP = 5_000
-"""Markers and topics, less than a microsecond each."""
+"""Markers and topics per step. One takes less than a microsecond."""
 
 
 def handle(
@@ -43,7 +45,8 @@ def handle(
 
 
 def _is_long(markers: Sequence[WritableTxnMarker]) -> bool:
-    """What names no partition counts as one, for there may be hundreds of thousands."""
+    """Return whether the request is long. A topic without partitions counts as one partition: there may be hundreds of
+    thousands."""
     return (
         len(markers) > COMMITTED_PIECE
         or sum([len(marker.topics) for marker in markers]) > COMMITTED_PIECE
@@ -53,7 +56,7 @@ def _is_long(markers: Sequence[WritableTxnMarker]) -> bool:
 
 
 def _in_steps(node: Node, request: WriteTxnMarkersRequest) -> Steps[Any]:
-    """The answers as one. No piece waits for another one's replicas."""
+    """Return the merged answers. The pieces do not wait for the replication of earlier pieces."""
     asked: list[tuple[list[int], Deferred[WriteTxnMarkersResponse]]] = []
     for piece in _pieces(request.markers):
         if piece:
@@ -77,11 +80,11 @@ def _in_steps(node: Node, request: WriteTxnMarkersRequest) -> Steps[Any]:
 
 
 Piece: TypeAlias = list[tuple[int, WritableTxnMarker]]
-"""Positions in the request, and of each marker some of its partitions."""
+"""Pairs of a marker's position in the request and a copy of the marker with some of its partitions."""
 
 
 def _pieces(markers: Sequence[WritableTxnMarker]) -> Iterator[Piece]:
-    """With COMMITTED_PIECE partitions at most; an empty one after every WALKED_A_STEP markers and topics."""
+    """Yield pieces with at most COMMITTED_PIECE partitions, and an empty piece after every WALKED_A_STEP markers and topics."""
     piece: Piece = []
     left = COMMITTED_PIECE
     walked = Pace(WALKED_A_STEP)
@@ -107,7 +110,7 @@ def _pieces(markers: Sequence[WritableTxnMarker]) -> Iterator[Piece]:
 
 
 def error_response(request: WriteTxnMarkersRequest, code: ErrorCode, version: int) -> WriteTxnMarkersResponse:
-    """By producer and partition, each once; of one producer's markers the last one's partitions, as in Kafka."""
+    """Return each partition once, by producer. If a producer has several markers, only the last one counts, as in Kafka."""
     partitions: dict[int, dict[str, dict[int, None]]] = {}
     for marker in request.markers:
         of_producer = partitions[marker.producer_id] = {}

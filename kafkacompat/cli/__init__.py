@@ -1,1 +1,1 @@
-"""The subcommands of `kafkacompat`: each module has add_arguments(parser) and run(arguments) -> exit status."""
+"""The subcommands of `kafkacompat`. Each module has add_arguments(parser) and run(arguments), which returns the exit status."""

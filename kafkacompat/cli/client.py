@@ -1,18 +1,18 @@
 """A small blocking client for the commands: any message of any API, to any broker of a cluster.
 
-It speaks the protocol like anybody's client, to any broker. One request at a time; every wait has a bound. A broker that goes away
-is asked again, or another one in its place, as Kafka's clients do.
+It uses the protocol like any client. It sends one request at a time, and every wait is bounded. After a lost
+connection it retries with the same broker or another one, as Kafka's clients do.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from kafkacompat.cli.connection import REQUEST_TIMEOUT_S, BrokerAway, Connection
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -20,7 +20,6 @@ from kafkacompat.wire.messages.find_coordinator_response import FindCoordinatorR
 from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkacompat.wire.messages.metadata_response import MetadataResponse
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 API_TIMEOUT_S = 60.0
 """default.api.timeout.ms of Kafka's clients."""
 RETRY_BACKOFF_S, RETRY_BACKOFF_MAX_S = 0.1, 1.0
@@ -38,7 +37,7 @@ T = TypeVar("T")
 
 
 def check(code: int, what: str, message: str | None = None) -> None:
-    """CommandFailed naming the error, unless there is none."""
+    """Raise CommandFailed with the name of the error, unless the code is NONE."""
     if code != ErrorCode.NONE:
         raise CommandFailed(f"{what}: {error_name(code)}" + (f" ({message})" if message else ""))
 
@@ -48,7 +47,7 @@ def error_name(code: int) -> str:
 
 
 class Backoff:
-    """Pauses between tries, each twice as long as the last one up to a bound; `is_over` once the time is up."""
+    """Pauses between tries. Each is twice as long as the last one, up to a bound. `is_over` is True after the time limit."""
 
     def __init__(self, timeout_s: float) -> None:
         self._deadline = time.monotonic() + timeout_s
@@ -64,7 +63,7 @@ class Backoff:
 
 
 class Remote(Protocol):
-    """Whoever answers requests."""
+    """An object that answers requests: one broker, or any."""
 
     def call(
         self,
@@ -78,46 +77,50 @@ class Remote(Protocol):
 
 
 class Cluster:
-    """Brokers reached by node id, found through bootstrap servers."""
+    """The brokers of a cluster by node id, found through bootstrap servers."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = API_TIMEOUT_S) -> None:
-        """bootstrap: 'host:port[,host:port...]'; the first that answers is used. timeout_s: for each answer, however often it is
-        asked for. CommandFailed at once when nobody answers."""
+    def __init__(self, address: ClusterAddress, timeout_s: float = API_TIMEOUT_S) -> None:
+        """Connect to the first server that answers. `timeout_s` limits the wait for each answer, including retries.
+
+        Raises CommandFailed at once if no server answers.
+        """
         self._timeout_s = timeout_s
-        self._bootstrap = [parsed(address) for address in bootstrap.split(",")]
+        self._security = address.security()
+        self._bootstrap = [parsed(server) for server in address.servers.split(",")]
         self._connections: dict[int, Connection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
         self._any = self._first_that_answers(self._bootstrap)
 
     def any(self) -> Remote:
-        """Whichever broker answers."""
+        """Return a remote for any broker that answers."""
         return _PatientRemote(self, None)
 
     def node(self, node_id: int) -> Remote:
-        """The broker of that id. BrokerAway when it is not in the cluster."""
+        """Return a remote for the broker with that id. Raises BrokerAway if the cluster has no such broker."""
         self._address_of(node_id)
         return _PatientRemote(self, node_id)
 
     def connection(self, node_id: int | None) -> Connection:
-        """To that broker, or to any: the one there is, else a new one. BrokerAway, which one may try again."""
+        """Return a connection to that broker, or to any broker for None. An open connection is reused. BrokerAway may
+        be retried."""
         if node_id is not None:
             found = self._connections.get(node_id)
             if found is None or found.is_lost:
                 host, port = self._address_of(node_id)
-                found = self._connections[node_id] = Connection(host, port, self._request_timeout_s)
+                found = self._connections[node_id] = self._connect(host, port)
             return found
         if self._any.is_lost:
             self._any = self._first_that_answers([*self._addresses.values(), *self._bootstrap])
         return self._any
 
     def leader(self, node_id: int, of: str) -> Connection:
-        """To a partition's leader, as metadata names it. BrokerAway, also where there is none."""
+        """Return a connection to a partition's leader, as the metadata names it. Raises BrokerAway, also if there is no leader."""
         if node_id < 0:
             raise BrokerAway(f"{of} has no leader")
         return self.connection(node_id)
 
     def patiently(self, ask: Callable[[], T]) -> T:
-        """The answer, asked for again while brokers go away; BrokerAway when the time for it is up."""
+        """Return the answer. Ask again while brokers are away. Raises BrokerAway after the time limit."""
         backoff = Backoff(self._timeout_s)
         while True:
             try:
@@ -126,18 +129,18 @@ class Cluster:
                 if backoff.is_over:
                     raise
             backoff.wait()
-            self._addresses.clear()  # it may come back elsewhere
+            self._addresses.clear()  # the broker may return at another address
 
     def node_ids(self) -> list[int]:
         self.metadata([])
         return sorted(self._addresses)
 
     def metadata(self, topics: list[str] | None, create: bool = False) -> MetadataResponse:
-        """Topics by name, None for all."""
+        """Return the metadata of the named topics, or of all topics for None."""
         return self.patiently(lambda: self.ask_metadata(topics, create))
 
     def ask_metadata(self, topics: list[str] | None, create: bool = False) -> MetadataResponse:
-        """As `metadata`, asked for once. BrokerAway."""
+        """Like `metadata`, but without retries. Raises BrokerAway."""
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=create)
         answer = self.connection(None).call(request, MetadataResponse)
@@ -153,7 +156,7 @@ class Cluster:
         max_version: int | None = None,
         timeout_s: float | None = None,
     ) -> M:
-        """Ask the group's coordinator; waits a while for one that is being found, made or loaded."""
+        """Ask the group's coordinator. Waits a while if the coordinator is being found, created or loaded."""
         backoff = Backoff(self._timeout_s)
         while True:
             try:
@@ -199,18 +202,21 @@ class Cluster:
             raise BrokerAway(f"broker {node_id} is not alive")
         return self._addresses[node_id]
 
+    def _connect(self, host: str, port: int) -> Connection:
+        return Connection(host, port, self._request_timeout_s, self._security)
+
     def _first_that_answers(self, addresses: list[tuple[str, int]]) -> Connection:
         failures = []
         for host, port in dict.fromkeys(addresses):
             try:
-                return Connection(host, port, self._request_timeout_s)
+                return self._connect(host, port)
             except BrokerAway as failure:
                 failures.append(str(failure))
         raise BrokerAway("; ".join(failures))
 
 
 class _PatientRemote:
-    """The broker of an id, or any, asked again when the connection is lost."""
+    """The broker with one id, or any broker. A request is repeated after a lost connection."""
 
     def __init__(self, cluster: Cluster, node_id: int | None) -> None:
         self._cluster = cluster
@@ -236,19 +242,8 @@ class _PatientRemote:
 
 
 def parsed(address: str) -> tuple[str, int]:
-    """Host and port of 'host:port'."""
+    """Split 'host:port' into host and port."""
     host, _, port = address.strip().rpartition(":")
     if not host or not port.isdigit():
         raise CommandFailed(f"--bootstrap takes host:port[,host:port...], not {address!r}")
     return host, int(port)
-
-
-def add_bootstrap(parser: argparse.ArgumentParser, *, action: bool = False) -> None:
-    """The option --bootstrap. `action`: for a parser below one that has it, so that it may stand before or after."""
-    parser.add_argument(
-        "--bootstrap",
-        "--bootstrap-server",
-        default=argparse.SUPPRESS if action else DEFAULT_BOOTSTRAP,
-        metavar="HOST:PORT",
-        help=f"brokers to ask first, several with commas (default {DEFAULT_BOOTSTRAP})",
-    )

@@ -1,7 +1,7 @@
-"""`kafkacompat cluster`: a cluster of real processes on one machine: made, started, watched, stopped.
+"""`kafkacompat cluster`: create, start, watch and stop a cluster of real processes on one machine.
 
-It knows the directory, the processes and what they say of themselves; a node is started as `kafkacompat start` and asked as
-any client asks. It restarts nothing by itself.
+This module knows the directory, the processes and their requests. Nodes are started like `kafkacompat start` and asked
+like by any client. A dead node is not restarted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafkacompat.cli.cluster_files import HOST, ClusterFiles, Layout, new_layout
+from kafkacompat.cli.cluster_security import ClusterSecurity
 from kafkacompat.cli.cluster_status import TITLES, Report, changes_between, look, rows_of, summary_of
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.log_options import add_log_rotation, log_options
 from kafkacompat.cli.node_making import make_node, new_id
 from kafkacompat.cli.node_process import STOP_TIMEOUT_S, NodeProcesses, how_it_ended, is_stop
 from kafkacompat.cli.output import Screen, failing_clearly, table_lines
@@ -37,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Without an action: make the cluster if DIR has none, start its nodes, show their state until interrupted, then stop "
         "them all. Nodes 1 to 3 are brokers and controllers, further ones brokers. Settings are in DIR/node-N/server.properties, "
-        "logs in DIR/node-N/node.log. `status` ends with 0 when every node runs and every replica is in sync, with 1 otherwise."
+        "logs in DIR/node-N/node.log, which is rotated. `status` ends with 0 when every node runs and every replica is in "
+        "sync, with 1 otherwise."
     )
     parser.add_argument(
         "action",
@@ -47,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_data(parser)
     parser.add_argument(
-        "--nodes", type=int, metavar="N", help=f"how many nodes to begin with (default {DEFAULT_NODES})"
+        "--nodes", type=int, metavar="N", help=f"number of nodes of a new cluster (default {DEFAULT_NODES})"
     )
     parser.add_argument(
         "--port",
@@ -57,16 +60,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--racks", metavar="A,B,...", help="broker.rack of nodes 1, 2, ..., in turn")
     parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="a new cluster with TLS, passwords (SCRAM) and access control lists; DIR/admin.properties is the file for "
+        "--command-config",
+    )
+    parser.add_argument(
         "--override",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting that goes into every node's server.properties when it is made; may be repeated",
+        help="a setting for the server.properties of every new node; may be repeated",
     )
+    add_log_rotation(parser)
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """The option --data, of all commands for a cluster on this machine."""
+    """Add the option --data, which all commands for a cluster on this machine have."""
     parser.add_argument(
         "--data",
         default=DEFAULT_DATA,
@@ -95,14 +105,16 @@ def show_status(files: ClusterFiles) -> int:
 
 
 def run_cluster(files: ClusterFiles, arguments: argparse.Namespace) -> int:
-    """Until a signal, or until no node is left; 1 when a node ended by itself and nobody asked for that."""
-    processes = NodeProcesses(files)
+    """Run until a signal comes or no node is left. Return 1 if a node ended without being stopped."""
+    processes = NodeProcesses(files, log_options(arguments))
     is_new = not files.exists()
     layout = lay_out(arguments) if is_new else load_same(files, arguments)
     with until_signalled() as ended:
         if is_new:
             check_ports(layout)
             files.save(layout)
+        if layout.is_secure:
+            ClusterSecurity(files).make()
         is_first_start = not all(node.is_formatted for node in layout.nodes)
         for node in layout.nodes:
             if not node.is_formatted:
@@ -129,18 +141,21 @@ def lay_out(arguments: argparse.Namespace) -> Layout:
         [new_id() for _ in range(max(size, 0))],
         [rack.strip() for rack in arguments.racks.split(",")] if arguments.racks else [],
         overrides,
+        is_secure=arguments.secure,
     )
 
 
 def load_same(files: ClusterFiles, arguments: argparse.Namespace) -> Layout:
-    """The cluster that is there. CommandFailed when another one is asked for."""
+    """Load the existing cluster. Raises CommandFailed if the arguments describe a different one."""
     layout = files.load()
     if arguments.nodes not in (None, layout.initial_size, len(layout.nodes)):
         raise CommandFailed(
             f"{files.root} holds {len(layout.nodes)} nodes; `kafkacompat node add` and `remove` change that"
         )
     if arguments.port not in (None, layout.base_port):
-        raise CommandFailed(f"{files.root} was made with --port {layout.base_port}")
+        raise CommandFailed(f"{files.root} was created with --port {layout.base_port}")
+    if arguments.secure and not layout.is_secure:
+        raise CommandFailed(f"{files.root} was created without --secure")
     if arguments.racks or arguments.override:
         raise CommandFailed(
             f"--racks and --override are for a new cluster; edit server.properties below {files.root} instead"
@@ -149,7 +164,7 @@ def load_same(files: ClusterFiles, arguments: argparse.Namespace) -> Layout:
 
 
 def check_ports(layout: Layout) -> None:
-    """CommandFailed if somebody listens where a node of ours is to."""
+    """Raise CommandFailed if another process listens on a port of a node."""
     for node in layout.nodes:
         for port in filter(None, (node.port, node.controller_port)):
             with socket.socket() as probe:
@@ -163,7 +178,8 @@ def check_ports(layout: Layout) -> None:
 
 
 def start_all(layout: Layout, processes: NodeProcesses, *, is_first_start: bool) -> None:
-    """Those that do not run. CommandFailed when one cannot be started on a first start; later the others go on alone."""
+    """Start the nodes that do not run. If a node cannot be started, CommandFailed on the first start; later the others
+    continue."""
     for node in layout.nodes:
         if processes.pid(node) is None:
             try:
@@ -177,7 +193,7 @@ def start_all(layout: Layout, processes: NodeProcesses, *, is_first_start: bool)
 def wait_until_up(
     layout: Layout, processes: NodeProcesses, ended: threading.Event, *, is_first_start: bool
 ) -> None:
-    """Until every broker takes part. CommandFailed when one can't be had on a first start; later the others go on alone."""
+    """Wait until every broker has joined. If one cannot, CommandFailed on the first start; later the others continue."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not ended.wait(START_INTERVAL_S):
         report = look(layout, processes)
@@ -191,7 +207,7 @@ def wait_until_up(
         if report.are_all_brokers_there and report.active_controller is not None:
             return
         if time.monotonic() > deadline:
-            said = f"not every broker takes part after {START_TIMEOUT_S:.0f} s: {summary_of(report)}"
+            said = f"not every broker has joined after {START_TIMEOUT_S:.0f} s: {summary_of(report)}"
             if is_first_start:
                 raise CommandFailed(said)
             print(f"kafkacompat: {said}", file=sys.stderr)
@@ -199,7 +215,7 @@ def wait_until_up(
 
 
 def watch(files: ClusterFiles, processes: NodeProcesses, ended: threading.Event) -> int:
-    """Show the state until a signal comes or nothing runs any more."""
+    """Show the state until a signal comes or no node runs any more."""
     screen = Screen()
     before: Report | None = None
     events: list[str] = []
@@ -212,7 +228,9 @@ def watch(files: ClusterFiles, processes: NodeProcesses, ended: threading.Event)
             head = (
                 f"cluster {report.layout.cluster_id} bootstrap {report.layout.bootstrap} data in {files.root}"
             )
-            changes.append(f"{time.strftime('%H:%M:%S', time.gmtime())} {head}")
+            changes.append(
+                f"{time.strftime('%H:%M:%S', time.gmtime())} {head}{files.client_option(report.layout)}"
+            )
             changes.append(f"{time.strftime('%H:%M:%S', time.gmtime())} {summary_of(report)}")
         events = [*events, *changes][-EVENTS_SHOWN_MAX:]
         if screen.is_live:
@@ -222,7 +240,7 @@ def watch(files: ClusterFiles, processes: NodeProcesses, ended: threading.Event)
                 print(line, flush=True)
         before = report
         if len(report.down) == len(report.layout.nodes):
-            print("no node runs any more", flush=True)
+            print("no node is running any more", flush=True)
             return 0 if all(map(is_stop, processes.statuses.values())) else 1
         ended.wait(LOOK_INTERVAL_S)
     stop_all(files.load(), processes)
@@ -230,10 +248,10 @@ def watch(files: ClusterFiles, processes: NodeProcesses, ended: threading.Event)
 
 
 def stop_all(layout: Layout, processes: NodeProcesses) -> None:
-    """Every node at once; says how each ended."""
+    """Stop all nodes at the same time and report how each one ended."""
     pids = {node.node_id: pid for node in layout.nodes if (pid := processes.pid(node)) is not None}
     if not pids:
-        print("no node runs", flush=True)
+        print("no node is running", flush=True)
         return
     print(f"stopping {len(pids)} nodes", flush=True)
     started_s = time.monotonic()
@@ -249,7 +267,7 @@ def stop_all(layout: Layout, processes: NodeProcesses) -> None:
 
 @contextmanager
 def until_signalled() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set."""
+    """Yield an event that SIGINT and SIGTERM set."""
     ended = threading.Event()
     former = {
         number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)

@@ -1,8 +1,8 @@
-"""The directory of a cluster on one machine: which nodes there are, their server.properties, their folders.
+"""The directory of a cluster on one machine: its nodes, their server.properties and their directories.
 
-Its files are DIR/cluster.json and DIR/node-N/server.properties. Nothing is started here, and nobody asked.
-A server.properties is written once, when its node is made, and is the user's from then on, save for the one line that says where
-controllers are found.
+The files are DIR/cluster.json and DIR/node-N/server.properties. This module starts no process and asks no node. A
+server.properties is written once, when its node is created. From then on the user may edit it, and only the line that
+says where the controllers are is updated.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.config import ConfigError
+from kafkacompat.security.cluster_address import ClusterAddress
 
 HOST = "127.0.0.1"
 BROKER = "broker"
 CONTROLLER = "controller"
 BOTH = "broker,controller"
 INITIAL_CONTROLLERS_MAX = 3
-"""Three voters survive the loss of one; more of them make each commit wait for more disks."""
+"""Three voters survive the loss of one. With more voters, each commit would wait for more disks."""
 REPLICAS_MAX = 3
 CONTROLLER_PORT_DISTANCE = 1000
 HIGHEST_PORT = 65535
@@ -33,7 +35,7 @@ CONTROLLERS_SETTING = "controller.quorum.bootstrap.servers"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as it was made. port or controller_port is 0 without that role."""
+    """A node as it was created. port or controller_port is 0 if the node lacks that role."""
 
     node_id: int
     roles: str
@@ -53,7 +55,7 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Where clients find it, or, of a controller alone, its peers."""
+        """The address for clients or, of a controller without the broker role, for other controllers."""
         return f"{HOST}:{self.port or self.controller_port}"
 
     @property
@@ -63,7 +65,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What cluster.json holds. initial_size: how many nodes the replication settings were made for."""
+    """The content of cluster.json. initial_size: the number of nodes for which the replication settings were chosen.
+
+    is_secure: every listener is SASL_SSL. It is missing in a cluster.json of an older version.
+    """
 
     cluster_id: str
     base_port: int
@@ -71,6 +76,12 @@ class Layout:
     highest_node_id: int
     overrides: dict[str, str]
     nodes: tuple[Node, ...]
+    is_secure: bool = False
+
+    @property
+    def protocol(self) -> str:
+        """The security protocol of every listener. It is also the name of the brokers' listener."""
+        return "SASL_SSL" if self.is_secure else "PLAINTEXT"
 
     def node(self, node_id: int) -> Node:
         for each in self.nodes:
@@ -85,7 +96,7 @@ class Layout:
         return ",".join(each.address for each in self.nodes if each.is_broker)
 
     def with_node(self, node: Node) -> Layout:
-        """This node added, or in the place of its former self."""
+        """Return a layout with this node added, or replaced if the id exists."""
         others = [each for each in self.nodes if each.node_id != node.node_id]
         nodes = sorted([*others, node], key=lambda each: each.node_id)
         return replace(self, nodes=tuple(nodes), highest_node_id=max(self.highest_node_id, node.node_id))
@@ -101,12 +112,17 @@ def new_layout(
     directory_ids: Sequence[str],
     racks: Sequence[str] = (),
     overrides: Mapping[str, str] | None = None,
+    *,
+    is_secure: bool = False,
 ) -> Layout:
-    """Nodes 1 to size at ports from base_port on; the first three, or fewer, are controllers too. CommandFailed for what
-    cannot be."""
+    """Return the layout of nodes 1 to size, with ports from base_port on. The first nodes, at most three, are also
+    controllers.
+
+    Raises CommandFailed for impossible values.
+    """
     if not 1 <= size <= NODES_MAX:
         raise CommandFailed(f"--nodes takes 1 to {NODES_MAX}, not {size}")
-    empty = Layout(cluster_id, base_port, size, 0, dict(overrides or {}), ())
+    empty = Layout(cluster_id, base_port, size, 0, dict(overrides or {}), (), is_secure)
     layout = empty
     for node_id in range(1, size + 1):
         roles = BOTH if node_id <= INITIAL_CONTROLLERS_MAX else BROKER
@@ -116,7 +132,7 @@ def new_layout(
 
 
 def new_node(layout: Layout, node_id: int, roles: str, directory_id: str, rack: str | None) -> Node:
-    """A node at the ports that its id gives it."""
+    """Return a node with the ports that belong to its id."""
     port = layout.base_port + node_id - 1
     controller_port = port + CONTROLLER_PORT_DISTANCE
     if controller_port > HIGHEST_PORT:
@@ -132,8 +148,10 @@ def new_node(layout: Layout, node_id: int, roles: str, directory_id: str, rack: 
 
 
 def replication_settings(size: int) -> dict[str, str]:
-    """Settings that fit so many brokers: three copies of everything, or as many as there are brokers, of which two have to
-    be in sync where there are three."""
+    """Return replication settings for this number of brokers: three replicas, or one per broker if there are fewer.
+
+    min.insync.replicas is two if there are three replicas.
+    """
     copies = str(min(REPLICAS_MAX, size))
     in_sync = "2" if size >= REPLICAS_MAX else "1"
     return {
@@ -148,34 +166,40 @@ def replication_settings(size: int) -> dict[str, str]:
 
 
 def controllers_of(layout: Layout) -> str:
-    """The value of controller.quorum.bootstrap.servers."""
+    """Return the value of controller.quorum.bootstrap.servers."""
     return ",".join(each.controller_address for each in layout.nodes if each.is_controller)
 
 
-def settings_of(layout: Layout, node: Node, data: Path) -> dict[str, str]:
-    """The server.properties of a node; valid for Apache Kafka as well. data: its log directory."""
+def settings_of(
+    layout: Layout, node: Node, data: Path, security: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the server.properties of a node, also valid for Apache Kafka.
+
+    data: its log directory. security: the settings of a secured node besides the protocol of its listeners.
+    """
     listeners = []
     if node.is_broker:
-        listeners.append(f"PLAINTEXT://{node.address}")
+        listeners.append(f"{layout.protocol}://{node.address}")
     if node.is_controller:
         listeners.append(f"CONTROLLER://{node.controller_address}")
     return {
         "process.roles": node.roles,
         "node.id": str(node.node_id),
         "listeners": ",".join(listeners),
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map": f"CONTROLLER:{layout.protocol},{layout.protocol}:{layout.protocol}",
         "controller.listener.names": "CONTROLLER",
         CONTROLLERS_SETTING: controllers_of(layout),
-        **({"inter.broker.listener.name": "PLAINTEXT"} if node.is_broker else {}),
+        **({"inter.broker.listener.name": layout.protocol} if node.is_broker else {}),
         **({"broker.rack": node.rack} if node.rack is not None and node.is_broker else {}),
         "log.dirs": str(data),
         **replication_settings(layout.initial_size),
+        **(security or {}),
         **layout.overrides,
     }
 
 
 def property_line(name: str, value: str) -> str:
-    """A line of a properties file that Java, and we, read back as this value."""
+    """Return a line of a properties file from which Java and kafkacompat read this value."""
     escaped = value.replace("\\", "\\\\")
     units = escaped.encode("utf-16-be")
     characters = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
@@ -184,7 +208,7 @@ def property_line(name: str, value: str) -> str:
 
 
 class ClusterFiles:
-    """DIR."""
+    """The files of one cluster directory."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
@@ -205,11 +229,32 @@ class ClusterFiles:
     def log_path(self, node_id: int) -> Path:
         return self.folder(node_id) / "node.log"
 
+    def output_path(self, node_id: int) -> Path:
+        """What the node's process printed since its last start."""
+        return self.folder(node_id) / "node.out"
+
+    @property
+    def client_path(self) -> Path:
+        """The client properties of a secured cluster's administrator."""
+        return self.root / "admin.properties"
+
+    def client_option(self, layout: Layout) -> str:
+        """Return the option, after a blank, that a printed command needs to connect to the cluster."""
+        return f" --command-config {self.client_path}" if layout.is_secure else ""
+
+    def address(self, layout: Layout, servers: str) -> ClusterAddress:
+        """Return the address with which the cluster's own commands connect to these brokers. Raises CommandFailed for
+        a wrong client file."""
+        try:
+            return ClusterAddress.of_file(servers, str(self.client_path) if layout.is_secure else None)
+        except ConfigError as error:
+            raise CommandFailed(str(error)) from None
+
     def pid_path(self, node_id: int) -> Path:
         return self.folder(node_id) / "node.pid"
 
     def load(self) -> Layout:
-        """CommandFailed where there is no cluster, or its file is spoiled."""
+        """Load the layout. Raises CommandFailed if there is no cluster or its file is corrupt."""
         try:
             read = json.loads(self.layout_path.read_text("utf-8"))
             nodes = tuple(Node(**each) for each in read.pop("nodes"))
@@ -225,17 +270,31 @@ class ClusterFiles:
         self._make(self.root)
         write_whole(self.layout_path, json.dumps(asdict(layout), indent=2) + "\n", "utf-8")
 
-    def write_settings(self, layout: Layout, node: Node, overrides: Mapping[str, str]) -> None:
-        """The server.properties of a new node. overrides: what is its own."""
-        folder = self.folder(node.node_id)
+    def make_folder(self, node_id: int) -> Path:
+        folder = self.folder(node_id)
         self._make(folder)
-        settings = {**settings_of(layout, node, folder / "data"), **overrides}
+        return folder
+
+    def write_settings(
+        self,
+        layout: Layout,
+        node: Node,
+        overrides: Mapping[str, str],
+        security: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the server.properties of a new node. overrides: settings of this node only. security: as in
+        `settings_of`, with passwords."""
+        folder = self.make_folder(node.node_id)
+        settings = {**settings_of(layout, node, folder / "data", security), **overrides}
         text = "".join(property_line(name, value) for name, value in settings.items())
-        write_whole(self.settings_path(node.node_id), text)
+        write_whole(self.settings_path(node.node_id), text, is_private=layout.is_secure)
 
     def tell_of_controllers(self, layout: Layout) -> None:
-        """Every node finds the controllers that there are now when it is started next; nothing else of its file changes. One whose
-        files are lost is passed over: another is about to take its place."""
+        """Update the line with the controllers in each node's file, for the node's next start. The rest of the file
+        stays as it is.
+
+        A node whose file is lost is skipped, because a new node is about to replace it.
+        """
         wanted = property_line(CONTROLLERS_SETTING, controllers_of(layout))
         for node in layout.nodes:
             path = self.settings_path(node.node_id)
@@ -253,7 +312,7 @@ class ClusterFiles:
 
     @contextmanager
     def locked(self, name: str, refusal: str) -> Iterator[None]:
-        """Nobody else holds the lock of this name meanwhile; CommandFailed with the refusal when somebody does."""
+        """Hold the lock with this name. Raises CommandFailed with the refusal if another process holds it."""
         self._make(self.root)
         path = self.root / f"{name}.lock"
         try:
@@ -271,19 +330,26 @@ class ClusterFiles:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise CommandFailed(f"cannot make {path}: {error.strerror}") from error
+            raise CommandFailed(f"cannot create {path}: {error.strerror}") from error
 
 
-def write_whole(path: Path, text: str, encoding: str = "latin-1") -> None:
-    """The file is the old or the new one, whenever we are stopped and however full the disk is. A link stays one, and a user's
-    file keeps its mode. CommandFailed when the disk refuses."""
+def write_whole(path: Path, text: str, encoding: str = "latin-1", *, is_private: bool = False) -> None:
+    """Replace the file atomically: after a crash or on a full disk it has either the old or the new content.
+
+    A symbolic link stays a link, and the file keeps its mode. is_private: a new file has mode 0600 from its first byte
+    on. Raises CommandFailed if the disk fails.
+    """
     target = path.resolve()
     written = target.with_name(f"{target.name}.new")
     try:
         try:
-            with open(written, "w", encoding=encoding) as file:
-                if target.exists():
-                    shutil.copymode(target, written)
+            # A temporary file from a killed command may have another mode.
+            written.unlink(missing_ok=True)
+            mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+            created = (0o600 if is_private else 0o666) if mode is None else mode
+            with os.fdopen(os.open(written, _NEW_FILE, created), "w", encoding=encoding) as file:
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -293,3 +359,6 @@ def write_whole(path: Path, text: str, encoding: str = "latin-1") -> None:
             raise
     except OSError as error:
         raise CommandFailed(f"cannot write {path}: {error.strerror}") from error
+
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL

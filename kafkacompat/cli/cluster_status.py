@@ -1,6 +1,6 @@
-"""A cluster's state for a person: one row a node, one line for the whole, and what has changed since the last look.
+"""A cluster's state for a person: one row per node, one line for the whole, and the changes since the last report.
 
-It looks at processes and asks a broker. It changes nothing.
+It reads the process table and asks a broker. It changes nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kafkacompat.cli.connection import Connection
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.node_process import NodeProcesses, how_it_ended
 from kafkacompat.cli.view import Broker, Partition, Quorum, brokers_of, partitions_of, quorum_of
+from kafkacompat.security.sasl_client import ClientSecurity
 
 ANSWER_TIMEOUT_S = 3.0
 TITLES = ("node", "roles", "pid", "address", "broker", "quorum", "leads", "replicas", "behind", "uptime")
@@ -22,7 +23,7 @@ TITLES = ("node", "roles", "pid", "address", "broker", "quorum", "leads", "repli
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one broker says of the cluster."""
+    """One broker's answers about the cluster."""
 
     brokers: dict[int, Broker]
     quorum: Quorum | None
@@ -31,7 +32,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One look. answers: None while no broker gives any. pids: None for a node that does not run."""
+    """One report. answers: None if no broker answers. pids: None for a node that does not run."""
 
     layout: Layout
     pids: dict[int, int | None]
@@ -66,7 +67,7 @@ class Report:
 
     @property
     def is_whole(self) -> bool:
-        """Every node runs, every broker takes part, the quorum has a leader, every replica is in sync."""
+        """Whether every node runs, every broker has joined, the quorum has a leader, and every replica is in sync."""
         return (
             not self.down
             and self.are_all_brokers_there
@@ -90,22 +91,25 @@ def look(layout: Layout, processes: NodeProcesses) -> Report:
         pids,
         endings,
         {node.node_id: now_s - processes.started_at_s(node) for node in layout.nodes},
-        ask_any(node for node in layout.nodes if node.is_broker and pids[node.node_id] is not None),
+        ask_any(
+            (node for node in layout.nodes if node.is_broker and pids[node.node_id] is not None),
+            processes.files.address(layout, layout.bootstrap).security(),
+        ),
     )
 
 
-def ask_any(nodes: Iterable[Node]) -> Answers | None:
-    """The answers of the first broker that gives them with a leader of the quorum, or else of any."""
+def ask_any(nodes: Iterable[Node], security: ClientSecurity) -> Answers | None:
+    """Return the answers of the first broker that knows a leader of the quorum, otherwise of any broker."""
     found = None
     for node in nodes:
         try:
-            connection = Connection(HOST, node.port, ANSWER_TIMEOUT_S)
+            connection = Connection(HOST, node.port, ANSWER_TIMEOUT_S, security)
         except CommandFailed:
             continue
         try:
             brokers, partitions = brokers_of(connection)[1], partitions_of(connection)
             quorum = None
-            # Without a majority of controllers nobody answers this.
+            # Without a majority of controllers this request fails.
             with contextlib.suppress(CommandFailed):
                 quorum = quorum_of(connection)
             answers = Answers(brokers, quorum, partitions)
@@ -120,7 +124,7 @@ def ask_any(nodes: Iterable[Node]) -> Answers | None:
 
 
 def rows_of(report: Report) -> list[tuple[object, ...]]:
-    """Cells for TITLES."""
+    """Return the cells of each row, in the order of TITLES."""
     return [_row(report, node) for node in report.layout.nodes]
 
 
@@ -158,13 +162,13 @@ def _row(report: Report, node: Node) -> tuple[object, ...]:
 
 
 def summary_of(report: Report) -> str:
-    """One line of the whole."""
+    """Return one line about the whole cluster."""
     if report.answers is None:
         return "no broker answers"
     active = report.active_controller
     count = len(report.answers.partitions)
     parts = [
-        "no controller is active" if active is None else f"controller {active} is active",
+        "there is no active controller" if active is None else f"controller {active} is active",
         f"{count} partitions, {len(report.under_replicated)} under-replicated, "
         f"{len(report.without_leader)} without a leader",
     ]
@@ -174,7 +178,7 @@ def summary_of(report: Report) -> str:
 
 
 def changes_between(before: Report | None, now: Report) -> list[str]:
-    """What somebody who reads along is to be told."""
+    """Return the lines about what has changed between two reports."""
     said = []
     old_pids = before.pids if before else {}
     for node_id, pid in now.pids.items():
@@ -184,7 +188,7 @@ def changes_between(before: Report | None, now: Report) -> list[str]:
         elif pid is not None and pid != was:
             if was is not None:
                 said.append(f"node {node_id} (pid {was}) has ended")
-            said.append(f"node {node_id} runs with pid {pid}")
+            said.append(f"node {node_id} is running with pid {pid}")
     said += [f"node {each} is no longer part of the cluster" for each in old_pids if each not in now.pids]
     if before is None or now.answers is None:
         if before is not None and before.answers is not None:
@@ -192,7 +196,7 @@ def changes_between(before: Report | None, now: Report) -> list[str]:
         return said
     if now.active_controller != before.active_controller:
         said.append(
-            "no controller is active"
+            "there is no active controller"
             if now.active_controller is None
             else f"controller {now.active_controller} is active"
         )
@@ -203,7 +207,7 @@ def changes_between(before: Report | None, now: Report) -> list[str]:
         else fenced
     )
     said += [f"broker {each} is fenced" for each in sorted(fenced - was_fenced)]
-    said += [f"broker {each} takes part again" for each in sorted(was_fenced - fenced) if each in now.pids]
+    said += [f"broker {each} has joined again" for each in sorted(was_fenced - fenced) if each in now.pids]
     for what, of_then, of_now in (
         ("under-replicated", before.under_replicated, now.under_replicated),
         ("without a leader", before.without_leader, now.without_leader),
@@ -218,7 +222,7 @@ def partitions_are(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """59s, 3m12s, 5h07m, 2d04h."""
+    """Return a text such as 59s, 3m12s, 5h07m or 2d04h."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole}s"

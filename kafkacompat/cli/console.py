@@ -1,4 +1,5 @@
-"""`kafkacompat console`: the web page over the pipeline's results and the cluster. A client of the broker like any other."""
+"""`kafkacompat console`: the web page that shows the pipeline's results and the cluster. It is an ordinary client of
+the broker."""
 
 from __future__ import annotations
 
@@ -7,26 +8,30 @@ import sys
 
 import trio
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+from kafkacompat.cli.cluster_address import add_bootstrap, address_of
+
 DEFAULT_LISTEN = "127.0.0.1:8088"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--bootstrap", "--bootstrap-server", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT", help="the broker"
-    )
+    add_bootstrap(parser)
     parser.add_argument(
         "--listen",
         default=DEFAULT_LISTEN,
         metavar="HOST:PORT",
-        help="where the page is served; port 0 takes a free one. There is no login: keep it on loopback",
+        help="where the console listens; port 0 takes a free one. Beyond loopback it asks for a token, and prints it",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="ask for the token in this file, on loopback too (default: a random one beyond loopback, none on loopback)",
     )
     parser.add_argument(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="a name, besides localhost and addresses, under which browsers may ask for the page",
+        help="another host name, besides localhost and IP addresses, under which browsers may open the console",
     )
 
 
@@ -34,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from kafkacompat.console.core.addresses import listen_address
         from kafkacompat.console.failure import ConsoleError
-        from kafkacompat.console.run import run_console
+        from kafkacompat.console.run import run_console, token_of_file
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         print(
@@ -48,11 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafkacompat: --listen: {error}", file=sys.stderr)
         return 2
 
-    def ready(address: str) -> None:
+    def ready(address: str, made_token: str | None) -> None:
         print(f"console at {address}/", flush=True)
+        if made_token is not None:
+            print(f"its token is {made_token}", flush=True)
 
     try:
-        trio.run(run_console, arguments.bootstrap, host, port, arguments.allow_host, ready)
+        token = token_of_file(arguments.token_file) if arguments.token_file is not None else None
+        trio.run(run_console, address_of(arguments), host, port, arguments.allow_host, ready, token)
     except ConsoleError as error:
         print(f"kafkacompat: {error}", file=sys.stderr)
         return 1

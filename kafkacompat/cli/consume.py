@@ -1,4 +1,4 @@
-"""`kafkacompat consume`: the records of a topic as lines, from the beginning, an offset, a time, or from now on."""
+"""`kafkacompat consume`: print the records of a topic as lines, from the beginning, an offset, a time, or from now on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import TypeAlias
 
-from kafkacompat.cli.client import Cluster, add_bootstrap
+from kafkacompat.cli.client import Cluster
+from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import GroupMember
 from kafkacompat.cli.output import Progress, failing_clearly, terminable
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group",
         metavar="ID",
-        help="as a member of this consumer group: go on behind its committed offsets, and commit what was printed",
+        help="join this consumer group: continue at its committed offsets, and commit what is printed",
     )
     parser.add_argument(
         "--isolation-level",
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read_committed leaves out aborted transactions and waits for open ones (default %(default)s)",
     )
     parser.add_argument("--max-messages", type=positive, metavar="N", help="stop after N records")
-    parser.add_argument("--until-end", action="store_true", help="stop at the end that the topic has now")
+    parser.add_argument("--until-end", action="store_true", help="stop at the current end of the topic")
     parser.add_argument(
         "--print",
         default="value",
@@ -67,10 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.partition or arguments.offset is not None or arguments.since is not None
     ):
         raise CommandFailed(
-            "--group goes on behind committed offsets: not with --partition, --offset or --since"
+            "--group continues at committed offsets; it excludes --partition, --offset and --since"
         )
     line = renderer(arguments.print.split(","), arguments.separator.encode())
-    with terminable(), Cluster(arguments.bootstrap) as cluster:
+    with terminable(), Cluster(address_of(arguments)) as cluster:
         reader = Reader(
             cluster, arguments.topic, arguments.partition, ISOLATION_LEVELS[arguments.isolation_level]
         )
@@ -92,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Printing:
-    """Records as lines on standard output, up to a number of them."""
+    """Prints records as lines on standard output, up to a maximum number."""
 
     def __init__(self, topic: str, line: Line, most: int | None) -> None:
         self._line = line
@@ -105,7 +106,7 @@ class Printing:
         return self._most is not None and self._count >= self._most
 
     def show(self, partition: int, records: Records) -> Records:
-        """Those that were printed."""
+        """Print records and return those that were printed."""
         if self._most is not None:
             records = records[: self._most - self._count]
         if records:
@@ -126,7 +127,7 @@ class Printing:
 def read_as_member(
     member: GroupMember, reader: Reader, timestamp_ms: int, ends: dict[int, int] | None, printing: Printing
 ) -> None:
-    """`timestamp_ms`: where a partition begins of which the group has committed nothing."""
+    """Read as a group member. `timestamp_ms` is the start in partitions for which the group has no committed offset."""
     stands = False
     try:
         while not printing.is_done:
@@ -153,7 +154,7 @@ def read_as_member(
 
 
 def starting_timestamp(arguments: argparse.Namespace) -> int:
-    """What ListOffsets takes: a special value, or milliseconds since 1970."""
+    """Return the timestamp for ListOffsets: a special value, or milliseconds since 1970."""
     if arguments.since is None:
         return EARLIEST if arguments.from_beginning else LATEST
     if arguments.since.isdigit():
@@ -171,10 +172,10 @@ Line: TypeAlias = Callable[[int, int, Record], bytes]
 
 
 def renderer(fields: list[str], separator: bytes) -> Line:
-    """(partition, offset, record) -> a line of these fields; CommandFailed for an unknown one."""
+    """Return a function of (partition, offset, record) that gives a line with these fields. CommandFailed for an unknown field."""
     unknown = [field for field in fields if field not in FIELDS]
     if unknown:
-        raise CommandFailed(f"--print knows {', '.join(FIELDS)}, not {', '.join(map(repr, unknown))}")
+        raise CommandFailed(f"--print takes {', '.join(FIELDS)}, not {', '.join(map(repr, unknown))}")
     if fields == ["value"]:
         return lambda partition, offset, record: (NULL if record.value is None else record.value) + b"\n"
     parts = [PARTS[field] for field in fields]
@@ -186,7 +187,7 @@ def renderer(fields: list[str], separator: bytes) -> Line:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """ISO 8601 in UTC; the number itself where no calendar has it; null for a record without a time."""
+    """Return ISO 8601 in UTC, the number if the calendar does not reach that far, or null for a record without a timestamp."""
     if timestamp_ms < 0:
         return "null"
     try:

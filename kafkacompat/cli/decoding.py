@@ -1,7 +1,7 @@
-"""What a record holds, in words: text or hex for any topic, named fields for the topics that the broker keeps itself.
+"""The content of a record as text: text or hex for any topic, named fields for the broker's internal topics.
 
-Pure: bytes in, text out. A payload that its topic's format does not explain is shown as bytes with the reason; nothing is
-raised, because a dump is for files that are in doubt.
+Pure: bytes in, text out. A payload that does not match its topic's format is shown as bytes with the reason. Nothing
+is raised, because users dump files that may be corrupt.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from kafkacompat.ids import (
     uuid_to_text,
 )
 from kafkacompat.records.control import ControlType, parse_control_key
-from kafkacompat.records.record import Record, RecordMalformed, read_varint
+from kafkacompat.records.record import Record, RecordMalformed
 from kafkacompat.wire.codec import decode, specification
 from kafkacompat.wire.definition import StructSpec
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.message import Message, Struct
+from kafkacompat.wire.primitives import read_uvarint
 from kafkacompat.wire.records_index import (
     group_record_classes,
     metadata_record_class,
@@ -44,11 +45,11 @@ _MARKER = struct.Struct(">hi")
 
 
 class Unexplained(ValueError):
-    """Bytes that are not what their topic's format says."""
+    """The bytes do not match the format of their topic."""
 
 
 def describer(directory: str, values: str) -> Describe:
-    """How to show the records of a partition's directory. values: 'auto', 'text' or 'hex'."""
+    """Return the function that shows the records of a partition's directory. values: 'auto', 'text' or 'hex'."""
     show = as_hex if values == "hex" else as_text
     topic = directory.rpartition("-")[0]
     if values == "auto" and topic == METADATA_TOPIC:
@@ -77,7 +78,7 @@ def describer(directory: str, values: str) -> Describe:
 
 
 def as_text(data: bytes | None) -> str:
-    """UTF-8 on one line: what would break it, and what is not UTF-8, is escaped."""
+    """Return UTF-8 on one line. Line breaks and bytes that are not UTF-8 are escaped."""
     if data is None:
         return "null"
     text = data.decode("utf-8", "backslashreplace")
@@ -89,14 +90,14 @@ def as_hex(data: bytes | None) -> str:
 
 
 def metadata_payload(record: Record) -> str:
-    """A record of __cluster_metadata: its frame's varints, then the message."""
+    """Return a record of __cluster_metadata: the varints of its frame, then the message."""
     if record.value is None:
         raise Unexplained("a metadata record without a value")
-    frame, position = _uvarint(record.value, 0)
+    frame, position = read_uvarint(record.value, 0)
     if frame != METADATA_FRAME_VERSION:
         raise Unexplained(f"frame version {frame}")
-    kind, position = _uvarint(record.value, position)
-    version, position = _uvarint(record.value, position)
+    kind, position = read_uvarint(record.value, position)
+    version, position = read_uvarint(record.value, position)
     try:
         message_class = metadata_record_class(kind)
     except KeyError:
@@ -105,7 +106,7 @@ def metadata_payload(record: Record) -> str:
 
 
 def coordinator_payload(record: Record, classes: Callable[[int], tuple[type[Message], type[Message]]]) -> str:
-    """A record of a coordinator's topic: its type as int16 before the key, its version as int16 before the value."""
+    """Return a record of a coordinator's topic: the key starts with its type as int16, the value with its version as int16."""
     if record.key is None:
         raise Unexplained("a coordinator record without a key")
     (kind,) = _INT16.unpack_from(record.key)
@@ -121,7 +122,7 @@ def coordinator_payload(record: Record, classes: Callable[[int], tuple[type[Mess
 
 
 def control_payload(record: Record) -> str:
-    """A control record's value: an end of a transaction, or one of raft's."""
+    """Return the value of a control record: the end of a transaction, or a record of raft."""
     from kafkacompat.wire.messages.kraft_version_record import KRaftVersionRecord
     from kafkacompat.wire.messages.leader_change_message import LeaderChangeMessage
     from kafkacompat.wire.messages.snapshot_footer_record import SnapshotFooterRecord
@@ -141,13 +142,13 @@ def control_payload(record: Record) -> str:
         return f"coordinatorEpoch: {_MARKER.unpack_from(value)[1]}"
     if kind not in raft:
         raise Unexplained(f"control record type {kind}")
-    # The version is the message's own first field.
+    # The message's first field is its version.
     (version,) = _INT16.unpack_from(value)
     return f"payload: {message_text(raft[kind], version, value, 0)}"
 
 
 def message_text(message_class: type[Message], version: int, data: bytes, position: int) -> str:
-    """The message as JSON, its type and version in front, its fields in camel case as in Kafka's definitions."""
+    """Return the message as JSON, after its type and version. Field names are in camel case as in Kafka's definitions."""
     if not message_class.MIN_VERSION <= version <= message_class.MAX_VERSION:
         raise Unexplained(f"{message_class.__name__} has no version {version}")
     message = decode(message_class, version, data, position)
@@ -184,9 +185,3 @@ def _scalar(value: Any, kind: str) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return as_hex(bytes(value))
     return value
-
-
-def _uvarint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint; the zigzag of `read_varint` undone."""
-    value, position = read_varint(data, position)
-    return (value << 1) ^ (value >> 31), position

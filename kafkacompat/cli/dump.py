@@ -1,6 +1,6 @@
-"""`kafkacompat dump`: what the files of a log directory hold, line by line, and whether indexes agree with their logs.
+"""`kafkacompat dump`: print the files of a log directory line by line, and check indexes against their logs.
 
-It knows arguments, paths and terminals; the formats of the files are known to log/dump.py and cli/decoding.py.
+This module knows arguments, paths and terminals. log/dump.py and cli/decoding.py know the file formats.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OTHER_ENDINGS = (".snapshot",)
 NAMED_FILES = frozenset({*OFFSET_FILES, LEADER_EPOCH_FILE, PARTITION_METADATA_FILE})
 TEXT_FILES = frozenset({"meta.properties", "quorum-state", CLEAN_SHUTDOWN_FILE})
 PROGRESS_BYTES = 16 * 1024 * 1024
-"""Files shorter than this are dumped without a line of progress."""
+"""Files smaller than this are dumped without a progress line."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,19 +43,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="segments, indexes, snapshots, checkpoints, or a partition's directory for all of its files",
     )
     parser.add_argument(
-        "-r", "--records", action="store_true", help="the records of each batch too, without what they hold"
+        "-r", "--records", action="store_true", help="also the records of each batch, without their contents"
     )
     parser.add_argument(
         "--values",
         nargs="?",
         const="auto",
         choices=("auto", "text", "hex"),
-        help="what records hold (implies --records): auto decodes the internal topics by name and shows others as text",
+        help="the contents of records (implies --records): auto decodes the internal topics by name and shows others as text",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="print nothing but what is wrong: damaged batches, indexes that disagree with their log; exit 1 if any",
+        help="print only problems: damaged batches, indexes that disagree with their log; exit 1 if any",
     )
 
 
@@ -80,17 +80,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def files_of(path: str) -> list[str]:
-    """The file, or in order of name the files in a directory that can be dumped."""
+    """Return the file, or the files in a directory that can be dumped, sorted by name."""
     if not os.path.exists(path):
         raise CommandFailed(f"{path} does not exist")
     if not os.path.isdir(path):
         if not can_be_dumped(os.path.basename(path)):
-            raise CommandFailed(f"{path} has no name of a segment, index, snapshot or checkpoint")
+            raise CommandFailed(f"{path} is not named like a segment, index, snapshot or checkpoint")
         return [path]
     found = [os.path.join(path, name) for name in sorted(os.listdir(path)) if can_be_dumped(name)]
     files = [file for file in found if os.path.isfile(file)]
     if not files:
-        raise CommandFailed(f"{path} holds no segment, index, snapshot or checkpoint")
+        raise CommandFailed(f"{path} contains no segment, index, snapshot or checkpoint")
     return files
 
 
@@ -101,7 +101,7 @@ def can_be_dumped(name: str) -> bool:
 
 
 def dump(path: str, records: bool, values: str | None) -> Iterator[str]:
-    """Lines of one file; CommandFailed for one that cannot be read."""
+    """Yield the lines of one file. Raises CommandFailed if it cannot be read."""
     name = os.path.basename(path)
     directory = os.path.basename(os.path.dirname(os.path.abspath(path)))
     with mapped(path) as data:
@@ -119,7 +119,7 @@ def dump(path: str, records: bool, values: str | None) -> Iterator[str]:
 
 
 def text_of(data: bytes) -> list[str]:
-    """A small text file's lines; JSON as it is, properties without their comments."""
+    """Return a small text file's lines: JSON unchanged, properties without comments."""
     text = data.decode("utf-8", "replace")
     if text.startswith("{"):
         with contextlib.suppress(ValueError):
@@ -128,7 +128,7 @@ def text_of(data: bytes) -> list[str]:
 
 
 def check_file(path: str) -> Iterator[str]:
-    """Findings of one file. An index is held against the log beside it."""
+    """Yield the findings about one file. An index is compared with the log of the same segment."""
     name = os.path.basename(path)
     if not name.endswith(INDEX_FILES):
         for line in dump(path, records=True, values=None):
@@ -154,21 +154,21 @@ def check_file(path: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def mapped(path: str) -> Iterator[memoryview]:
-    """A file's bytes, read as they are looked at: a segment may be larger than memory."""
+    """Map a file into memory. A segment may be larger than the memory."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size == 0:
                 yield memoryview(b"")
                 return
-            # Slices of it may outlive this block, in a generator that is not finished; so it is not closed by hand.
+            # An unfinished generator may use slices of the map after this block, so the map is not closed here.
             yield memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
     except OSError as error:
         raise CommandFailed(f"cannot read {path}: {error.strerror}") from error
 
 
 class Percent:
-    """How much of a long file is done, on standard error where somebody looks."""
+    """Shows the progress through a long file on standard error, if that is a terminal."""
 
     def __init__(self, path: str, size: int) -> None:
         self._path, self._size = path, size

@@ -1,6 +1,6 @@
-"""`kafkacompat elect`: let the preferred replicas of partitions lead again, or any live replica where none in sync is left.
+"""`kafkacompat elect`: elect the preferred leaders of partitions, or any live replica if no replica is in sync.
 
-A client like any other; which replica may lead the controller decides. KIP-460.
+It is an ordinary client. The controller decides which replica may lead. KIP-460.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import argparse
 from collections import defaultdict
 from collections.abc import Iterable
 
-from kafkacompat.cli.client import Cluster, Remote, add_bootstrap, check
+from kafkacompat.cli.client import Cluster, Remote, check
+from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.wire.errors import ErrorCode
@@ -26,27 +27,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "partition",
         nargs="*",
         metavar="TOPIC[:PARTITION]",
-        help="only these partitions (default: all); for --unclean they have to be named",
+        help="only these partitions (default: all); required with --unclean",
     )
     parser.add_argument(
         "--unclean",
         action="store_true",
-        help="where no replica in sync is left, let another one lead: acknowledged records are lost",
+        help="where no in-sync replica is left, elect another one: acknowledged records are lost",
     )
 
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
     if arguments.unclean and not arguments.partition:
-        raise CommandFailed("--unclean loses records, so the partitions have to be named")
-    with Cluster(arguments.bootstrap) as cluster:
+        raise CommandFailed("--unclean loses records, so it requires the partitions")
+    with Cluster(address_of(arguments)) as cluster:
         chosen = named(cluster, arguments.partition) if arguments.partition else None
         kind = UNCLEAN if arguments.unclean else PREFERRED
         elected, failures = elect(cluster.any(), kind, chosen)
     for topic, number in elected:
         print(f"{topic}-{number} has a new leader")
     if not elected and not failures:
-        print("every leader is as it should be")
+        print("no partition needed another leader")
     for (topic, number), (code, message) in failures.items():
         check(code, f"{topic}-{number}", message)
     return 0
@@ -68,7 +69,10 @@ def named(cluster: Cluster, texts: list[str]) -> list[tuple[str, int]]:
 def elect(
     remote: Remote, kind: int, partitions: Iterable[tuple[str, int]] | None
 ) -> tuple[list[tuple[str, int]], dict[tuple[str, int], tuple[int, str | None]]]:
-    """The partitions that have another leader now, and codes and messages of those that could have none. None: all."""
+    """Elect leaders of the partitions, of all for None.
+
+    Return the partitions with a new leader, and the error code and message of each other partition.
+    """
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, number in partitions or ():
         topics[topic].append(number)

@@ -1,7 +1,7 @@
-"""The one error of the commands. Knows nothing."""
+"""The error that all commands raise."""
 
 from __future__ import annotations
 
 
 class CommandFailed(Exception):
-    """What a command could not do, said for a person."""
+    """The command failed. The text is for a person."""

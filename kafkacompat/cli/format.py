@@ -1,6 +1,6 @@
-"""`kafkacompat format`: give the log directories of a node their identity, as kafka-storage format does.
+"""`kafkacompat format`: format the log directories of a node, as kafka-storage format does.
 
-It knows settings and options; what is written into a directory it does not know. Nothing is changed when it refuses.
+This module knows settings and options, not the files that are written. If it refuses, nothing has changed.
 """
 
 from __future__ import annotations
@@ -8,7 +8,11 @@ from __future__ import annotations
 import argparse
 
 from kafkacompat.cli.failure import CommandFailed
-from kafkacompat.cli.format_options import parse_feature_levels, parse_initial_controllers
+from kafkacompat.cli.format_options import (
+    parse_feature_levels,
+    parse_initial_controllers,
+    parse_scram_credential,
+)
 from kafkacompat.cli.node_making import new_id
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
@@ -19,9 +23,9 @@ from kafkacompat.ids import uuid_to_text
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "properties", nargs="?", metavar="SERVER_PROPERTIES", help="the file that `start` will be given"
+        "properties", nargs="?", metavar="SERVER_PROPERTIES", help="the settings file, as for `start`"
     )
-    where.add_argument("-c", "--config", metavar="FILE", help="the same, as kafka-storage takes it")
+    where.add_argument("-c", "--config", metavar="FILE", help="the same, with the option of kafka-storage")
     parser.add_argument(
         "-t", "--cluster-id", metavar="ID", help="the cluster's id (default: a random one, which is printed)"
     )
@@ -53,7 +57,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=LEVEL",
         action="append",
         default=[],
-        help="begin the cluster with another level of a feature than Kafka's default; may be given several times",
+        help="a feature level other than Kafka's default; may be repeated",
+    )
+    parser.add_argument(
+        "-S",
+        "--add-scram",
+        metavar="CREDENTIAL",
+        action="append",
+        default=[],
+        help="a user that exists from the cluster's first start on, for example "
+        "SCRAM-SHA-512=[name=alice,password=alice-secret], or with iterations, salt and saltedpassword (both in base64); "
+        "may be given several times",
     )
     parser.add_argument(
         "-g",
@@ -86,6 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.feature:
         dynamic = arguments.standalone or bool(initial_voters)
         levels = parse_feature_levels(arguments.feature, dynamic)
+    users = [parse_scram_credential(text) for text in arguments.add_scram]
 
     from kafkacompat.log.disk import RealDisk
     from kafkacompat.net.runtime import SystemClock, SystemRandom
@@ -100,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         if cluster_id is not None:
             check_cluster_id(cluster_id)
         elif found and arguments.ignore_formatted and found[0].cluster_id is not None:
-            # The new directories join those that are there already.
+            # New directories get the cluster id of the existing ones.
             cluster_id = found[0].cluster_id
         else:
             cluster_id = uuid_to_text(random.uuid())
@@ -113,6 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
             standalone=arguments.standalone,
             initial_voters=initial_voters,
             feature_levels=levels,
+            users=users,
             ignore_formatted=arguments.ignore_formatted,
             progress=print,
         )
@@ -130,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
 def check_voters(
     config: ServerConfig, standalone: bool, no_initial_controllers: bool, named: bool = False
 ) -> None:
-    """CommandFailed unless the settings and options together say who votes. `named`: by --initial-controllers."""
+    """Raise CommandFailed unless settings and options together define the voters. `named`: by --initial-controllers."""
     static = bool(parse_voters(config))
     if named and static:
         raise CommandFailed(
@@ -148,6 +164,6 @@ def check_voters(
 
 
 def check_cluster_id(text: str) -> None:
-    """CommandFailed for what no file can carry. Kafka takes any other text, usually a UUID's."""
+    """Raise CommandFailed for a text that the file cannot represent. Like Kafka, accept any other text, usually a UUID."""
     if not text or not text.isascii() or any(character.isspace() for character in text):
         raise CommandFailed(f"--cluster-id takes an id without blanks, not {text!r}")

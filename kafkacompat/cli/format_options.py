@@ -1,21 +1,31 @@
-"""What `format` is told of a quorum's first voters and of feature levels: text in, values out, refusals in words.
+"""Parses the options of `format` for the first voters, feature levels and users. Refusals are texts for a person.
 
-It knows the syntax of kafka-storage's --initial-controllers (KIP-853) and --feature; no file and no directory.
+It knows the syntax of kafka-storage's --initial-controllers (KIP-853), --feature and --add-scram (KIP-900), and
+neither files nor directories.
 """
 
 from __future__ import annotations
 
+import secrets
+from base64 import b64decode
+from binascii import Error as Base64Error
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.ids import is_reserved_uuid, uuid_from_text
 from kafkacompat.raft.voter_node import VoterNode
 
+if TYPE_CHECKING:
+    from kafkacompat.security.scram import ScramMechanism
+    from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
+
 HIGHEST_PORT = 65535
 
 
 def parse_initial_controllers(text: str, listener_name: str) -> tuple[VoterNode, ...]:
-    """`id@host:port:directory-id,...` as voters by id. CommandFailed for another form and for one id or directory twice."""
+    """Parse `id@host:port:directory-id,...` into voters by id. Raises CommandFailed for another form or a repeated id
+    or directory."""
     voters: dict[int, VoterNode] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         voter = _parse_controller(entry, listener_name)
@@ -39,11 +49,11 @@ def _parse_controller(entry: str, listener_name: str) -> VoterNode:
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
     if not (at and colon and second_colon and host) or (":" in host and not bracketed):
-        raise CommandFailed(f"--initial-controllers: {entry!r} has not the form {form}")
+        raise CommandFailed(f"--initial-controllers: {entry!r} does not have the form {form}")
     if not _is_number(id_text):
-        raise CommandFailed(f"--initial-controllers: {id_text!r} of {entry!r} is no node id")
+        raise CommandFailed(f"--initial-controllers: {id_text!r} of {entry!r} is not a node id")
     if not _is_number(port_text) or int(port_text) > HIGHEST_PORT:
-        raise CommandFailed(f"--initial-controllers: {port_text!r} of {entry!r} is no port")
+        raise CommandFailed(f"--initial-controllers: {port_text!r} of {entry!r} is not a port")
     try:
         directory_id = uuid_from_text(directory_text)
     except ValueError as error:
@@ -58,8 +68,11 @@ def _is_number(text: str) -> bool:
 
 
 def parse_feature_levels(entries: Sequence[str], dynamic: bool) -> tuple[tuple[str, int], ...]:
-    """Kafka's default levels with those of `name=level` entries in their place. `dynamic`: the voters are in the log, so
-    that kraft.version is 1. CommandFailed for an unknown name or level and where one feature lacks another."""
+    """Return Kafka's default levels, changed by `name=level` entries.
+
+    `dynamic`: the voters are in the log, so kraft.version is 1. Raises CommandFailed for an unknown name or level, and
+    for a level that depends on a missing feature.
+    """
     from kafkacompat.controller.features import (
         DEFAULT_LEVELS,
         FEATURE_DEPENDENCIES,
@@ -89,6 +102,72 @@ def parse_feature_levels(entries: Sequence[str], dynamic: bool) -> tuple[tuple[s
     for (name, level), needs in FEATURE_DEPENDENCIES.items():
         for needed, least in needs.items():
             if levels[name] >= level and levels[needed] < least:
-                raise CommandFailed(f"--feature: {name}={levels[name]} needs {needed} of {least} at least")
-    # A level of 0 is that of a feature without a record.
+                raise CommandFailed(
+                    f"--feature: {name}={levels[name]} requires {needed} at level {least} or higher"
+                )
+    # Level 0 means that the feature has no record.
     return tuple((name, level) for name, level in levels.items() if level)
+
+
+def parse_scram_credential(text: str) -> UserScramCredentialRecord:
+    """Parse `MECHANISM=[name=...,password=...]` into the stored credential. CommandFailed never repeats the password."""
+    from kafkacompat.security.scram import NONCE_BITS, SCRAM_BY_NAME, nonce_text
+    from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
+
+    name, equals, rest = text.strip().partition("=")
+    mechanism = SCRAM_BY_NAME.get(name)
+    if not equals or mechanism is None:
+        raise CommandFailed(f"--add-scram begins with one of {', '.join(SCRAM_BY_NAME)} and an equals sign")
+    if not (rest.startswith("[") and rest.endswith("]")):
+        raise CommandFailed(f"--add-scram: the value after {name}= must be in square brackets")
+    said = _components(rest[1:-1])
+    user = said.pop("name", None)
+    if user is None:
+        raise CommandFailed("--add-scram needs a name")
+    salt = _decoded(said, "salt")
+    iterations = _iterations(said.pop("iterations", str(mechanism.min_iterations)), mechanism)
+    password, salted = said.pop("password", None), _decoded(said, "saltedpassword")
+    if said:
+        raise CommandFailed(f"--add-scram has unknown fields: {', '.join(sorted(said))}")
+    if password is None and (salted is None or salt is None):
+        raise CommandFailed("--add-scram needs a password, or a saltedpassword with its salt")
+    if salt is None:
+        salt = nonce_text(secrets.randbits(NONCE_BITS)).encode()
+    if password is not None:
+        salted = mechanism.salted_password(password, salt, iterations)
+    assert salted is not None
+    kept = mechanism.credential(salt, salted, iterations)
+    return UserScramCredentialRecord(
+        name=user,
+        mechanism=mechanism.type,
+        salt=kept.salt,
+        stored_key=kept.stored_key,
+        server_key=kept.server_key,
+        iterations=kept.iterations,
+    )
+
+
+def _components(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, component in enumerate(text.split(","), 1):
+        name, equals, value = component.partition("=")
+        if not equals:
+            raise CommandFailed(f"--add-scram: part {number} between the brackets has no equals sign")
+        is_quoted = len(value) >= 2 and value.startswith('"') and value.endswith('"')
+        found[name] = value[1:-1] if is_quoted else value
+    return found
+
+
+def _decoded(said: dict[str, str], name: str) -> bytes | None:
+    text = said.pop(name, None)
+    try:
+        return None if text is None else b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        raise CommandFailed(f"--add-scram: {name} is not base64") from None
+
+
+def _iterations(text: str, mechanism: ScramMechanism) -> int:
+    low, high = mechanism.min_iterations, mechanism.max_iterations
+    if not _is_number(text) or len(text) > len(str(high)) or not low <= int(text) <= high:
+        raise CommandFailed(f"--add-scram: iterations of {mechanism.name} are {low} to {high}, not {text}")
+    return int(text)

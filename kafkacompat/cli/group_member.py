@@ -1,6 +1,7 @@
-"""A member of a classic consumer group that reads one topic, in one thread: whoever reads calls `tend` between two reads.
+"""A member of a classic consumer group that reads one topic in one thread. The reader calls `tend` between two reads.
 
-The group may have other members, of any client. Partitions are assigned by the range assignor, which every client knows.
+The group may have other members, from any client. Partitions are assigned by the range assignor, which every client
+supports.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 PROTOCOL_TYPE, ASSIGNOR = "consumer", "range"
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 60_000
-"""Also how long others wait for a member whose reader is held up."""
+"""Other members wait at most this long for a member whose reader is busy."""
 JOIN_TIMEOUT_S = REBALANCE_TIMEOUT_MS / 1000 + 30
 HEARTBEAT_INTERVAL_S = 3.0
 COMMIT_INTERVAL_S = 5.0
 """auto.commit.interval.ms of Kafka's consumers."""
 NAMES_VERSION_MAX = 9
-"""The newest version of OffsetCommit and OffsetFetch that names topics instead of giving their ids."""
+"""The newest version of OffsetCommit and OffsetFetch that has topic names instead of ids."""
 REJOIN = (
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.ILLEGAL_GENERATION,
@@ -59,7 +60,7 @@ _VERSION = struct.Struct(">h")
 
 
 class GroupMember:
-    """`join` first, and again whenever `tend` or `commit` says that the assignment has ended."""
+    """Call `join` first, and again whenever `tend` or `commit` reports that the assignment has ended."""
 
     def __init__(self, cluster: Cluster, group: str, topic: str) -> None:
         self._cluster = cluster
@@ -70,7 +71,7 @@ class GroupMember:
         self._heartbeat_at = self._commit_at = 0.0
 
     def join(self) -> list[int]:
-        """The partitions of the topic that this member is to read."""
+        """Join the group and return the partitions that are assigned to this member."""
         backoff = Backoff(API_TIMEOUT_S)
         while True:
             partitions = self._join_once()
@@ -79,11 +80,11 @@ class GroupMember:
                 self._heartbeat_at, self._commit_at = now + HEARTBEAT_INTERVAL_S, now + COMMIT_INTERVAL_S
                 return partitions
             if backoff.is_over:
-                raise CommandFailed(f"group {self._group} does not come to an assignment")
+                raise CommandFailed(f"group {self._group} did not reach an assignment")
             backoff.wait()
 
     def _join_once(self) -> list[int] | None:
-        """None when it has to be tried again."""
+        """Like `join`, once. None if it must be tried again."""
         joined = self._ask_to_join()
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = joined.member_id
@@ -128,7 +129,7 @@ class GroupMember:
         return self._call(request, JoinGroupResponse, JOIN_TIMEOUT_S)
 
     def _shares(self, subscriptions: Mapping[str, bytes]) -> dict[str, dict[str, list[int]]]:
-        """By member and topic, as this member is the leader of the group."""
+        """Return the partitions by member and topic. This member is the group's leader."""
         topics = {member: subscribed_topics(metadata) for member, metadata in subscriptions.items()}
         named = sorted({topic for each in topics.values() for topic in each})
         counts = {
@@ -144,7 +145,7 @@ class GroupMember:
         return shares
 
     def tend(self, positions: Mapping[int, int]) -> bool:
-        """Heartbeat and commit where they are due. False: the assignment has ended; join again."""
+        """Send a heartbeat and a commit if they are due. False if the assignment has ended: join again."""
         now = time.monotonic()
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
@@ -153,7 +154,7 @@ class GroupMember:
             )
             code = self._call(request, HeartbeatResponse).error_code
             if code in REJOIN:
-                # Others wait meanwhile: what was read is committed before they take it over.
+                # The group is rebalancing. Commit what was read before other members take over the partitions.
                 self.commit(positions)
                 if code == ErrorCode.UNKNOWN_MEMBER_ID:
                     self._member_id = ""
@@ -165,7 +166,7 @@ class GroupMember:
         return True
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
-        """By partition the offset that the group goes on from; nothing for one without."""
+        """Return the group's committed offset of each partition. Partitions without one are left out."""
         topic = OffsetFetchRequestTopics(name=self._topic, partition_indexes=list(partitions))
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=self._group, topics=[topic])], require_stable=True
@@ -193,7 +194,7 @@ class GroupMember:
         return {each.partition_index: each.committed_offset for each in results if each.committed_offset >= 0}
 
     def commit(self, positions: Mapping[int, int]) -> bool:
-        """Whether the assignment stands."""
+        """Commit the positions. Return whether the assignment is still valid."""
         if not positions:
             return True
         partitions = [
@@ -237,7 +238,7 @@ class GroupMember:
 
 
 def by_range(members: Iterable[str], count: int) -> dict[str, list[int]]:
-    """Neighbouring partitions for each member, the first members one more where they do not come out even (RangeAssignor)."""
+    """Assign ranges of partitions to members. If they do not divide evenly, the first members get one more (RangeAssignor)."""
     ordered = sorted(members)
     each, more = divmod(count, len(ordered))
     shares, start = {}, 0
@@ -249,13 +250,13 @@ def by_range(members: Iterable[str], count: int) -> dict[str, list[int]]:
 
 
 def subscribed_topics(metadata: bytes) -> list[str]:
-    """What a member of the protocol 'consumer' reads; nothing for bytes that do not say so."""
+    """Return the topics to which a member of the protocol 'consumer' subscribes. Empty for malformed bytes."""
     found = _decoded(ConsumerProtocolSubscription, metadata)
     return [] if found is None else found.topics
 
 
 def assigned_partitions(assignment: bytes) -> list[tuple[str, int]]:
-    """What a member of the protocol 'consumer' is to read; nothing for bytes that do not say so."""
+    """Return the partitions assigned to a member of the protocol 'consumer'. Empty for malformed bytes."""
     found = _decoded(ConsumerProtocolAssignment, assignment)
     if found is None:
         return []

@@ -1,10 +1,11 @@
-"""`kafkacompat groups`: list and describe consumer groups with their lag, move or delete their offsets, delete them."""
+"""`kafkacompat groups`: list and describe consumer groups with their lag, move or delete their offsets, delete groups."""
 
 from __future__ import annotations
 
 import argparse
 
-from kafkacompat.cli.client import Cluster, add_bootstrap, check
+from kafkacompat.cli.client import Cluster, check
+from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.consume import starting_timestamp
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import NAMES_VERSION_MAX, assigned_partitions
@@ -36,12 +37,12 @@ from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="all groups, their states and kinds")
+    listing = actions.add_parser("list", help="all groups with their states and types")
     describe = actions.add_parser("describe", help="members, offsets and lag of a group")
     describe.add_argument("group", help="its id")
     reset = actions.add_parser("reset", help="move the offsets of a group without members")
     reset.add_argument("group", help="its id")
-    reset.add_argument("--topic", required=True, help="the topic whose offsets are meant")
+    reset.add_argument("--topic", required=True, help="the topic of the offsets")
     reset.add_argument(
         "--partition", type=int, action="append", help="only this partition; may be repeated (default: all)"
     )
@@ -50,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to-earliest", action="store_true", dest="from_beginning", help="to the first record kept"
     )
     target.add_argument("--to-latest", action="store_true", help="to the end, past all records")
-    target.add_argument("--to-offset", type=int, metavar="N", help="to this offset, or the nearest there is")
+    target.add_argument(
+        "--to-offset", type=int, metavar="N", help="to this offset, or the nearest existing one"
+    )
     target.add_argument(
         "--to-time",
         metavar="TIME",
@@ -58,9 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="to the first record at or after an ISO time or ms since 1970",
     )
     reset.add_argument("--dry-run", action="store_true", help="print the new offsets and change nothing")
-    forget = actions.add_parser("delete-offsets", help="forget a group's offsets in a topic")
+    forget = actions.add_parser("delete-offsets", help="delete a group's offsets in a topic")
     forget.add_argument("group", help="its id")
-    forget.add_argument("--topic", required=True, help="the topic whose offsets are meant")
+    forget.add_argument("--topic", required=True, help="the topic of the offsets")
     delete = actions.add_parser("delete", help="delete groups without members")
     delete.add_argument("group", nargs="+", help="its id; several may follow")
     for each in (listing, describe, reset, forget, delete):
@@ -69,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
-    with Cluster(arguments.bootstrap) as cluster:
+    with Cluster(address_of(arguments)) as cluster:
         {
             "list": list_groups,
             "describe": describe_group,
@@ -96,7 +99,7 @@ def describe_group(cluster: Cluster, arguments: argparse.Namespace) -> None:
     described = described_group(cluster, arguments.group)
     owners: dict[tuple[str, int], str] = {}
     if described is None:
-        print(f"{arguments.group}: not a classic group, so its members are not shown")
+        print(f"{arguments.group} is not a classic group, so its members are not shown")
     else:
         members = len(described.members)
         print(
@@ -123,7 +126,7 @@ def describe_group(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 
 def described_group(cluster: Cluster, group: str) -> DescribedGroup | None:
-    """The classic group; None for one of another kind. CommandFailed when there is no group of that name."""
+    """Return the classic group, or None for a group of another type. Raises CommandFailed if the group does not exist."""
     answer = cluster.coordinator_call(
         group,
         DescribeGroupsRequest(groups=[group]),
@@ -142,7 +145,7 @@ def described_group(cluster: Cluster, group: str) -> DescribedGroup | None:
 
 
 def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
-    """Ends of all partitions; none for a topic that is gone."""
+    """Return the end offset of each partition. Empty if the topic does not exist."""
     (found,) = cluster.metadata([topic]).topics
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return {}
@@ -150,7 +153,7 @@ def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
 
 
 def committed(cluster: Cluster, group: str) -> dict[str, dict[int, int]]:
-    """All offsets that the group has stored, by topic and partition."""
+    """Return the group's committed offsets by topic and partition."""
     asked = OffsetFetchRequestGroup(group_id=group, topics=None)
     answer = cluster.coordinator_call(
         group,
@@ -195,7 +198,7 @@ def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 
 def new_offsets(reader: Reader, arguments: argparse.Namespace) -> dict[int, int]:
-    """Where each partition's offset is to be, within what the partition has."""
+    """Return the new offset of each partition, limited to the offsets that the partition has."""
     ends = reader.offsets(LATEST)
     if arguments.to_offset is not None:
         starts = reader.offsets(EARLIEST)
@@ -221,7 +224,9 @@ def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
     check(answer.error_code, f"group {arguments.group}")
     for result in answer.topics[0].partitions:
         if result.error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
-            raise CommandFailed(f"members of {arguments.group} read {arguments.topic}; stop them first")
+            raise CommandFailed(
+                f"members of {arguments.group} are subscribed to {arguments.topic}; stop them first"
+            )
         check(result.error_code, f"{arguments.topic}-{result.partition_index}")
     print(f"deleted {len(stored)} offsets")
 

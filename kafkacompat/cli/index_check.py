@@ -1,6 +1,6 @@
-"""Whether a segment's indexes tell the truth about its log, as DumpLogSegments' sanity checks do.
+"""Checks a segment's indexes against its log, like the sanity checks of DumpLogSegments.
 
-Pure: bytes in, findings out. It compares with the log itself and so finds what a check of order alone cannot.
+Pure: bytes in, findings out. The comparison with the log finds more errors than a check of the order of entries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Ends = dict[int, int]
 
 
 def segment_outline(log: Buffer) -> tuple[Ends, dict[int, int]]:
-    """(position of each batch -> its last offset, last offset of each batch -> largest timestamp so far)."""
+    """Return (batch position -> last offset, last offset of each batch -> largest timestamp up to it)."""
     ends: Ends = {}
     latest: dict[int, int] = {}
     timestamp_ms = -1
@@ -29,13 +29,13 @@ def segment_outline(log: Buffer) -> tuple[Ends, dict[int, int]]:
             timestamp_ms = max(timestamp_ms, header.max_timestamp_ms)
             latest[header.last_offset] = timestamp_ms
     except (BatchCorrupt, struct.error):
-        # What lies before the damage can still be compared; the log's own dump names the damage.
+        # The batches before the damage can still be compared. The dump of the log reports the damage.
         pass
     return ends, latest
 
 
 def check_offset_index(base_offset: int, data: bytes, ends: Ends) -> Iterator[str]:
-    """One line for each entry that is out of order or names no batch's position and last offset."""
+    """Yield one line for each entry that is out of order or that matches no batch's position and last offset."""
     if len(data) % OFFSET_ENTRY_SIZE:
         yield f"{len(data)} bytes are not whole entries of {OFFSET_ENTRY_SIZE}"
         return
@@ -44,7 +44,7 @@ def check_offset_index(base_offset: int, data: bytes, ends: Ends) -> Iterator[st
     for number in range(len(index)):
         offset, position = index.entry(number)
         if number and offset == base_offset:
-            return  # the zeros that Kafka preallocates
+            return  # Kafka preallocates index files with zeros
         if offset <= before[0] or position <= before[1]:
             yield f"entry {number} (offset {offset}, position {position}) is not after the one before it"
         if position not in ends:
@@ -55,7 +55,7 @@ def check_offset_index(base_offset: int, data: bytes, ends: Ends) -> Iterator[st
 
 
 def check_time_index(base_offset: int, data: bytes, latest: dict[int, int]) -> Iterator[str]:
-    """One line for each entry that is out of order or whose timestamp is not the largest up to its offset."""
+    """Yield one line for each entry that is out of order or whose timestamp is not the largest up to its offset."""
     if len(data) % TIME_ENTRY_SIZE:
         yield f"{len(data)} bytes are not whole entries of {TIME_ENTRY_SIZE}"
         return

@@ -1,7 +1,8 @@
-"""Partitions on their way to other brokers: begun, throttled, watched, cancelled. KIP-455, KIP-73.
+"""Partition reassignments: start, throttle, watch, cancel. KIP-455, KIP-73.
 
-A plan comes in, and requests go to the cluster until every replica is where the plan wants it. The throttle is set and removed as
-kafka-reassign-partitions does it: rates of the brokers, lists of replicas of the topics. It knows no process.
+The input is a plan. Requests go to the cluster until every replica is on its planned broker. The throttle is set and
+removed as by kafka-reassign-partitions: rates of the brokers, and replica lists of the topics. This module knows no
+processes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kafkacompat.cli.output import MoveProgress
 from kafkacompat.cli.plan import Assignment, Plan, TopicPartition, copies_of
 from kafkacompat.cli.settings import warn
 from kafkacompat.cli.view import brokers_of, partitions_of, settings_of_topics
+from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -45,7 +47,7 @@ TIMEOUT_MS = 30_000
 ANSWER_TIMEOUT_S = 10.0
 LOOK_INTERVAL_S = 0.2
 SILENCE_MAX_S = 60.0
-"""How long a watched move may be without anybody who tells of it: controllers and brokers fail over in the meantime."""
+"""How long a watched reassignment may go without any answer. Controllers and brokers may fail over in that time."""
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 SET, DELETE = 0, 1
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -56,7 +58,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ongoing:
-    """A partition under way: all of its replicas for now, those that are new, those that will go."""
+    """A partition that is being reassigned: all current replicas, those being added, those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -64,7 +66,7 @@ class Ongoing:
 
 
 def assignment_of(remote: Remote, topics: list[str] | None) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas that partitions have or, of those under way, will have."""
+    """Return the replicas of partitions. For partitions that are being reassigned, return the target replicas."""
     found = {(each.topic, each.number): each.replicas for each in partitions_of(remote, topics)}
     for where, move in ongoing_of(remote).items():
         if where in found:
@@ -73,7 +75,7 @@ def assignment_of(remote: Remote, topics: list[str] | None) -> dict[TopicPartiti
 
 
 def ongoing_of(remote: Remote) -> dict[TopicPartition, Ongoing]:
-    """Everything that is under way."""
+    """Return all reassignments in progress."""
     request = ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
     answer = remote.call(request, ListPartitionReassignmentsResponse)
     check(answer.error_code, "reassignments", answer.error_message)
@@ -87,12 +89,12 @@ def ongoing_of(remote: Remote) -> dict[TopicPartition, Ongoing]:
 
 
 def begin(remote: Remote, plan: Plan) -> None:
-    """CommandFailed names the first partition that is refused; others may have begun."""
+    """Start the reassignments. CommandFailed names the first partition that is refused. Others may have started."""
     _alter(remote, plan)
 
 
 def cancel(remote: Remote, partitions: Iterable[TopicPartition]) -> None:
-    """Back to the replicas from before. What is done already by now stays done."""
+    """Restore the replicas from before the reassignment. Reassignments that are complete stay as they are."""
     _alter(remote, dict.fromkeys(partitions, None), ignored=(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,))
 
 
@@ -119,11 +121,11 @@ def _alter(
                 check(each.error_code, f"{result.name}-{each.partition_index}", each.error_message)
 
 
-# throttles
+# Throttles.
 
 
 def throttle(cluster: Cluster, current: Assignment, plan: Plan, bytes_per_s: int) -> None:
-    """Limit what these moves take; other replication goes on unlimited."""
+    """Limit the rate of these moves. Other replication stays unlimited."""
     copies = copies_of(current, plan)
     leaders: defaultdict[str, list[str]] = defaultdict(list)
     followers: defaultdict[str, list[str]] = defaultdict(list)
@@ -137,14 +139,14 @@ def throttle(cluster: Cluster, current: Assignment, plan: Plan, bytes_per_s: int
 
 
 def set_rates(cluster: Cluster, brokers: Iterable[int], bytes_per_s: int) -> None:
-    """A broker that is down sends and receives nothing, so it is left out."""
+    """Set the rates. A broker that is down copies nothing, so it is skipped."""
     alive = cluster.node_ids()
     for each in sorted(set(brokers).intersection(alive)):
         _configure(cluster.node(each), BROKER_RESOURCE, str(each), dict.fromkeys(RATES, str(bytes_per_s)))
 
 
 def remove_throttles(cluster: Cluster, brokers: Iterable[int], topics: Iterable[str]) -> list[int]:
-    """Whatever set them. The brokers that are down and keep theirs, since only they change their own settings."""
+    """Remove all throttles, whoever set them. Return the brokers that are down: only a broker itself changes its settings."""
     for topic in sorted(topics):
         _configure(cluster.any(), TOPIC_RESOURCE, topic, dict.fromkeys((LEADERS, FOLLOWERS)))
     alive = cluster.node_ids()
@@ -154,7 +156,7 @@ def remove_throttles(cluster: Cluster, brokers: Iterable[int], topics: Iterable[
 
 
 def throttled_topics(remote: Remote) -> list[str]:
-    """Topics with replicas that a throttle is for."""
+    """Return the topics with throttled replicas."""
     topics = sorted({each.topic for each in partitions_of(remote)})
     return sorted(
         topic
@@ -164,12 +166,12 @@ def throttled_topics(remote: Remote) -> list[str]:
 
 
 def brokers_in(current: Assignment, plan: Plan) -> set[int]:
-    """Every broker that copies from or to."""
+    """Return all brokers that the moves copy from or to."""
     return {each for where, new in copies_of(current, plan).items() for each in (*current[where], *new)}
 
 
 def _configure(remote: Remote, kind: int, name: str, values: Mapping[str, str | None]) -> None:
-    """None: the setting is removed."""
+    """Set the values. A value of None removes the setting."""
     changes = [
         AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=value)
         for key, value in values.items()
@@ -181,13 +183,13 @@ def _configure(remote: Remote, kind: int, name: str, values: Mapping[str, str | 
     check(answer.responses[0].error_code, f"the throttle of {name}", answer.responses[0].error_message)
 
 
-# watching
+# Watching.
 
 
 def sizes_of(
     cluster: Cluster, brokers: Iterable[int], partitions: Iterable[TopicPartition]
 ) -> dict[tuple[int, TopicPartition], int]:
-    """Bytes of these partitions on those of the brokers that answer."""
+    """Return the size in bytes of these partitions on those of the brokers that answer."""
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, number in partitions:
         topics[topic].append(number)
@@ -209,7 +211,7 @@ def sizes_of(
 
 
 def bytes_to_copy(cluster: Cluster, current: Assignment, plan: Plan) -> dict[tuple[int, TopicPartition], int]:
-    """For each new copy, by broker and partition, how large it will be."""
+    """Return the expected size in bytes of each new replica, by broker and partition."""
     copies = copies_of(current, plan)
     holders = {each for where in copies for each in current[where]}
     sizes = sizes_of(cluster, sorted(holders), copies) if copies else {}
@@ -220,9 +222,11 @@ def bytes_to_copy(cluster: Cluster, current: Assignment, plan: Plan) -> dict[tup
     }
 
 
-def watch(bootstrap: str, plan: Plan, wanted: Mapping[tuple[int, TopicPartition], int]) -> None:
-    """Until the plan is what is; progress is shown. `wanted`: bytes_to_copy of it. CommandFailed when it has become
-    something else or nobody tells for SILENCE_MAX_S."""
+def watch(bootstrap: ClusterAddress, plan: Plan, wanted: Mapping[tuple[int, TopicPartition], int]) -> None:
+    """Show the progress until the plan is complete. `wanted` is the plan's bytes_to_copy.
+
+    Raises CommandFailed if the target replicas change, or after SILENCE_MAX_S without an answer.
+    """
     progress = MoveProgress(sum(wanted.values()), len(wanted))
     while True:
         under_way = patiently(bootstrap, lambda cluster: _progress(cluster, plan, wanted))
@@ -244,11 +248,11 @@ def watch(bootstrap: str, plan: Plan, wanted: Mapping[tuple[int, TopicPartition]
 def _progress(
     cluster: Cluster, plan: Plan, wanted: Mapping[tuple[int, TopicPartition], int]
 ) -> tuple[int, int] | None:
-    """Bytes and replicas that are there; None when nothing is under way any more."""
+    """Return the copied bytes and replicas, or None if no reassignment is in progress."""
     ongoing = {where: move for where, move in ongoing_of(cluster.any()).items() if where in plan}
     if not ongoing:
         return None
-    # A new replica is in sync when it has caught up; the partition is done when all are.
+    # A new replica is in the ISR when it has caught up. The partition is complete when all new replicas are.
     in_sync = {
         (broker, (each.topic, each.number))
         for each in partitions_of(cluster.any(), sorted({topic for topic, _ in ongoing}))
@@ -260,8 +264,8 @@ def _progress(
     return sum(wanted.values()) - bytes_left, len(wanted) - len(missing)
 
 
-def wait_for_brokers(bootstrap: str, brokers: Iterable[int]) -> None:
-    """CommandFailed for a broker that is not there or fenced."""
+def wait_for_brokers(bootstrap: ClusterAddress, brokers: Iterable[int]) -> None:
+    """Raise CommandFailed if a broker is missing or fenced."""
     with Cluster(bootstrap, ANSWER_TIMEOUT_S) as cluster:
         known = brokers_of(cluster.any())[1]
     for each in sorted(brokers):
@@ -271,8 +275,8 @@ def wait_for_brokers(bootstrap: str, brokers: Iterable[int]) -> None:
             raise CommandFailed(f"broker {each} is fenced")
 
 
-def patiently(bootstrap: str, question: Callable[[Cluster], T]) -> T:
-    """The answer, asked for again while nodes fail over; CommandFailed after SILENCE_MAX_S."""
+def patiently(bootstrap: ClusterAddress, question: Callable[[Cluster], T]) -> T:
+    """Return the answer, asking again while nodes fail over. Raises CommandFailed after SILENCE_MAX_S."""
     deadline = time.monotonic() + SILENCE_MAX_S
     while True:
         try:
@@ -284,8 +288,8 @@ def patiently(bootstrap: str, question: Callable[[Cluster], T]) -> T:
         time.sleep(LOOK_INTERVAL_S)
 
 
-def execute(bootstrap: str, current: Assignment, plan: Plan, bytes_per_s: int | None) -> None:
-    """The whole of it: throttle, begin, watch, remove the throttle. An interrupt leaves the moves going on."""
+def execute(bootstrap: ClusterAddress, current: Assignment, plan: Plan, bytes_per_s: int | None) -> None:
+    """Throttle, start, watch, and remove the throttle. After an interrupt the reassignments continue."""
     wait_for_brokers(bootstrap, {each for new in copies_of(current, plan).values() for each in new})
     with Cluster(bootstrap, ANSWER_TIMEOUT_S) as cluster:
         wanted = bytes_to_copy(cluster, current, plan)
@@ -296,19 +300,19 @@ def execute(bootstrap: str, current: Assignment, plan: Plan, bytes_per_s: int | 
 
 
 def attend(
-    bootstrap: str,
+    bootstrap: ClusterAddress,
     plan: Plan,
     wanted: Mapping[tuple[int, TopicPartition], int],
     throttled: Iterable[int],
 ) -> None:
-    """Watch to the end, then take the throttle from these brokers and the plan's topics."""
+    """Watch to the end, then remove the throttle from these brokers and the plan's topics."""
     throttled = list(throttled)
     try:
         watch(bootstrap, plan, wanted)
     except KeyboardInterrupt:
         print(
-            "\nkafkacompat: the moves go on; `kafkacompat reassign --watch` shows them to their end and removes the throttle, "
-            "`kafkacompat reassign --cancel` takes them back",
+            "\nkafkacompat: the reassignments continue; `kafkacompat reassign --watch` waits for them and removes the throttle, "
+            "`kafkacompat reassign --cancel` cancels them",
             file=sys.stderr,
         )
         raise

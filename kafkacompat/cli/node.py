@@ -1,6 +1,7 @@
-"""`kafkacompat node`: nodes of a cluster on this machine come, go, stop and start again while it works.
+"""`kafkacompat node`: add, remove, stop and start nodes of a cluster on this machine while the cluster works.
 
-It knows the cluster's directory and processes, and asks the cluster as a client; the order of the steps is its duty.
+This module knows the cluster's directory and processes, and asks the cluster as a client. It decides the order of the
+steps.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kafkacompat.cli.cluster_files import BOTH, BROKER, HOST, ClusterFiles, Layo
 from kafkacompat.cli.cluster_status import Report, ask_any, look, summary_of
 from kafkacompat.cli.elect import PREFERRED, elect
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.log_options import add_log_rotation, log_options
 from kafkacompat.cli.node_making import make_node, new_id
 from kafkacompat.cli.node_process import STOP_TIMEOUT_S, NodeProcesses
 from kafkacompat.cli.output import failing_clearly
@@ -27,6 +29,7 @@ from kafkacompat.cli.view import brokers_of
 from kafkacompat.cli.voters import add_voter, quorum_now, remove_voter, unregister_broker
 from kafkacompat.config import ConfigError
 from kafkacompat.ids import uuid_to_text
+from kafkacompat.security.cluster_address import ClusterAddress
 
 START_TIMEOUT_S = 60.0
 CATCH_UP_TIMEOUT_S = 600.0
@@ -35,11 +38,11 @@ LOOK_INTERVAL_S = 0.2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    add = actions.add_parser("add", help="make one more node, start it, and wait until it takes part")
+    add = actions.add_parser("add", help="create a node, start it, and wait until it has joined")
     add.add_argument(
         "--controller",
         action="store_true",
-        help="a broker that is a controller too, and votes (default: a broker alone)",
+        help="also a controller, and a voter (default: a broker only)",
     )
     add.add_argument("--rack", metavar="RACK", help="its broker.rack")
     add.add_argument(
@@ -51,19 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     remove = actions.add_parser(
         "remove",
-        help="move a node's partitions away, take its vote, stop it, and forget it; it may be dead already",
+        help="move a node's partitions away, remove it from the voters, stop and unregister it; it may be dead",
     )
     remove.add_argument("node", type=int, help="its node.id")
     remove.add_argument(
         "--throttle",
         type=positive,
         metavar="BYTES_PER_S",
-        help="limit of what each broker sends and receives for it",
+        help="limit per broker for the traffic of these moves",
     )
-    start = actions.add_parser("start", help="start nodes that do not run, and wait until they take part")
-    stop = actions.add_parser("stop", help="stop nodes; their partitions' leaders move first")
+    start = actions.add_parser("start", help="start stopped nodes, and wait until they have joined")
+    stop = actions.add_parser("stop", help="stop nodes; their leaderships move first")
     restart = actions.add_parser(
-        "restart", help="stop and start nodes one after the other, each when every replica is in sync again"
+        "restart", help="restart nodes one at a time, each when every replica is in sync again"
     )
     for each in (start, stop, restart):
         each.add_argument(
@@ -75,6 +78,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             else "its node.id; several may follow",
         )
     restart.add_argument("--all", action="store_true", help="every node, the active controller last")
+    for each in (add, start, restart):
+        add_log_rotation(each)
     for each in (add, remove, start, stop, restart):
         add_data(each)
 
@@ -83,6 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     files = ClusterFiles(arguments.data)
     files.load()
+    starts_nodes = arguments.action in ("add", "start", "restart")
+    processes = NodeProcesses(files, log_options(arguments) if starts_nodes else None)
     with files.locked("changing", f"another `kafkacompat node` changes {files.root}"):
         {
             "add": add_node,
@@ -90,11 +97,11 @@ def run(arguments: argparse.Namespace) -> int:
             "start": start_nodes,
             "stop": stop_nodes,
             "restart": restart_nodes,
-        }[arguments.action](files, NodeProcesses(files), arguments)
+        }[arguments.action](files, processes, arguments)
     return 0
 
 
-# coming
+# Adding a node.
 
 
 def add_node(files: ClusterFiles, processes: NodeProcesses, arguments: argparse.Namespace) -> None:
@@ -117,18 +124,20 @@ def add_node(files: ClusterFiles, processes: NodeProcesses, arguments: argparse.
         joined = make_node(files, joined, node, is_first_set=False, overrides=overrides)
         processes.start(node)
         wait_until_there(files, processes, node.node_id)
-        print(f"node {node.node_id} takes part as a broker at {node.address}", flush=True)
+        print(f"node {node.node_id} joined as a broker at {node.address}", flush=True)
     except BaseException:
         processes.stop([node])
         files.save(replace(layout, highest_node_id=node.node_id))
         raise
     if node.is_controller:
         let_vote(files, processes, joined, node)
-    print(f"its partitions are none yet: kafkacompat reassign --bootstrap {node.address}")
+    print(
+        f"it has no partitions yet: kafkacompat reassign --bootstrap {node.address}{files.client_option(joined)}"
+    )
 
 
 def let_vote(files: ClusterFiles, processes: NodeProcesses, layout: Layout, node: Node) -> None:
-    """The node stays whatever is refused: the quorum may count on its vote already."""
+    """Make the node a voter. If that is refused the node stays, because the quorum may already count its vote."""
     try:
         files.tell_of_controllers(layout)
         directory_id = add_voter(
@@ -142,35 +151,35 @@ def let_vote(files: ClusterFiles, processes: NodeProcesses, layout: Layout, node
             f"{failure}; node {node.node_id} stays, and votes by "
             f"`kafkacompat quorum add {node.node_id} {node.controller_address}`"
         ) from failure
-    print(f"node {node.node_id} votes", flush=True)
+    print(f"node {node.node_id} is a voter", flush=True)
 
 
 def start_nodes(files: ClusterFiles, processes: NodeProcesses, arguments: argparse.Namespace) -> None:
     layout = files.load()
     nodes = [layout.node(node_id) for node_id in arguments.node]
     for node in nodes:
-        print(f"node {node.node_id} runs with pid {processes.start(node)}", flush=True)
+        print(f"node {node.node_id} is running with pid {processes.start(node)}", flush=True)
     for node in nodes:
         wait_until_there(files, processes, node.node_id)
-        print(f"node {node.node_id} takes part", flush=True)
+        print(f"node {node.node_id} has joined", flush=True)
 
 
 def wait_until_there(files: ClusterFiles, processes: NodeProcesses, node_id: int) -> None:
-    """CommandFailed when it ends, or does not take part in START_TIMEOUT_S."""
+    """Wait for the node. Raises CommandFailed if it ends, or has not joined after START_TIMEOUT_S."""
 
     def takes_part(report: Report) -> bool:
         node = report.layout.node(node_id)
         if report.pids[node_id] is None:
             raise CommandFailed(f"node {node_id} {report.endings[node_id]}: {processes.last_words(node)}")
-        # Asked itself, for the others may still know it by the life that was killed.
-        answers = ask_any([node])
+        # Ask the node itself: the other nodes may still have the registration of its killed process.
+        answers = ask_any([node], files.address(report.layout, node.address).security())
         known = answers.brokers.get(node_id) if answers else None
         return known is not None and not known.is_fenced
 
-    wait_for(files, processes, takes_part, f"node {node_id} does not take part", START_TIMEOUT_S)
+    wait_for(files, processes, takes_part, f"node {node_id} has not joined", START_TIMEOUT_S)
 
 
-# going
+# Removing a node.
 
 
 def remove_node(files: ClusterFiles, processes: NodeProcesses, arguments: argparse.Namespace) -> None:
@@ -186,7 +195,7 @@ def remove_node(files: ClusterFiles, processes: NodeProcesses, arguments: argpar
         left = len(quorum_now(bootstrap).voters)
         survives = (left - 1) // 2
         print(
-            f"node {node_id} votes no longer; the {left} voters left survive the loss of {survives}",
+            f"node {node_id} is no longer a voter; the {left} remaining voters survive the loss of {survives}",
             flush=True,
         )
     stop_one(processes, node)
@@ -194,13 +203,13 @@ def remove_node(files: ClusterFiles, processes: NodeProcesses, arguments: argpar
     layout = files.load().without_node(node_id)
     files.save(layout)
     files.tell_of_controllers(layout)
-    print(f"node {node_id} is gone; what it had on disk is left in {files.folder(node_id)}")
+    print(f"node {node_id} is removed; its files are still in {files.folder(node_id)}")
 
 
-def move_away(bootstrap: str, node: Node, throttle: int | None) -> None:
+def move_away(bootstrap: ClusterAddress, node: Node, throttle: int | None) -> None:
     with Cluster(bootstrap, moves.ANSWER_TIMEOUT_S) as cluster:
         if moves.ongoing_of(cluster.any()):
-            raise CommandFailed("a reassignment is under way; `kafkacompat reassign --watch` attends to it")
+            raise CommandFailed("a reassignment is in progress; `kafkacompat reassign --watch` waits for it")
         known = brokers_of(cluster.any())[1]
         current = moves.assignment_of(cluster.any(), None)
         remaining = [
@@ -213,7 +222,7 @@ def move_away(bootstrap: str, node: Node, throttle: int | None) -> None:
     if plan:
         moves.execute(bootstrap, current, plan, throttle)
         moves.patiently(bootstrap, lambda cluster: elect(cluster.any(), PREFERRED, sorted(plan)))
-        print(f"node {node.node_id} has no partitions any more", flush=True)
+        print(f"node {node.node_id} has no partitions left", flush=True)
 
 
 def stop_nodes(files: ClusterFiles, processes: NodeProcesses, arguments: argparse.Namespace) -> None:
@@ -224,7 +233,7 @@ def stop_nodes(files: ClusterFiles, processes: NodeProcesses, arguments: argpars
 
 def stop_one(processes: NodeProcesses, node: Node) -> None:
     if processes.pid(node) is None:
-        print(f"node {node.node_id} does not run", flush=True)
+        print(f"node {node.node_id} is not running", flush=True)
     elif processes.stop([node]):
         print(f"node {node.node_id} did not stop in {STOP_TIMEOUT_S:.0f} s and was killed", flush=True)
     else:
@@ -234,7 +243,7 @@ def stop_one(processes: NodeProcesses, node: Node) -> None:
 def restart_nodes(files: ClusterFiles, processes: NodeProcesses, arguments: argparse.Namespace) -> None:
     layout = files.load()
     if bool(arguments.node) == arguments.all:
-        raise CommandFailed("node restart wants either nodes or --all")
+        raise CommandFailed("node restart takes either nodes or --all")
     chosen = [layout.node(node_id) for node_id in arguments.node] or list(layout.nodes)
     active = quorum_now(running_bootstrap(layout, processes)).cluster_leader
     for node in sorted(chosen, key=lambda each: each.node_id == active):
@@ -242,13 +251,13 @@ def restart_nodes(files: ClusterFiles, processes: NodeProcesses, arguments: argp
             files, processes, lambda report: report.is_whole, "the cluster is not whole", CATCH_UP_TIMEOUT_S
         )
         stop_one(processes, node)
-        print(f"node {node.node_id} runs with pid {processes.start(node)}", flush=True)
+        print(f"node {node.node_id} is running with pid {processes.start(node)}", flush=True)
         wait_until_there(files, processes, node.node_id)
     wait_for(files, processes, lambda report: report.is_whole, "the cluster is not whole", CATCH_UP_TIMEOUT_S)
     print("every replica is in sync")
 
 
-# looking
+# Status.
 
 
 def wait_for(
@@ -268,13 +277,15 @@ def wait_for(
         time.sleep(LOOK_INTERVAL_S)
 
 
-def running_bootstrap(layout: Layout, processes: NodeProcesses, without: int | None = None) -> str:
-    """Addresses of the brokers that run. CommandFailed when there is none."""
+def running_bootstrap(layout: Layout, processes: NodeProcesses, without: int | None = None) -> ClusterAddress:
+    """Return the addresses of the running brokers. Raises CommandFailed if there are none."""
     running = [
         node.address
         for node in layout.nodes
         if node.is_broker and node.node_id != without and processes.pid(node) is not None
     ]
     if not running:
-        raise CommandFailed("no broker of the cluster runs" + (" besides it" if without is not None else ""))
-    return ",".join(running)
+        raise CommandFailed(
+            "no broker of the cluster is running" + (" except this one" if without is not None else "")
+        )
+    return processes.files.address(layout, ",".join(running))

@@ -1,6 +1,6 @@
-"""Makes a node of a local cluster: its server.properties and its formatted directories.
+"""Creates a node of a local cluster: its server.properties and its formatted directories.
 
-It knows the files and what `kafkacompat format` knows; it starts no process.
+It knows the files and uses the code of `kafkacompat format`. It starts no process.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kafkacompat.cli.cluster_files import HOST, ClusterFiles, Layout, Node
+from kafkacompat.cli.cluster_security import ClusterSecurity
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.settings import load_settings, warn_of_settings
 from kafkacompat.config import ConfigError
@@ -18,7 +19,7 @@ CONTROLLER_LISTENER = "CONTROLLER"
 
 
 def new_id() -> str:
-    """A random id for a cluster or a directory, which does not begin with a dash, so that it can stand on a command line."""
+    """Return a random id for a cluster or a directory. It does not begin with a dash, so it can be a command-line argument."""
     from kafkacompat.net.runtime import SystemRandom
 
     random = SystemRandom()
@@ -36,17 +37,20 @@ def make_node(
     is_first_set: bool,
     overrides: Mapping[str, str] | None = None,
 ) -> Layout:
-    """Write settings and format; the layout with the node marked as formatted, which is saved.
+    """Write the settings and format the directories. Return the saved layout, in which the node is marked as
+    formatted.
 
-    is_first_set: the quorum begins with the controllers of this layout; otherwise the node joins one. overrides: settings of
-    this node alone. CommandFailed when settings or disk refuse."""
+    is_first_set: the quorum starts with the controllers of this layout. Otherwise the node joins a quorum. overrides:
+    settings of this node only. Raises CommandFailed if the settings are refused or the disk fails.
+    """
     from kafkacompat.log.disk import RealDisk
     from kafkacompat.net.runtime import SystemClock, SystemRandom
     from kafkacompat.raft.storage import StorageProblem
     from kafkacompat.raft.voter_node import VoterNode
     from kafkacompat.server.data_directories import format_node
 
-    files.write_settings(layout, node, overrides or {})
+    security = ClusterSecurity(files) if layout.is_secure else None
+    files.write_settings(layout, node, overrides or {}, security.secure_node(node) if security else None)
     voters = tuple(
         VoterNode(
             each.node_id,
@@ -68,6 +72,7 @@ def make_node(
             cluster_id=layout.cluster_id,
             standalone=False,
             initial_voters=voters if is_first_set else (),
+            users=security.users() if security and is_first_set else (),
             ignore_formatted=True,
         )
     except (StorageProblem, ConfigError) as problem:

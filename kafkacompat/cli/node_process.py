@@ -1,6 +1,6 @@
-"""The processes of a cluster's nodes: started apart from us, found again by anybody through a file with the pid, stopped.
+"""The processes of a cluster's nodes: started independently of this process, found again by a pid file, stopped.
 
-It starts, looks and stops. It knows processes and the files of a node; what a node does it does not know.
+This module knows processes and the files of a node, not what a node does.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kafkacompat.cli.cluster_files import ClusterFiles, Node, write_whole
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.log_options import LogOptions
 
 POLL_INTERVAL_S = 0.05
 STOP_TIMEOUT_S = 30.0
@@ -25,24 +26,29 @@ COMMAND_LINE_PAUSE_S = 0.01
 
 
 class NodeProcesses:
-    """The processes in one DIR. Those that we started ourselves are reaped, and their exit status is known."""
+    """The processes of one DIR. Children of this process are reaped, so their exit status is known."""
 
-    def __init__(self, files: ClusterFiles) -> None:
-        self._files = files
+    def __init__(self, files: ClusterFiles, log: LogOptions | None = None) -> None:
+        """log: how the nodes that are started here log. Its path is not used: each node has its own."""
+        self.files = files
+        self._log = log or LogOptions()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self.statuses: dict[int, int] = {}
-        """Exit statuses by pid, of those that have ended; negative: by that signal."""
+        """Exit status by pid of the processes that have ended. A negative status is the number of the signal."""
 
     def start(self, node: Node) -> int:
-        """The new process's id; it outlives us. CommandFailed if the node runs already, or the disk refuses its log or its pid."""
+        """Start a process that outlives this one, and return its pid.
+
+        Raises CommandFailed if the node already runs, or if its log or pid file cannot be written.
+        """
         running = self.pid(node)
         if running is not None:
-            raise CommandFailed(f"node {node.node_id} runs already with pid {running}")
+            raise CommandFailed(f"node {node.node_id} is already running with pid {running}")
         child = self._launch(node)
         try:
-            write_whole(self._files.pid_path(node.node_id), f"{child.pid}\n")
+            write_whole(self.files.pid_path(node.node_id), f"{child.pid}\n")
         except CommandFailed:
-            # Nobody would find it, and whoever starts the node again would meet its locks.
+            # Without a pid file nobody would find the process, and the next start of the node would fail on its locks.
             child.kill()
             child.wait()
             raise
@@ -51,21 +57,23 @@ class NodeProcesses:
         return child.pid
 
     def _launch(self, node: Node) -> subprocess.Popen[bytes]:
-        path = self._files.log_path(node.node_id)
+        path = self.files.output_path(node.node_id)
         try:
-            with open(path, "ab") as log:
+            # The node writes its log itself, so that it can rotate it. This file has what it prints, and its last traceback.
+            with open(path, "wb") as output:
                 return subprocess.Popen(
                     [
                         sys.executable,
                         "-m",
                         "kafkacompat",
                         "start",
-                        str(self._files.settings_path(node.node_id)),
+                        str(self.files.settings_path(node.node_id)),
+                        *self._log.words(str(self.files.log_path(node.node_id))),
                     ],
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    cwd=self._files.folder(node.node_id),
+                    stdout=output,
+                    stderr=output,
+                    cwd=self.files.folder(node.node_id),
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
                     start_new_session=True,
                 )
@@ -75,35 +83,36 @@ class NodeProcesses:
             ) from error
 
     def pid(self, node: Node) -> int | None:
-        """The process that runs this node; None when there is none."""
+        """Return the pid of the process that runs this node, or None."""
         self._reap()
         written = self.last_pid(node)
         if written is None or written in self.statuses:
             return None
         if written in self._children:
             return written
-        return written if _runs(written, str(self._files.settings_path(node.node_id))) else None
+        return written if _runs(written, str(self.files.settings_path(node.node_id))) else None
 
     def last_pid(self, node: Node) -> int | None:
-        """The process that was started last for this node, whether it runs or not."""
+        """Return the pid of the process that was started last for this node, whether it runs or not."""
         try:
-            return int(self._files.pid_path(node.node_id).read_text())
+            return int(self.files.pid_path(node.node_id).read_text())
         except (FileNotFoundError, ValueError):
             return None
 
     def started_at_s(self, node: Node) -> float:
-        """When it was started, as time.time() counts."""
+        """Return when it was started, in the seconds of time.time()."""
         try:
-            return self._files.pid_path(node.node_id).stat().st_mtime
+            return self.files.pid_path(node.node_id).stat().st_mtime
         except FileNotFoundError:
             return time.time()
 
     def stop(
         self, nodes: Iterable[Node], timeout_s: float = STOP_TIMEOUT_S, *, is_whole_cluster: bool = False
     ) -> list[Node]:
-        """SIGTERM to all at once, then wait; those that had to be killed after timeout_s are returned.
+        """Send SIGTERM to all nodes and wait. Return the nodes that had to be killed after timeout_s.
 
-        is_whole_cluster: when too few controllers are left for a quorum, the rest is told not to wait for one.
+        is_whole_cluster: when the remaining controllers are too few for a quorum, a second signal tells the other
+        nodes not to wait for one.
         """
         nodes = list(nodes)
         waited = {node.node_id: (node, pid) for node in nodes if (pid := self.pid(node)) is not None}
@@ -120,23 +129,18 @@ class NodeProcesses:
             _send(pid, signal.SIGKILL)
         self._wait(waited, KILL_TIMEOUT_S, 0, set(waited))
         if waited:
-            raise CommandFailed(f"nodes {', '.join(map(str, waited))} do not even end when killed")
+            raise CommandFailed(f"nodes {', '.join(map(str, waited))} are still running after kill -9")
         return [node for node, _ in late]
 
     def last_words(self, node: Node) -> str:
-        """The last line of the node's log."""
-        try:
-            with open(self._files.log_path(node.node_id), "rb") as log:
-                log.seek(max(0, os.fstat(log.fileno()).st_size - LOG_TAIL_BYTES))
-                lines = log.read().decode(errors="replace").split("\n")
-        except OSError:
-            return ""
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        """Return the last line of the node's output or of its log, whichever was written last."""
+        paths = self.files.output_path(node.node_id), self.files.log_path(node.node_id)
+        return max(map(_last_line, paths), key=lambda found: found[0])[1]
 
     def _wait(
         self, waited: dict[int, tuple[Node, int]], timeout_s: float, enough: int, counted: Collection[int]
     ) -> None:
-        """Takes out of `waited` who has ended, until no more than `enough` of those counted are left."""
+        """Remove ended nodes from `waited` until at most `enough` of the counted ones are left."""
         deadline = time.monotonic() + timeout_s
         while waited:
             for node_id, (node, pid) in list(waited.items()):
@@ -158,12 +162,12 @@ class NodeProcesses:
 
 
 def is_stop(status: int) -> bool:
-    """Whether a node that was told to stop ends so: SIGTERM may come before it listens for it."""
+    """Whether this is the status of a stopped node. SIGTERM may arrive before the node handles it."""
     return status in (0, -signal.SIGTERM)
 
 
 def how_it_ended(status: int | None) -> str:
-    """For a person; None: somebody else's child."""
+    """Describe the status for a person. None: the process was not a child of this one."""
     if status is None:
         return "has ended"
     if is_stop(status):
@@ -173,14 +177,27 @@ def how_it_ended(status: int | None) -> str:
     return f"has ended with status {status}"
 
 
+def _last_line(path: Path) -> tuple[int, str]:
+    """Return when the file was written, in nanoseconds, and its last line that is not empty. (0, "") without one."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            file.seek(max(0, status.st_size - LOG_TAIL_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return 0, ""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return (status.st_mtime_ns, last) if last else (0, "")
+
+
 def _import_path() -> list[str]:
-    """So that a node runs the kafkacompat that we are, wherever it is started."""
+    """Return the path that makes a node import this kafkacompat, whatever its working directory is."""
     here = str(Path(__file__).resolve().parents[2])
     return [here, *filter(None, [os.environ.get("PYTHONPATH")])]
 
 
 def _runs(pid: int, settings_path: str) -> bool:
-    """Whether the process is there and is the node: a pid may have been given to a stranger since."""
+    """Whether the process exists and is the node. The pid may have been reused by another process."""
     for _ in range(COMMAND_LINE_TRIES):
         try:
             os.kill(pid, 0)
@@ -189,13 +206,13 @@ def _runs(pid: int, settings_path: str) -> bool:
         line = _command_line(pid)
         if line:
             return settings_path in line
-        # It waits for its parent to hear of its end, or has just begun and is about to get its command line.
+        # Without a command line, the process is a zombie, or it is just starting and will have one soon.
         time.sleep(COMMAND_LINE_PAUSE_S)
     return False
 
 
 def _command_line(pid: int) -> str:
-    """Empty for one that has ended, or has hardly begun."""
+    """Return the command line. Empty for a process that has ended or is just starting."""
     if Path("/proc/self/cmdline").exists():
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()

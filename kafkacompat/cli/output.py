@@ -1,4 +1,4 @@
-"""What the commands print: tables, progress on standard error, failures in one line. Knows no broker."""
+"""Output of the commands: tables, progress on standard error, failures in one line. Independent of brokers."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ PROGRESS_INTERVAL_S = 0.5
 MOVE_LINE_INTERVAL_S = 5.0
 BAR_WIDTH = 30
 SIGNALLED = 128
-"""The exit status of what a signal ended is its number above this one."""
+"""The exit status of a process that a signal ended is this value plus the signal's number."""
 
 Command = Callable[[Any], int]
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came, or the terminal was closed."""
+    """SIGTERM arrived, or the terminal was closed (SIGHUP)."""
 
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP raise Terminated, so that what was begun is ended as at an interrupt."""
+    """Inside this block SIGTERM and SIGHUP raise Terminated, so that the command cleans up as after an interrupt."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        # Whoever insists is obeyed at once.
+        # A second signal ends the process at once.
         signal.signal(number, signal.SIG_DFL)
         raise Terminated(number)
 
@@ -48,7 +48,7 @@ def terminable() -> Iterator[None]:
 
 
 def failing_clearly(command: Command) -> Command:
-    """Turns a failure into one line on standard error and exit status 1; a signal into the status by which shells tell of it."""
+    """Turn a failure into one line on standard error and exit status 1, and a signal into the status that shells use for it."""
 
     @functools.wraps(command)
     def wrapped(arguments: Any) -> int:
@@ -68,13 +68,13 @@ def failing_clearly(command: Command) -> Command:
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell."""
+    """Print columns as wide as their widest cell."""
     for line in table_lines(titles, rows):
         print(line)
 
 
 def table_lines(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """The lines of print_table."""
+    """Return the lines of print_table."""
     cells = [tuple(titles), *(tuple(str(cell) for cell in row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
     return [
@@ -84,7 +84,7 @@ def table_lines(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list
 
 
 class Screen:
-    """Lines on a terminal that take the place of the former ones. Not live where standard output is none."""
+    """Lines on a terminal that replace the previous ones. Not live if standard output is no terminal."""
 
     def __init__(self) -> None:
         self.is_live = sys.stdout.isatty()
@@ -98,7 +98,7 @@ class Screen:
 
 
 class Progress:
-    """A line on standard error that shows how much is done and how fast; silent where nobody looks."""
+    """A line on standard error with the amount done and the rate. Silent if standard error is no terminal."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -128,10 +128,10 @@ class Progress:
 
 
 class MoveProgress:
-    """How much of a known amount has been moved: a bar on a terminal's standard error, lines on standard output elsewhere."""
+    """The progress of moving a known amount: a bar on standard error if that is a terminal, otherwise lines on standard output."""
 
     def __init__(self, size: int, count: int) -> None:
-        """size in bytes, count of replicas."""
+        """size is in bytes, count in replicas."""
         self._size, self._count = size, count
         self._started = time.monotonic()
         self._first_size: int | None = None
@@ -139,7 +139,7 @@ class MoveProgress:
         self._visible = sys.stderr.isatty()
 
     def update(self, size: int, count: int) -> None:
-        """So many bytes and replicas are there."""
+        """Set the bytes and replicas that have been moved."""
         now = time.monotonic()
         if self._first_size is None:
             self._first_size = size
@@ -152,7 +152,7 @@ class MoveProgress:
             print(text, flush=True)
 
     def finish(self) -> None:
-        """Everything is there."""
+        """Show that everything has been moved."""
         self.update(self._size, self._count)
         if self._visible:
             print(file=sys.stderr)
@@ -164,7 +164,7 @@ def progress_bar(size: int, whole: int) -> str:
 
 
 def progress_text(size: int, whole: int, count: int, whole_count: int, moved: int, seconds: float) -> str:
-    """Bytes and replicas of how many, the rate of what has been moved while we look, and the time that is left at that rate."""
+    """Return moved and total bytes and replicas, the rate since the watch began, and the remaining time at that rate."""
     rate = moved / max(seconds, 1e-6)
     left = f", {max(whole - size, 0) / rate:,.0f} s left" if moved > 0 and size < whole else ""
     return f"{megabytes(size)} of {megabytes(whole)}, {count} of {whole_count} replicas, {megabytes(int(rate))}/s{left}"

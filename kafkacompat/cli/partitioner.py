@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: murmur2 as Kafka's Java clients use it, so that both agree. Pure."""
+"""The partition of a key: murmur2 as in Kafka's Java clients, so that both choose the same partition. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash, unsigned."""
+    """Return the 32-bit hash, unsigned."""
     length = len(data)
     result = SEED ^ length
     whole = length - length % 4

@@ -1,6 +1,6 @@
-"""`kafkacompat pipeline`: the data pipeline on Spark. Hands over to one module an action, imported only when it is called.
+"""`kafkacompat pipeline`: the data pipeline on Spark. Each action is a module that is imported only when it is called.
 
-Knows the names of the actions and nothing of what they do: the pipeline is a client of the broker and a package of its own.
+This module knows only the names of the actions. The pipeline is a client of the broker, in a separate package.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ ACTIONS = {
         "kafkacompat.pipeline.run_command",
         "run the jobs that turn events into tables and result topics",
     ),
-    "demo": ("kafkacompat.pipeline.demo_command", "start a broker, traffic, all jobs and the page"),
+    "demo": ("kafkacompat.pipeline.demo_command", "start a broker, traffic, all jobs and the web console"),
     "generate": ("kafkacompat.pipeline.generate_command", "write realistic events to the topics"),
     "collect": ("kafkacompat.pipeline.collect_command", "ship the lines of log files to logs.raw"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The action, and all that follows it."""
+    """Add the action and all arguments after it."""
     width = max(map(len, ACTIONS))
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "actions:\n" + "\n".join(
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Parse what follows the action with the action's own module, and run it. A failure is one line and status 1."""
+    """Parse the remaining arguments with the action's module and run it. A failure is one line and status 1."""
     module_name, purpose = ACTIONS[arguments.action]
     module = importlib.import_module(module_name)
     parser = argparse.ArgumentParser(

@@ -1,7 +1,7 @@
-"""Plans of where replicas are to lie: balanced, rack aware, moving as little as it can; and Kafka's JSON form of a plan.
+"""Plans for the placement of replicas: balanced, rack aware, with few moves. Also Kafka's JSON form of a plan.
 
-Replicas as they lie and the brokers wanted come in, the replicas wanted go out. Pure: it knows no connection and no file. The JSON
-form is that of kafka-reassign-partitions (version 1).
+The input is the current replicas and the wanted brokers, the output the wanted replicas. Pure: no connections and no
+files. The JSON form is that of kafka-reassign-partitions (version 1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkacompat.cli.failure import CommandFailed
 TopicPartition = tuple[str, int]
 Assignment = Mapping[TopicPartition, Sequence[int]]
 Plan = dict[TopicPartition, tuple[int, ...]]
-"""Replicas by partition, the preferred leader first."""
+"""The replicas of each partition, preferred leader first."""
 
 PLAN_VERSION = 1
 
@@ -26,10 +26,12 @@ def balanced_plan(
     racks: Mapping[int, str | None] | None = None,
     replication_factor: int | None = None,
 ) -> Plan:
-    """Every partition on these brokers, their numbers of replicas and of preferred leaders within one of each other.
+    """Place every partition on these brokers. Their numbers of replicas, and of preferred leaders, differ by at most
+    one.
 
-    A replica stays where it is unless its broker is not wanted or has too many. With a rack for each of the brokers, each
-    partition lies in as many racks as it can. CommandFailed where there are fewer brokers than replicas.
+    A replica stays where it is unless its broker is not wanted or has too many replicas. If every broker has a rack,
+    each partition is placed in as many racks as possible. Raises CommandFailed if there are fewer brokers than
+    replicas.
     """
     balancer = _Balancer(current, brokers, racks or {}, replication_factor)
     balancer.balance_topics()
@@ -41,13 +43,13 @@ def balanced_plan(
 def evacuation_plan(
     current: Assignment, leaving: int, remaining: Sequence[int], racks: Mapping[int, str | None] | None = None
 ) -> Plan:
-    """Only the partitions that the leaving broker has, each of its replicas on another broker, the least loaded first."""
+    """Move only the partitions on the leaving broker. Each of its replicas goes to another broker, the least loaded first."""
     balancer = _Balancer(current, remaining, racks or {}, None)
     return {where: replicas for where, replicas in balancer.plan.items() if leaving in current[where]}
 
 
 def changes_of(current: Assignment, plan: Plan) -> Plan:
-    """What of a plan is not so already. CommandFailed for a partition that there is not."""
+    """Return the part of a plan that differs from the current replicas. Raises CommandFailed for an unknown partition."""
     for topic, number in plan:
         if (topic, number) not in current:
             raise CommandFailed(f"the plan names {topic}-{number}, which does not exist")
@@ -55,7 +57,7 @@ def changes_of(current: Assignment, plan: Plan) -> Plan:
 
 
 def copies_of(current: Assignment, plan: Plan) -> dict[TopicPartition, tuple[int, ...]]:
-    """The brokers that a plan gives a new copy of each partition."""
+    """Return the brokers that get a new replica of each partition."""
     return {
         where: tuple(each for each in replicas if each not in current[where])
         for where, replicas in plan.items()
@@ -72,15 +74,15 @@ def plan_to_json(plan: Assignment) -> str:
 
 
 def plan_from_json(text: str) -> Plan:
-    """A plan as kafka-reassign-partitions reads it; its log_dirs may only say "any". CommandFailed names what is wrong."""
+    """Parse a plan in the form of kafka-reassign-partitions. log_dirs may only be "any". CommandFailed names the error."""
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise CommandFailed(f"the plan is no JSON: {error}") from error
+        raise CommandFailed(f"the plan is not JSON: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
-        raise CommandFailed('the plan has not the form {"version": 1, "partitions": [...]}')
+        raise CommandFailed('the plan does not have the form {"version": 1, "partitions": [...]}')
     if document.get("version", PLAN_VERSION) != PLAN_VERSION:
-        raise CommandFailed(f"the plan is of version {document['version']!r}; known is {PLAN_VERSION}")
+        raise CommandFailed(f"the plan has version {document['version']!r}; supported is {PLAN_VERSION}")
     plan: Plan = {}
     for entry in document["partitions"]:
         where, replicas = _entry(entry)
@@ -88,13 +90,13 @@ def plan_from_json(text: str) -> Plan:
             raise CommandFailed(f"the plan names {where[0]}-{where[1]} more than once")
         plan[where] = replicas
     if not plan:
-        raise CommandFailed("the plan names no partition")
+        raise CommandFailed("the plan lists no partition")
     return plan
 
 
 def _entry(entry: object) -> tuple[TopicPartition, tuple[int, ...]]:
     if not isinstance(entry, dict):
-        raise CommandFailed(f"the plan's entry {entry!r} is no object")
+        raise CommandFailed(f"the plan's entry {entry!r} is not an object")
     topic, number, replicas = (entry.get(name) for name in ("topic", "partition", "replicas"))
     is_whole = (
         isinstance(topic, str)
@@ -103,12 +105,14 @@ def _entry(entry: object) -> tuple[TopicPartition, tuple[int, ...]]:
         and all(_is_number(each) for each in replicas)
     )
     if not is_whole:
-        raise CommandFailed(f"the plan's entry {json.dumps(entry)} wants topic, partition and replicas")
+        raise CommandFailed(f"the plan's entry {json.dumps(entry)} needs topic, partition and replicas")
     assert isinstance(topic, str)
     assert isinstance(number, int)
     assert isinstance(replicas, list)
     if not replicas or len(set(replicas)) != len(replicas):
-        raise CommandFailed(f"the plan gives {topic}-{number} the replicas {replicas}: none, or one twice")
+        raise CommandFailed(
+            f"the plan gives {topic}-{number} the replicas {replicas}: empty, or one repeated"
+        )
     if any(each != "any" for each in entry.get("log_dirs") or ()):
         raise CommandFailed(
             f"the plan names directories for {topic}-{number}; only brokers can be chosen here"
@@ -121,7 +125,7 @@ def _is_number(value: object) -> bool:
 
 
 class _Balancer:
-    """A plan in the making; it begins with every partition wholly on wanted brokers, as near to now as can be."""
+    """A plan under construction. At first every partition is on wanted brokers only, with as few moves as possible."""
 
     def __init__(
         self,
@@ -142,7 +146,7 @@ class _Balancer:
         for (topic, number), size in sizes.items():
             if size > len(self._brokers):
                 raise CommandFailed(
-                    f"{topic}-{number} has {size} replicas, for which {len(self._brokers)} brokers are too few"
+                    f"{topic}-{number} has {size} replicas; {len(self._brokers)} brokers are too few"
                 )
         for where, replicas in sorted(current.items()):
             kept = [each for each in replicas if each in named][: sizes[where]]
@@ -179,7 +183,7 @@ class _Balancer:
         return len({self._racks[each] for each in replicas}) if self._racks else 0
 
     def _spread_over_racks(self, where: TopicPartition) -> None:
-        """Replicas that share a rack go to racks that have none."""
+        """Move replicas that share a rack to racks without a replica."""
         if not self._racks:
             return
         possible = min(len(self.plan[where]), len(set(self._racks.values())))
@@ -197,12 +201,12 @@ class _Balancer:
             self._put(where, tuple(target if each == source else each for each in replicas))
 
     def balance_topics(self) -> None:
-        """Within each topic no broker has two replicas more than another, as far as racks allow."""
+        """Balance each topic: no broker has two replicas more than another, if the racks allow that."""
         for topic, counts in self._of_topic.items():
             self._level(counts, self._partitions_of(topic))
 
     def balance_brokers(self) -> None:
-        """Over all topics neither; a topic gives away only where that does not unbalance it."""
+        """Balance all topics together in the same way. A topic moves a replica only if the topic stays balanced."""
 
         def giving(source: int, target: int) -> list[TopicPartition]:
             topics = {topic for topic, counts in self._of_topic.items() if counts[source] > counts[target]}
@@ -240,7 +244,7 @@ class _Balancer:
         return False
 
     def balance_leaders(self) -> None:
-        """Preferred leaders within one of each other where replicas allow; nothing moves for it."""
+        """Balance preferred leaders to a difference of one, if the replicas allow that. No replica moves."""
         led: Counter[int] = Counter(replicas[0] for replicas in self.plan.values() if replicas)
         while True:
             by_load = sorted(self._brokers, key=lambda each: (led[each], each))
@@ -261,8 +265,10 @@ class _Balancer:
                 self.plan[where] = (target, *(each for each in replicas if each != target))
 
     def _path_of_leadership(self, source: int, led: Counter[int]) -> list[tuple[TopicPartition, int]] | None:
-        """The shortest chain of partitions whose new leaders take one from the source and give one to a broker that leads
-        at least two fewer."""
+        """Return the shortest chain of partitions whose new leaders take one leadership from the source broker.
+
+        The last partition gives one to a broker that leads at least two fewer.
+        """
         ways: dict[int, list[tuple[TopicPartition, int]]] = {}
         for where, replicas in self.plan.items():
             for other in replicas[1:]:

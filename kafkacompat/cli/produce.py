@@ -1,4 +1,5 @@
-"""`kafkacompat produce`: lines of standard input to a topic, acknowledged by all in-sync replicas before the command ends."""
+"""`kafkacompat produce`: send lines of standard input to a topic. All in-sync replicas have acknowledged them when the
+command ends."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from kafkacompat.cli.client import Cluster, add_bootstrap
+from kafkacompat.cli.client import Cluster
+from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import Progress, failing_clearly
 from kafkacompat.cli.partitioner import partition_of_key
@@ -19,26 +21,29 @@ from kafkacompat.records.record import Record
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 READ_BYTES = 256 * 1024
-"""Input of one round of requests, at least: a batch stays below the default max.message.bytes."""
+"""Minimum input for one round of requests. A batch stays below the default max.message.bytes."""
 LINE_BYTES_MAX = 64 * 1024 * 1024
 BATCH_BYTES = 900_000
 RECORD_OVERHEAD = 32
-"""More than a record's own lengths and deltas take."""
+"""An upper bound for the lengths and deltas in a record."""
 
 Pair: TypeAlias = tuple[bytes | None, bytes]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
-    parser.add_argument("topic", help="it is made if the broker makes topics on demand")
+    parser.add_argument("topic", help="created if the broker has auto.create.topics.enable")
     parser.add_argument(
         "--key-separator",
         metavar="TEXT",
-        help="what stands before it in a line is the record's key, which decides its partition",
+        help="the text before it in a line is the record's key, which determines the partition",
     )
     parser.add_argument("--partition", type=int, metavar="N", help="all records to this partition")
     parser.add_argument(
-        "--compression", choices=CODECS, default="none", help="of the batches (default %(default)s)"
+        "--compression",
+        choices=CODECS,
+        default="none",
+        help="compression of the batches (default %(default)s)",
     )
 
 
@@ -46,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.key_separator == "":
         raise CommandFailed("--key-separator takes at least one character")
-    with Cluster(arguments.bootstrap) as cluster:
+    with Cluster(address_of(arguments)) as cluster:
         sender = Sender(cluster, arguments.topic)
         if arguments.partition is not None and not 0 <= arguments.partition < sender.partition_count:
             raise CommandFailed(
@@ -79,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
 def by_partition(
     pairs: Iterable[Pair], partition_count: int, turn: int, only: int | None
 ) -> dict[int, list[Pair]]:
-    """Records by partition: of their key as Kafka's clients hash it; those without key all to one, in turn."""
+    """Return records by partition: by the hash of the key, as in Kafka's clients. Records without a key go to one
+    partition, in turn."""
     shares: dict[int, list[Pair]] = {}
     for pair in pairs:
         key = pair[0]
@@ -94,7 +100,7 @@ def by_partition(
 
 
 def bounded(pairs: list[Pair], batch_bytes: int) -> Iterator[list[Pair]]:
-    """Runs of records of at most that size together; a larger record goes alone."""
+    """Yield runs of records with at most that total size. A larger record is alone in its run."""
     start = size = 0
     for position, (key, value) in enumerate(pairs):
         record_size = len(key or b"") + len(value) + RECORD_OVERHEAD
@@ -110,7 +116,7 @@ def records_of(pairs: list[Pair], now_ms: int) -> list[Record]:
 
 
 def line_batches(descriptor: int) -> Iterator[list[bytes]]:
-    """Lines without their ends as they come in: what is there at once goes together, and nothing waits for more."""
+    """Yield lines without line ends as they arrive. All lines that are available form one list, without waiting for more."""
     held = b""
     while True:
         chunks = [held]
@@ -132,6 +138,6 @@ def line_batches(descriptor: int) -> Iterator[list[bytes]]:
 
 
 def split(line: bytes, separator: bytes) -> Pair:
-    """(key, value); a line without the separator has no key."""
+    """Return (key, value). A line without the separator has no key."""
     key, found, value = line.partition(separator)
     return (key, value) if found else (None, line)

@@ -1,13 +1,15 @@
-"""`kafkacompat quorum`: the metadata quorum of any cluster: who votes, who comes, who goes; and brokers that are gone for good.
+"""`kafkacompat quorum`: show the metadata quorum of any cluster, add and remove voters, unregister brokers that are
+gone for good.
 
-A client like any other. What a voter is the controllers decide (KIP-853).
+It is an ordinary client. The controllers decide what a voter is (KIP-853).
 """
 
 from __future__ import annotations
 
 import argparse
 
-from kafkacompat.cli.client import Cluster, add_bootstrap
+from kafkacompat.cli.client import Cluster
+from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.view import brokers_of
@@ -18,13 +20,13 @@ from kafkacompat.ids import uuid_to_text
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    describe = actions.add_parser("describe", help="voters and observers, and how far each has followed")
-    add = actions.add_parser("add", help="let a controller that follows the quorum vote")
+    describe = actions.add_parser("describe", help="voters and observers, and how far each has replicated")
+    add = actions.add_parser("add", help="make a controller that follows the quorum a voter")
     add.add_argument("node", type=int, help="its node.id")
     add.add_argument("address", metavar="HOST:PORT", help="where its controller listens")
-    remove = actions.add_parser("remove", help="take a controller's vote, also a dead one's")
+    remove = actions.add_parser("remove", help="remove a controller from the voters; it may be dead")
     remove.add_argument("node", type=int, help="its node.id")
-    unregister = actions.add_parser("unregister", help="forget a broker that is stopped for good")
+    unregister = actions.add_parser("unregister", help="unregister a broker that is stopped for good")
     unregister.add_argument("node", type=int, help="its node.id")
     for each in (describe, add, remove, unregister):
         add_bootstrap(each, action=True)
@@ -39,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def describe(arguments: argparse.Namespace) -> None:
-    quorum = quorum_now(arguments.bootstrap)
+    quorum = quorum_now(address_of(arguments))
     end = quorum.ends[quorum.cluster_leader]
     rows = [
         (node_id, role, uuid_to_text(directory_id), quorum.ends[node_id], end - quorum.ends[node_id])
@@ -53,22 +55,22 @@ def describe(arguments: argparse.Namespace) -> None:
 def add(arguments: argparse.Namespace) -> None:
     host, _, port = arguments.address.rpartition(":")
     if not host or not port.isdecimal():
-        raise CommandFailed(f"an address is HOST:PORT, not {arguments.address!r}")
-    add_voter(arguments.bootstrap, arguments.node, host.strip("[]"), int(port))
-    print(f"node {arguments.node} votes")
+        raise CommandFailed(f"the address must be HOST:PORT, not {arguments.address!r}")
+    add_voter(address_of(arguments), arguments.node, host.strip("[]"), int(port))
+    print(f"node {arguments.node} is a voter")
 
 
 def remove(arguments: argparse.Namespace) -> None:
-    if not remove_voter(arguments.bootstrap, arguments.node):
-        raise CommandFailed(f"node {arguments.node} is no voter")
-    print(f"node {arguments.node} votes no longer")
+    if not remove_voter(address_of(arguments), arguments.node):
+        raise CommandFailed(f"node {arguments.node} is not a voter")
+    print(f"node {arguments.node} is no longer a voter")
 
 
 def unregister(arguments: argparse.Namespace) -> None:
-    with Cluster(arguments.bootstrap, ANSWER_TIMEOUT_S) as cluster:
+    with Cluster(address_of(arguments), ANSWER_TIMEOUT_S) as cluster:
         known = brokers_of(cluster.any())[1]
         if arguments.node in known and not known[arguments.node].is_fenced:
             raise CommandFailed(f"broker {arguments.node} is alive; stop it first")
         if not unregister_broker(cluster, arguments.node):
             raise CommandFailed(f"there is no broker {arguments.node}")
-    print(f"broker {arguments.node} is forgotten")
+    print(f"broker {arguments.node} is unregistered")

@@ -1,4 +1,4 @@
-"""Reads the partitions of one topic, each from its leader, and goes on behind leaders that change and brokers that go away."""
+"""Reads the partitions of one topic, each from its leader. It continues after leader changes and while brokers are away."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_VERSION = 12
-"""The newest version of Fetch that names topics instead of giving their ids."""
+"""The newest version of Fetch that has topic names instead of ids."""
 WAIT_MS = 500
 MAX_BYTES = 8 * 1024 * 1024
 PARTITION_MAX_BYTES = 1024 * 1024
 RECORDS_AT_ONCE = 1000
 PATIENCE_S = 5.0
-"""So long nothing is said of a partition that cannot be read."""
+"""A partition that cannot be read is reported after this time."""
 PASSING = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -48,14 +48,14 @@ PASSING = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""What another try with newer metadata may mend. A topic that is gone is known by its metadata."""
+"""Errors that a retry with newer metadata may fix. The metadata shows whether a topic was deleted."""
 
 Records = list[tuple[int, Record]]
-"""(offset, record)"""
+"""Pairs of offset and record."""
 
 
 class Reader:
-    """`seek` or `assign` first, then `batches`."""
+    """Call `seek` or `assign` first, then `batches`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Reader:
         only: Collection[int] | None,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> None:
-        """`only`: these partitions; all with None. CommandFailed when there is no such topic or partition."""
+        """`only`: the partitions to read, None for all. Raises CommandFailed if the topic or a partition does not exist."""
         self._cluster = cluster
         self._name = topic
         self._isolation_level = isolation_level
@@ -77,9 +77,9 @@ class Reader:
                 f"topic {topic} has partitions 0 to {len(self._leaders) - 1}, not {missing[0]}"
             )
         self.partitions = sorted(self._leaders if only is None else set(only))
-        """Those that are read."""
+        """The partitions that are read."""
         self.positions: dict[int, int] = {}
-        """Of each the offset that is read next."""
+        """The next offset of each partition."""
         self._trouble_since: float | None = None
         self._said = False
 
@@ -88,19 +88,19 @@ class Reader:
         return len(self._leaders)
 
     def seek(self, timestamp_ms: int, offset: int | None) -> None:
-        """To an offset in every partition, or to the first record that is as late as a time, or the end without one."""
+        """Go to an offset in every partition, or to the first record with that timestamp or a later one, otherwise to the end."""
         if offset is not None:
             self.positions = dict.fromkeys(self.partitions, offset)
         else:
             self.positions = self.starts(timestamp_ms)
 
     def assign(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions only, from these offsets."""
+        """Read only these partitions, from these offsets."""
         self.partitions = sorted(positions)
         self.positions = dict(positions)
 
     def starts(self, timestamp_ms: int) -> dict[int, int]:
-        """By partition the offset of the first record that is as late, or the end without one."""
+        """Return the offset of each partition's first record with that timestamp or a later one, otherwise its end offset."""
         found = self.offsets(timestamp_ms)
         if any(offset < 0 for offset in found.values()):
             ends = self.offsets(LATEST)
@@ -108,7 +108,7 @@ class Reader:
         return found
 
     def offsets(self, timestamp_ms: int) -> dict[int, int]:
-        """ListOffsets of every partition that is read; -1 where no record is that late."""
+        """Return the answers of ListOffsets for all partitions that are read. -1 if no record is that late."""
         found: dict[int, int] = {}
         backoff = Backoff(API_TIMEOUT_S)
         while True:
@@ -121,7 +121,7 @@ class Reader:
             self._refresh(self._cluster.metadata([self._name]).topics[0])
 
     def _ask_offsets(self, timestamp_ms: int, found: dict[int, int]) -> str | None:
-        """Adds what is not found yet; a problem that may pass."""
+        """Add the offsets that were not found yet. Return a problem that may pass."""
         problem = None
         for leader, partitions in self._by_leader(
             [number for number in self.partitions if number not in found]
@@ -150,8 +150,10 @@ class Reader:
         return problem
 
     def batches(self, ends: Mapping[int, int] | None) -> Iterator[tuple[int, Records]]:
-        """(partition, records) for ever, or until each partition has reached its end. Between two rounds of requests, and where a
-        round brings nothing, it yields partition -1 without records."""
+        """Yield (partition, records) for ever, or until each partition has reached its end.
+
+        Between two rounds of requests, and after an empty round, it yields partition -1 without records.
+        """
         backoff = Backoff(API_TIMEOUT_S)
         while True:
             wanted = [
@@ -183,7 +185,8 @@ class Reader:
             yield -1, []
 
     def _tell(self, problem: str) -> None:
-        """Once a trouble lasts. Reading goes on when it is over, however long that takes, as Kafka's consumers do."""
+        """Report a problem once if it lasts. As in Kafka's consumers, reading continues when it is over, however long
+        that takes."""
         now = time.monotonic()
         if self._trouble_since is None:
             self._trouble_since, self._said = now, False
@@ -196,7 +199,7 @@ class Reader:
             return
         check(topic.error_code, f"topic {self._name}")
         if ZERO_UUID not in (self._topic_id, topic.topic_id) and topic.topic_id != self._topic_id:
-            raise CommandFailed(f"topic {self._name} was deleted and made anew")
+            raise CommandFailed(f"topic {self._name} was deleted and created again")
         self._topic_id = topic.topic_id
         self._leaders = {each.partition_index: each.leader_id for each in topic.partitions}
 
@@ -251,12 +254,12 @@ class Reader:
         for header in iterate_batches(data):
             batch = data[header.position : header.position + header.size]
             if not has_valid_crc(batch, header):
-                raise BatchCorrupt("the batch's checksum does not fit its bytes")
+                raise BatchCorrupt("the batch's checksum does not match its bytes")
             is_hidden = aborted is not None and aborted.hides(header, batch)
             if not header.is_control and not is_hidden:
                 position = self.positions[partition]
                 wanted = (each for each in records_of(batch, header) if each[0] >= position)
-                # A batch of a kilobyte can unfold to millions of records.
+                # A batch of one kilobyte can decompress to millions of records.
                 while records := list(islice(wanted, RECORDS_AT_ONCE)):
                     self.positions[partition] = records[-1][0] + 1
                     yield partition, records
@@ -270,11 +273,11 @@ class Reader:
 
 
 class _Passing(Exception):
-    """A partition could not be read, which newer metadata may mend."""
+    """A partition could not be read. A retry with newer metadata may fix that."""
 
 
 class _Aborted:
-    """Which batches of a fetched partition belong to aborted transactions (KIP-98)."""
+    """Tells which batches of a fetched partition belong to aborted transactions (KIP-98)."""
 
     def __init__(self, result: PartitionData) -> None:
         self._begins = sorted(
@@ -282,7 +285,7 @@ class _Aborted:
             reverse=True,
         )
         self._open: set[int] = set()
-        """Producers within an aborted transaction."""
+        """Producers inside an aborted transaction."""
 
     def hides(self, header: BatchHeader, batch: memoryview) -> bool:
         while self._begins and self._begins[-1][0] <= header.last_offset:

@@ -1,6 +1,6 @@
-"""`kafkacompat reassign`: partitions to other brokers, by a balanced plan of its own or by a file, to the end or cancelled.
+"""`kafkacompat reassign`: move partitions to other brokers by a balanced plan or a file. Watch or cancel the moves.
 
-It knows options and words; plans are made in plan.py and carried out in moves.py.
+This module knows options and texts. plan.py makes plans, moves.py carries them out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kafkacompat.cli import moves
-from kafkacompat.cli.client import Cluster, add_bootstrap
+from kafkacompat.cli.client import Cluster
+from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.elect import PREFERRED, elect
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, megabytes, print_table
@@ -24,6 +25,7 @@ from kafkacompat.cli.plan import (
     plan_to_json,
 )
 from kafkacompat.cli.view import brokers_of
+from kafkacompat.security.cluster_address import ClusterAddress
 
 ROWS_SHOWN_MAX = 200
 
@@ -38,50 +40,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--cancel", action="store_true", help="take back what is under way, all of it or --topics"
+        "--cancel", action="store_true", help="cancel ongoing reassignments: all, or those of --topics"
     )
     what.add_argument(
-        "--watch", action="store_true", help="watch what is under way to its end, then remove throttles"
+        "--watch",
+        action="store_true",
+        help="wait until ongoing reassignments complete, then remove throttles",
     )
-    what.add_argument("--list", action="store_true", help="show what is under way, and do nothing")
-    what.add_argument("--dry-run", action="store_true", help="show the plan, also as JSON, and do nothing")
+    what.add_argument("--list", action="store_true", help="show ongoing reassignments and change nothing")
+    what.add_argument(
+        "--dry-run", action="store_true", help="show the plan, also as JSON, and change nothing"
+    )
     parser.add_argument("--topics", type=names, metavar="A,B,...", help="which topics (default: all)")
     parser.add_argument(
-        "--brokers", type=numbers, metavar="1,2,...", help="where to (default: every broker that is alive)"
+        "--brokers", type=numbers, metavar="1,2,...", help="target brokers (default: every live broker)"
     )
     parser.add_argument(
         "--replication-factor",
         type=positive,
         metavar="N",
-        help="make it so many replicas (default: as many as now)",
+        help="the new number of replicas (default: unchanged)",
     )
     parser.add_argument(
         "--plan",
         metavar="FILE",
-        help="the plan in the JSON form of kafka-reassign-partitions, instead of one made here",
+        help="use this plan, in the JSON format of kafka-reassign-partitions",
     )
     parser.add_argument(
         "--throttle",
         type=positive,
         metavar="BYTES_PER_S",
-        help="limit of what each broker sends and receives for these moves; with --watch: another limit from now on",
+        help="limit per broker for the traffic of these moves; with --watch: a new limit",
     )
     parser.add_argument(
         "--rollback",
         metavar="FILE",
-        help="write the plan that takes it all back to this file before anything moves",
+        help="first write a plan that undoes the moves to this file",
     )
     parser.add_argument(
-        "--no-wait", action="store_true", help="begin the moves and end; a throttle stays then"
+        "--no-wait", action="store_true", help="start the moves and exit; a throttle stays in place"
     )
 
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
     if arguments.plan and (arguments.brokers or arguments.topics or arguments.replication_factor):
-        raise CommandFailed(
-            "--plan says everything; it goes with none of --topics, --brokers, --replication-factor"
-        )
+        raise CommandFailed("--plan cannot be combined with --topics, --brokers or --replication-factor")
     if arguments.list:
         return show_ongoing(arguments)
     if arguments.cancel:
@@ -92,9 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def reassign(arguments: argparse.Namespace) -> int:
-    with Cluster(arguments.bootstrap, moves.ANSWER_TIMEOUT_S) as cluster:
+    with Cluster(address_of(arguments), moves.ANSWER_TIMEOUT_S) as cluster:
         if moves.ongoing_of(cluster.any()) and not arguments.dry_run:
-            raise CommandFailed("a reassignment is under way; --watch attends to it, --cancel takes it back")
+            raise CommandFailed(
+                "a reassignment is in progress; use --watch to wait for it or --cancel to cancel it"
+            )
         current: Assignment
         if arguments.plan:
             plan = plan_from_json(read(arguments.plan))
@@ -114,14 +120,14 @@ def reassign(arguments: argparse.Namespace) -> int:
             plan_to_json({where: current[where] for where in changes}) + "\n", "utf-8"
         )
     if arguments.no_wait:
-        with Cluster(arguments.bootstrap, moves.ANSWER_TIMEOUT_S) as cluster:
+        with Cluster(address_of(arguments), moves.ANSWER_TIMEOUT_S) as cluster:
             if arguments.throttle is not None:
                 moves.throttle(cluster, current, changes, arguments.throttle)
             moves.begin(cluster.any(), changes)
-        print("the moves have begun; `kafkacompat reassign --watch` attends to them")
+        print("the moves have started; `kafkacompat reassign --watch` waits for them and removes throttles")
         return 0
-    moves.execute(arguments.bootstrap, current, changes, arguments.throttle)
-    finish(arguments.bootstrap, changes)
+    moves.execute(address_of(arguments), current, changes, arguments.throttle)
+    finish(address_of(arguments), changes)
     return 0
 
 
@@ -153,16 +159,16 @@ def show(current: Assignment, changes: Plan, size_bytes: int) -> None:
     print(f"{len(changes)} partitions change, {copies} replicas are copied, {megabytes(size_bytes)}")
 
 
-def finish(bootstrap: str, changes: Plan) -> None:
+def finish(bootstrap: ClusterAddress, changes: Plan) -> None:
     elected, _ = moves.patiently(bootstrap, lambda cluster: elect(cluster.any(), PREFERRED, sorted(changes)))
-    print(f"{len(changes)} partitions are where they should be, {len(elected)} of them have a new leader")
+    print(f"{len(changes)} partitions moved, {len(elected)} of them have a new leader")
 
 
 def show_ongoing(arguments: argparse.Namespace) -> int:
-    with Cluster(arguments.bootstrap, moves.ANSWER_TIMEOUT_S) as cluster:
+    with Cluster(address_of(arguments), moves.ANSWER_TIMEOUT_S) as cluster:
         found = of_topics(moves.ongoing_of(cluster.any()), arguments.topics)
     if not found:
-        print("nothing is under way")
+        print("no reassignment is in progress")
     else:
         print_table(
             ("partition", "replicas", "adding", "removing"),
@@ -175,7 +181,7 @@ def show_ongoing(arguments: argparse.Namespace) -> int:
 
 
 def cancel(arguments: argparse.Namespace) -> int:
-    with Cluster(arguments.bootstrap, moves.ANSWER_TIMEOUT_S) as cluster:
+    with Cluster(address_of(arguments), moves.ANSWER_TIMEOUT_S) as cluster:
         found = of_topics(moves.ongoing_of(cluster.any()), arguments.topics)
         if arguments.plan:
             named = plan_from_json(read(arguments.plan))
@@ -183,15 +189,15 @@ def cancel(arguments: argparse.Namespace) -> int:
         if found:
             moves.cancel(cluster.any(), found)
     for topic, number in sorted(found):
-        print(f"{topic}-{number} stays where it was")
+        print(f"the move of {topic}-{number} was cancelled")
     if not found:
-        print("nothing is under way")
-    clear_throttles(arguments.bootstrap)
+        print("no reassignment is in progress")
+    clear_throttles(address_of(arguments))
     return 0
 
 
 def watch(arguments: argparse.Namespace) -> int:
-    with Cluster(arguments.bootstrap, moves.ANSWER_TIMEOUT_S) as cluster:
+    with Cluster(address_of(arguments), moves.ANSWER_TIMEOUT_S) as cluster:
         found = of_topics(moves.ongoing_of(cluster.any()), arguments.topics)
         plan = {
             where: tuple(node for node in each.replicas if node not in each.removing)
@@ -205,16 +211,16 @@ def watch(arguments: argparse.Namespace) -> int:
         if arguments.throttle is not None:
             moves.throttle(cluster, old, plan, arguments.throttle)
     if found:
-        moves.attend(arguments.bootstrap, plan, wanted, ())
-        finish(arguments.bootstrap, plan)
+        moves.attend(address_of(arguments), plan, wanted, ())
+        finish(address_of(arguments), plan)
     else:
-        print("nothing is under way")
-    clear_throttles(arguments.bootstrap)
+        print("no reassignment is in progress")
+    clear_throttles(address_of(arguments))
     return 0
 
 
-def clear_throttles(bootstrap: str) -> None:
-    """Of every broker and topic, unless something else is still under way."""
+def clear_throttles(bootstrap: ClusterAddress) -> None:
+    """Remove the throttles of all brokers and topics, unless another reassignment is in progress."""
 
     def clear(cluster: Cluster) -> tuple[list[str], list[int]]:
         if moves.ongoing_of(cluster.any()):

@@ -1,4 +1,4 @@
-"""docs/commands.md, every command with its arguments, from the parsers themselves: python -m kafkacompat.cli.reference [--check]"""
+"""Generate docs/commands.md from the parsers of all commands: python -m kafkacompat.cli.reference [--check]"""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kafkacompat.cli.pipeline import ACTIONS
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
 HEAD = """# Commands
 
-Every command of `kafkacompat` with its arguments. This page is written by `python -m kafkacompat.cli.reference`; a test holds it
-equal to what the commands say of themselves with `--help`.
+Every command of `kafkacompat` with its arguments. This page is written by `python -m kafkacompat.cli.reference`; a test
+compares it with the commands' own help.
 
 A command ends with status 0 when it did what was asked, 1 when it could not, and 2 when it was called wrongly.
 """
 
 
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Each command, and each action of the pipeline, which is a command of its own, by its words."""
+    """Yield each command with its parser. Each action of the pipeline is listed as a command."""
     for name, purpose in COMMANDS.items():
         if name == "pipeline":
             for action, (module, purpose) in ACTIONS.items():
@@ -85,7 +85,7 @@ def _cell(text: str) -> str:
 
 
 def _value(action: argparse.Action) -> str:
-    """What follows an option, or stands for an argument."""
+    """Return the placeholder of an option's value, or of an argument."""
     if action.nargs == 0:
         return ""
     if action.metavar is not None:

@@ -1,4 +1,4 @@
-"""Sends batches to the partitions of one topic, each once: sent again behind a lost answer, a broker knows it (KIP-98)."""
+"""Sends batches to the partitions of one topic, each exactly once: brokers recognize a batch that is sent again (KIP-98)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DELIVERY_TIMEOUT_S = 120.0
 """delivery.timeout.ms of Kafka's producers."""
 TOPIC_TIMEOUT_S = 10.0
 NAMES_VERSION_MAX = 12
-"""The newest version of Produce that names topics instead of giving their ids."""
+"""The newest version of Produce that has topic names instead of ids."""
 SEQUENCES = 1 << 31
 TRY_AGAIN = (
     *PASSING,
@@ -49,23 +49,23 @@ COORDINATOR_COMES = (
 
 
 class Sender:
-    """One batch at a time."""
+    """Sends one batch at a time."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
-        """Waits a while for the topic, which is made if the broker makes topics on demand, and for a leader of each partition."""
+        """Wait for the topic, which the broker may create automatically, and for a leader of each partition."""
         self._cluster = cluster
         self._name = topic
         self._topic = self._wait_for_topic()
         self._producer = self._init_producer_id()
         self._sequences: dict[int, int] = {}
-        """By partition: of the next record."""
+        """The sequence number of the next record of each partition."""
 
     @property
     def partition_count(self) -> int:
         return len(self._topic.partitions)
 
     def send(self, partition: int, records: Sequence[Record], codec: int) -> None:
-        """Until all in-sync replicas have them; CommandFailed when that does not come about in time."""
+        """Send until all in-sync replicas have the batch. Raises CommandFailed after DELIVERY_TIMEOUT_S."""
         sequence = self._sequences.get(partition, 0)
         producer_id, producer_epoch = self._producer
         batch = build_batch(
@@ -111,12 +111,12 @@ class Sender:
         try:
             (found,) = self._cluster.ask_metadata([self._name]).topics
         except BrokerAway:
-            return  # the next try may find one
+            return  # the next try may find a leader
         if found.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
             return
         check(found.error_code, f"topic {self._name}")
         if ZERO_UUID not in (found.topic_id, self._topic.topic_id) and found.topic_id != self._topic.topic_id:
-            raise CommandFailed(f"topic {self._name} was deleted and made anew")
+            raise CommandFailed(f"topic {self._name} was deleted and created again")
         if len(found.partitions) >= self.partition_count:
             self._topic = found
 
@@ -133,7 +133,8 @@ class Sender:
         raise CommandFailed(f"topic {self._name} has partitions without a leader")
 
     def _init_producer_id(self) -> tuple[int, int]:
-        """(id, epoch); -1 of a broker that knows no such thing, with which what is sent again may be there twice."""
+        """Return (id, epoch). Return -1 if the broker does not support producer ids. Batches that are sent again may
+        then be duplicated."""
         remote = self._cluster.any()
         if not remote.serves(ApiKey.INIT_PRODUCER_ID, 0):
             return -1, -1

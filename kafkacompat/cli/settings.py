@@ -1,6 +1,6 @@
-"""A node's settings from a command line: SERVER_PROPERTIES and --override, for `start` and `format`.
+"""A node's settings from the command line, SERVER_PROPERTIES and --override, for `start` and `format`.
 
-It knows files and options, and how to complain of a setting; what a setting does it does not know.
+This module knows files, options and error texts, not the meaning of a setting.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def add_override(parser: argparse.ArgumentParser) -> None:
 
 
 def load_settings(path: str | None, overrides: list[str]) -> ServerConfig:
-    """The settings of a file, or the built-in ones, with the overrides over them. CommandFailed names what is wrong."""
+    """Return the settings of the file, or the defaults, changed by the overrides. CommandFailed names the error."""
     try:
         properties = load_properties(path) if path is not None else defaults_without_file()
         return ServerConfig.from_properties(properties, parse_overrides(overrides))
@@ -34,7 +34,7 @@ def load_settings(path: str | None, overrides: list[str]) -> ServerConfig:
 
 
 def parse_overrides(pairs: list[str]) -> dict[str, str]:
-    """key=value pairs as a mapping; ConfigError for a pair without '='."""
+    """Parse key=value pairs. Raises ConfigError for a pair without '='."""
     overrides = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
@@ -45,7 +45,7 @@ def parse_overrides(pairs: list[str]) -> dict[str, str]:
 
 
 def warn_of_settings(config: ServerConfig) -> None:
-    """A line on standard error for each setting that will not do what its author may expect."""
+    """Print a line on standard error for each setting that has not the effect its author may expect."""
     for name in config.without_effect:
         warn(f"the setting {name} is accepted without effect (see docs/compatibility.md)")
     for name in config.unknown:

@@ -1,6 +1,6 @@
-"""`kafkacompat start`: settings in, a serving broker out; one line when it serves, one when it cannot.
+"""`kafkacompat start`: run a broker. It prints one line when it serves, or one line when it cannot start.
 
-It knows settings, where a node's log lines go, and the server; what a broker does it does not know.
+This module knows settings, the destination of log lines, and the server, not what a broker does.
 """
 
 from __future__ import annotations
@@ -9,11 +9,16 @@ import argparse
 import logging
 import os
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.log_format import JsonFormatter, text_formatter
+from kafkacompat.cli.log_options import JSON, LogOptions, add_log_file, log_options
 from kafkacompat.cli.output import failing_clearly
+from kafkacompat.cli.service_manager import notify_ready
 from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
+from kafkacompat.config import ServerConfig
 from kafkacompat.server.signals import StopSignals
 
 LOG_LEVEL_VARIABLE = "KAFKACOMPAT_LOG"
@@ -34,21 +39,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=f"log more than warnings; {LOG_LEVEL_VARIABLE}=DEBUG|INFO|WARNING|ERROR in the environment does so too",
     )
+    add_log_file(parser)
 
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
     signals = StopSignals()
     signals.listen()
-    configure_logging(log_level(arguments.verbose, os.environ.get(LOG_LEVEL_VARIABLE)))
-    config = load_settings(arguments.properties, arguments.override)
-    warn_of_settings(config)
+    level = log_level(arguments.verbose, os.environ.get(LOG_LEVEL_VARIABLE))
+    with configured_logging(level, log_options(arguments)) as formatter:
+        config = load_settings(arguments.properties, arguments.override)
+        if isinstance(formatter, JsonFormatter):
+            formatter.node_id = config.node_id
+        warn_of_settings(config)
+        return serve(config, signals, announce, format_if_empty=not arguments.properties)
 
+
+def serve(
+    config: ServerConfig, signals: StopSignals, tell: Callable[[str], None], *, format_if_empty: bool
+) -> int:
+    """Run the node until a signal stops it, and return the exit status. `tell` gets the line when it serves. The service
+    manager hears of it too."""
     from kafkacompat.server.process import StartRefused, serve_until_stopped
+
+    def on_ready(line: str) -> None:
+        tell(line)
+        notify_ready(line)
 
     try:
         is_clean = serve_until_stopped(
-            config, format_if_empty=not arguments.properties, announce=announce, signals=signals
+            config, format_if_empty=format_if_empty, announce=on_ready, signals=signals
         )
     except StartRefused as error:
         raise CommandFailed(str(error)) from error
@@ -56,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def log_level(verbose: bool, wanted: str | None) -> str:
-    """A name of `logging`; CommandFailed for another."""
+    """Return the name of a `logging` level. Raises CommandFailed for an unknown one."""
     if not wanted:
         return "INFO" if verbose else "WARNING"
     level = {"WARN": "WARNING", "FATAL": "CRITICAL"}.get(wanted.upper(), wanted.upper())
@@ -65,25 +85,46 @@ def log_level(verbose: bool, wanted: str | None) -> str:
     return level
 
 
-def configure_logging(level: str) -> None:
-    """The node's log: one line an entry on standard error, time in UTC, level, text, logger."""
-    formatter = logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
-    formatter.converter = time.gmtime
+def configure_logging(level: str, formatter: logging.Formatter | None = None) -> None:
+    """Configure the log of the process: on standard error, as lines of text unless there is a formatter."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
+    handler.setFormatter(formatter or text_formatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
 
 
+@contextmanager
+def configured_logging(level: str, options: LogOptions) -> Iterator[logging.Formatter]:
+    """Configure the node's log for this block, and yield its formatter. Raises CommandFailed if the file cannot be
+    opened."""
+    formatter = JsonFormatter() if options.format == JSON else text_formatter()
+    configure_logging(level, formatter)
+    if options.path is None:
+        yield formatter
+        return
+    from kafkacompat.cli.node_log import NodeLog
+
+    try:
+        log = NodeLog(options.path, options.max_bytes, options.backups, formatter)
+    except OSError as error:
+        raise CommandFailed(f"--log-file {options.path}: {error.strerror}") from error
+    logging.getLogger().handlers[:] = [log.handler]
+    log.start()
+    try:
+        yield formatter
+    finally:
+        log.close()
+
+
 def announce(line: str) -> None:
-    """A node that nobody can read of serves all the same: its standard output may be a file on a full disk, or a pipe whose reader
-    went."""
+    """Print the line. If that fails, the node serves all the same: standard output may be a file on a full disk, or a
+    pipe without a reader."""
     try:
         print(line, flush=True)
     except OSError as error:
-        logging.getLogger(__name__).warning("standard output takes nothing: %s", error)
-        # The end of the process would try again to write what is still buffered, and make an error of it.
+        logging.getLogger(__name__).warning("standard output cannot be written: %s", error)
+        # Otherwise the interpreter would try to flush the buffer at exit and report an error.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)

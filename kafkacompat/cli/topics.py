@@ -1,10 +1,11 @@
-"""`kafkacompat topics`: list, describe, create, alter and delete topics. A client of the broker like any other."""
+"""`kafkacompat topics`: list, describe, create, alter and delete topics. It is an ordinary client of the broker."""
 
 from __future__ import annotations
 
 import argparse
 
-from kafkacompat.cli.client import Cluster, add_bootstrap, check
+from kafkacompat.cli.client import Cluster, check
+from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.view import min_isr_of, partitions_of
@@ -47,13 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only.add_argument(
         "--at-min-isr",
         action="store_true",
-        help="only partitions with just min.insync.replicas in sync: one fewer, and acks=all is refused",
+        help="only partitions with exactly min.insync.replicas in sync",
     )
     only.add_argument(
-        "--under-min-isr", action="store_true", help="only partitions with fewer in sync: acks=all is refused"
+        "--under-min-isr",
+        action="store_true",
+        help="only partitions with fewer than min.insync.replicas in sync: acks=all is refused",
     )
     only.add_argument("--unavailable", action="store_true", help="only partitions without a leader")
-    create = actions.add_parser("create", help="make a topic")
+    create = actions.add_parser("create", help="create a topic")
     create.add_argument("topic", help="its name")
     create.add_argument("--partitions", type=int, default=-1, help="default: the broker's num.partitions")
     create.add_argument(
@@ -61,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     alter = actions.add_parser("alter", help="add partitions, set or unset settings")
     alter.add_argument("topic", help="its name")
-    alter.add_argument("--partitions", type=int, help="how many there are to be then; never fewer than now")
+    alter.add_argument("--partitions", type=int, help="the new number of partitions; it cannot decrease")
     for each in (create, alter):
         each.add_argument(
             "--config",
@@ -71,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="a setting of this topic, such as retention.ms=3600000; may be repeated",
         )
     alter.add_argument(
-        "--unset", action="append", default=[], metavar="KEY", help="a setting that goes back to the broker's"
+        "--unset", action="append", default=[], metavar="KEY", help="reset a setting to the broker's"
     )
     delete = actions.add_parser("delete", help="delete topics and their records")
     delete.add_argument("topic", nargs="+", help="its name; several may follow")
@@ -81,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
-    with Cluster(arguments.bootstrap) as cluster:
+    with Cluster(address_of(arguments)) as cluster:
         {
             "list": list_topics,
             "describe": describe_topics,
@@ -121,7 +124,7 @@ def describe_topics(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 
 def describe_troubled(cluster: Cluster, arguments: argparse.Namespace) -> None:
-    """The partitions that an option selects, of all topics in one table; no line when there are none."""
+    """Print the partitions that an option selects, of all topics in one table. Print nothing if there are none."""
     found = partitions_of(cluster.any(), arguments.topic or None)
     if arguments.under_replicated:
         chosen = [each for each in found if each.is_under_replicated]
@@ -129,7 +132,7 @@ def describe_troubled(cluster: Cluster, arguments: argparse.Namespace) -> None:
         chosen = [each for each in found if each.leader < 0]
     else:
         least = min_isr_of(cluster.any(), sorted({each.topic for each in found}))
-        # A topic with fewer replicas than min.insync.replicas is judged by the replicas it has, as a leader does.
+        # A topic with fewer replicas than min.insync.replicas only needs all its replicas, as on a leader.
         wanted = {each: min(least[each.topic], len(each.replicas)) for each in found}
         chosen = [
             each
@@ -157,7 +160,7 @@ def describe_troubled(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 
 def overrides_of(cluster: Cluster, topic: str) -> dict[str, str | None]:
-    """The settings that the topic itself states."""
+    """Return the settings that are set for the topic itself."""
     resource = DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
     )
@@ -184,7 +187,7 @@ def create_topic(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 def alter_topic(cluster: Cluster, arguments: argparse.Namespace) -> None:
     if not (arguments.config or arguments.unset or arguments.partitions is not None):
-        raise CommandFailed("topics alter wants --partitions, --config or --unset")
+        raise CommandFailed("topics alter requires --partitions, --config or --unset")
     changes = [
         AlterableConfig(name=name, config_operation=SET, value=value)
         for name, value in pairs(arguments.config)
@@ -219,7 +222,7 @@ def delete_topics(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 
 def pairs(texts: list[str]) -> list[tuple[str, str]]:
-    """KEY=VALUE texts, split; CommandFailed for one without a key or '='."""
+    """Split KEY=VALUE texts. Raises CommandFailed for one without a key or '='."""
     split = [text.partition("=") for text in texts]
     for (name, separator, _), text in zip(split, texts, strict=True):
         if not name or not separator:

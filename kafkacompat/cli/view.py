@@ -1,6 +1,6 @@
-"""What a cluster says of itself: its brokers, its quorum, its partitions. A client's view, asked anew each time.
+"""A client's view of a cluster: its brokers, its quorum, its partitions. Each call asks again.
 
-It knows the protocol, and neither processes nor directories.
+This module knows the protocol, and neither processes nor directories.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ QUORUM_TOPIC = "__cluster_metadata"
 TOPIC_RESOURCE = 2
 MIN_ISR = "min.insync.replicas"
 FENCED_SINCE_VERSION = 2
-"""The version of DescribeCluster that can name fenced brokers."""
+"""The version of DescribeCluster that can list fenced brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """leader -1: none. offline: replicas on brokers or directories that are down."""
+    """leader is -1 if there is none. offline: replicas on brokers or directories that are down."""
 
     topic: str
     number: int
@@ -54,7 +54,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Directory ids of voters and observers by node id, and how far each log reaches."""
+    """The directory ids of voters and observers by node id, and the log end offset of each."""
 
     cluster_leader: int
     epoch: int
@@ -64,7 +64,7 @@ class Quorum:
 
 
 def quorum_of(remote: Remote) -> Quorum | None:
-    """None while no active controller is known."""
+    """Return the quorum, or None while no active controller is known."""
     asked = TopicData(topic_name=QUORUM_TOPIC, partitions=[PartitionData(partition_index=0)])
     answer = remote.call(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
     if answer.error_code != ErrorCode.NONE or answer.topics[0].partitions[0].error_code != ErrorCode.NONE:
@@ -81,7 +81,7 @@ def quorum_of(remote: Remote) -> Quorum | None:
 
 
 def brokers_of(remote: Remote) -> tuple[str, dict[int, Broker]]:
-    """The cluster's id, and every registered broker by node id."""
+    """Return the cluster id and every registered broker by node id."""
     include = remote.serves(ApiKey.DESCRIBE_CLUSTER, FENCED_SINCE_VERSION)
     answer = remote.call(DescribeClusterRequest(include_fenced_brokers=include), DescribeClusterResponse)
     check(answer.error_code, "the cluster's brokers", answer.error_message)
@@ -92,7 +92,7 @@ def brokers_of(remote: Remote) -> tuple[str, dict[int, Broker]]:
 
 
 def partitions_of(remote: Remote, topics: Sequence[str] | None = None) -> list[Partition]:
-    """Every partition of these topics, or of all, in order. CommandFailed for a topic that there is not."""
+    """Return all partitions of these topics, or of all topics, in order. Raises CommandFailed for an unknown topic."""
     named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     answer = remote.call(MetadataRequest(topics=named, allow_auto_topic_creation=False), MetadataResponse)
     found = []
@@ -113,7 +113,7 @@ def partitions_of(remote: Remote, topics: Sequence[str] | None = None) -> list[P
 
 
 def min_isr_of(remote: Remote, topics: Iterable[str]) -> dict[str, int]:
-    """min.insync.replicas of these topics, whether they state it or the broker does."""
+    """Return the effective min.insync.replicas of these topics: the topic's, or the broker's default."""
     found = settings_of_topics(remote, topics, (MIN_ISR,))
     return {topic: int(values[MIN_ISR] or 1) for topic, values in found.items()}
 
@@ -121,7 +121,7 @@ def min_isr_of(remote: Remote, topics: Iterable[str]) -> dict[str, int]:
 def settings_of_topics(
     remote: Remote, topics: Iterable[str], names: Sequence[str]
 ) -> dict[str, dict[str, str | None]]:
-    """The values in effect of these settings, by topic and setting."""
+    """Return the effective values of these settings, by topic and setting."""
     resources = [
         DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names)

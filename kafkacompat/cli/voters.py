@@ -1,6 +1,7 @@
-"""Voters of the metadata quorum come and go, brokers go: AddRaftVoter, RemoveRaftVoter, UnregisterBroker. KIP-853, KIP-631.
+"""Add and remove voters of the metadata quorum, unregister brokers: AddRaftVoter, RemoveRaftVoter, UnregisterBroker.
+KIP-853, KIP-631.
 
-It knows the protocol; that a node is a process it does not know.
+This module knows the protocol. It does not know that a node is a process.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from kafkacompat.cli.client import Cluster, check
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.view import Quorum, brokers_of, quorum_of
+from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kafkacompat.wire.messages.add_raft_voter_response import AddRaftVoterResponse
@@ -26,8 +28,8 @@ CONTROLLER_LISTENER = "CONTROLLER"
 TO_BE_TRIED_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def quorum_now(bootstrap: str) -> Quorum:
-    """Waits while a controller is being elected; CommandFailed when that takes too long."""
+def quorum_now(bootstrap: ClusterAddress) -> Quorum:
+    """Return the quorum. Waits while a controller is being elected, then raises CommandFailed."""
     deadline = time.monotonic() + CHANGE_TIMEOUT_S
     while True:
         found = None
@@ -40,12 +42,12 @@ def quorum_now(bootstrap: str) -> Quorum:
         if found is not None:
             return found
         if time.monotonic() > deadline:
-            raise CommandFailed("no controller is active")
+            raise CommandFailed("there is no active controller")
         time.sleep(RETRY_PAUSE_S)
 
 
-def add_voter(bootstrap: str, node_id: int, host: str, port: int) -> bytes:
-    """Make a controller that observes the quorum a voter; its directory id. CommandFailed when it can't become one."""
+def add_voter(bootstrap: ClusterAddress, node_id: int, host: str, port: int) -> bytes:
+    """Make an observing controller a voter and return its directory id. Raises CommandFailed if that is not possible."""
     deadline = time.monotonic() + CHANGE_TIMEOUT_S
     while True:
         quorum = quorum_now(bootstrap)
@@ -71,8 +73,8 @@ def add_voter(bootstrap: str, node_id: int, host: str, port: int) -> bytes:
         time.sleep(RETRY_PAUSE_S)
 
 
-def remove_voter(bootstrap: str, node_id: int) -> bool:
-    """Whether it was one. CommandFailed when it is to stay: it is the last one, or there is no majority."""
+def remove_voter(bootstrap: ClusterAddress, node_id: int) -> bool:
+    """Return whether it was a voter. Raises CommandFailed if it is the last voter, or if there is no majority."""
     deadline = time.monotonic() + CHANGE_TIMEOUT_S
     was_voter = False
     while True:
@@ -94,7 +96,7 @@ def remove_voter(bootstrap: str, node_id: int) -> bool:
                 answer = cluster.any().call(request, RemoveRaftVoterResponse, timeout_s=ANSWER_TIMEOUT_S)
                 code, message = answer.error_code, answer.error_message
         except CommandFailed as failure:
-            # A leader that removes itself may be gone before it answers; the next look tells.
+            # A leader that removes itself may stop before it answers. The next look at the quorum shows the result.
             message = str(failure)
         if code not in (ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND):
             if code not in TO_BE_TRIED_AGAIN or time.monotonic() > deadline:
@@ -105,7 +107,7 @@ def remove_voter(bootstrap: str, node_id: int) -> bool:
 
 
 def unregister_broker(cluster: Cluster, node_id: int) -> bool:
-    """Whether there was such a broker. CommandFailed when the controller refuses."""
+    """Return whether the broker was registered. Raises CommandFailed if the controller refuses."""
     answer = cluster.any().call(UnregisterBrokerRequest(broker_id=node_id), UnregisterBrokerResponse)
     if answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED:
         return False

@@ -1,8 +1,9 @@
-"""Kafka's settings: definitions, server.properties, layers that change while running, and what topics
-make of them.
+"""Kafka's settings: definitions, server.properties, layers that change at runtime, and the resulting settings of
+topics.
 
-The parts: keys (definitions), properties (file syntax), server (a node's settings), endpoints (listeners), constraints (what fits
-together), topic, group, dynamic (layers), describe (DescribeConfigs entries).
+The modules: keys (definitions), properties (file syntax), providers (values fetched from elsewhere), server (a node's
+settings), endpoints (listeners), constraints (combinations), topic, group, dynamic (layers), describe (DescribeConfigs
+entries).
 """
 
 from kafkacompat.config.constraints import parse_connection_overrides, parse_voters
@@ -32,6 +33,7 @@ from kafkacompat.config.keys import (
     topic_keys,
 )
 from kafkacompat.config.properties import load_properties, parse_properties
+from kafkacompat.config.providers import resolved
 from kafkacompat.config.server import ServerConfig, defaults_without_file
 from kafkacompat.config.topic import LogConfig, apply_list_op, log_config, validate_topic_configs
 
@@ -65,6 +67,7 @@ __all__ = [
     "parse_value",
     "parse_voters",
     "render_value",
+    "resolved",
     "topic_keys",
     "validate_dynamic_broker",
     "validate_group_configs",

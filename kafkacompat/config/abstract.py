@@ -1,16 +1,17 @@
-"""A node's settings, typed, as they are read: with Kafka's defaults, settings that stand for one another resolved, listeners.
+"""A node's typed settings for reading: with Kafka's defaults, settings of the same meaning resolved, and listeners.
 
-Immutable. Where they come from is server.py's, which of them fit together constraints.py's (AbstractKafkaConfig).
+Immutable. server.py has their sources, constraints.py checks their combinations (AbstractKafkaConfig).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from kafkacompat.config.endpoints import EndPoint, listener_name_of, parse_listeners, parse_protocol_map
-from kafkacompat.config.keys import broker_keys, render_value
-from kafkacompat.config.synonyms import listener_base
+from kafkacompat.config.keys import broker_keys, parse_value, render_value
+from kafkacompat.config.synonyms import listener_base, listener_prefix
 from kafkacompat.config.validators import ConfigValue
 
 _MS_PER_MINUTE = 60_000
@@ -18,7 +19,7 @@ _MS_PER_HOUR = 3_600_000
 
 
 def _resolve(values: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
-    """Values that other settings decide when they are not set themselves."""
+    """Values of settings that are not set themselves and depend on others."""
 
     def number(name: str) -> int | None:
         value = values[name]
@@ -48,11 +49,11 @@ def _resolve(values: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
 
 
 AUTHORIZER_SETTINGS = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
-"""Read by the authorizer alone, so that they are no settings of the broker."""
+"""Read only by the authorizer, so they are not settings of the broker."""
 
 
 class AbstractServerConfig:
-    """What constraints.py and whoever reads settings see of a node's."""
+    """A node's settings for constraints.py and all readers."""
 
     __slots__ = (
         "_advertised",
@@ -66,16 +67,16 @@ class AbstractServerConfig:
     )
 
     originals: Mapping[str, str]
-    """What was set, as text; node.id and broker.id each stand in for the other."""
+    """What was set, as text. node.id and broker.id replace one another."""
     unknown: tuple[str, ...]
-    """Names set that are no setting of Kafka's, in the order given."""
+    """Names set that Kafka does not know, in the given order."""
     without_effect: tuple[str, ...]
-    """Names set that are accepted but change nothing, in the order given."""
+    """Names set that are accepted without effect, in the given order."""
     warnings: tuple[str, ...]
-    """Combinations Kafka warns about and starts with."""
+    """Combinations that Kafka only warns about at a start."""
 
     def __init__(self, originals: Mapping[str, str], values: Mapping[str, ConfigValue]) -> None:
-        """Not for callers: `values` must hold every broker setting."""
+        """Not for callers. `values` must have every broker setting."""
         keys = broker_keys()
         self.originals = MappingProxyType(dict(originals))
         self._values = values
@@ -106,21 +107,29 @@ class AbstractServerConfig:
         self.warnings = ()
 
     def value(self, name: str) -> ConfigValue:
-        """The typed value as set or by default, without looking at other settings. KeyError if there is
-        none such.
-        """
+        """The typed value as set or by default, independent of other settings. Raises KeyError for an unknown name."""
         return self._values[name]
 
     def resolved(self, name: str) -> ConfigValue:
-        """The typed value after settings that decide for one another. KeyError if there is none such."""
+        """The typed value after other settings were taken into account. Raises KeyError for an unknown name."""
         return self._resolved[name]
 
     def text(self, name: str) -> str | None:
         """The value as DescribeConfigs renders it."""
         return render_value(broker_keys()[name], self._values[name])
 
+    def of_listener(self, listener: str, name: str, mechanism: str = "") -> ConfigValue:
+        """The typed value of a setting for one listener, or one of its SASL mechanisms:
+        listener.name.<listener>.<mechanism>.<name>, then listener.name.<listener>.<name>, then the node's value.
+        Raises ConfigError, or KeyError for an unknown name."""
+        for prefix in (listener_prefix(listener, mechanism), listener_prefix(listener)):
+            text = self.originals.get(prefix + name)
+            if text is not None:
+                return parse_value(replace(broker_keys()[name], name=prefix + name), text)
+        return self._values[name]
+
     def get_int(self, name: str) -> int:
-        """A whole number. log.retention.ms and its like give what their family resolves to."""
+        """A whole number. For log.retention.ms and similar settings, the resolved value of their family."""
         value = self._resolved[name]
         if not isinstance(value, int):
             raise TypeError(f"{name} is not a number: {value!r}")
@@ -145,7 +154,7 @@ class AbstractServerConfig:
         return render_value(broker_keys()[name], self._resolved[name])
 
     def get_list(self, name: str) -> tuple[str, ...]:
-        """A list's entries, empty for null. log.dirs and its like give what they resolve to."""
+        """A list's entries. Empty for null. For log.dirs and similar settings, the resolved value."""
         value = self._resolved[name]
         if value is None:
             return ()
@@ -164,12 +173,12 @@ class AbstractServerConfig:
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """Data directories in order; log.dir serves where log.dirs is not set."""
+        """Data directories in order. log.dir is used if log.dirs is not set."""
         return self.get_list("log.dirs")
 
     @property
     def metadata_log_dir(self) -> str:
-        """Where __cluster_metadata lies: metadata.log.dir, or else the first of the data directories."""
+        """The directory of __cluster_metadata: metadata.log.dir, or otherwise the first data directory."""
         return self.get_string("metadata.log.dir") or self.log_dirs[0]
 
     @property
@@ -177,11 +186,11 @@ class AbstractServerConfig:
         return tuple(name.upper() for name in self.get_list("controller.listener.names"))
 
     def listeners(self) -> tuple[EndPoint, ...]:
-        """All listeners of the node, the controllers' among them."""
+        """All listeners of the node, including the controller's."""
         return self._listeners
 
     def advertised_listeners(self) -> tuple[EndPoint, ...]:
-        """What the node tells others; the same as listeners() where not set."""
+        """The listeners as published to others. The same as listeners() if not set."""
         return self._advertised
 
     def broker_listeners(self) -> tuple[EndPoint, ...]:
@@ -215,7 +224,8 @@ class AbstractServerConfig:
         protocols = parse_protocol_map(setting, self.get_string(setting) or "")
         if setting in self.originals:
             return protocols
-        # Nobody said what the controllers' listeners speak: PLAINTEXT, unless something secured is in use.
+        # If the protocols of the controller listeners are not set, they are PLAINTEXT, unless a secure listener is in
+        # use.
         names = self.controller_listener_names
         used = (*names, *(listener_name_of("listeners", entry) for entry in self.get_list("listeners")))
         if not any(name in ("SSL", "SASL_SSL", "SASL_PLAINTEXT") for name in used):

@@ -1,7 +1,7 @@
-"""Which settings of a node fit together.
+"""Which settings of a node can be combined.
 
-What cannot work is refused at start, with the names of the settings; of what Kafka only warns of, a warning is given. Follows what
-a Kafka 4.3.0 broker refuses and accepts at start.
+Settings that cannot work are refused at the start, with their names. If Kafka only warns, a warning is given. Follows
+what a Kafka 4.3.0 broker refuses and accepts at its start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def parse_voters(config: AbstractServerConfig) -> dict[int, tuple[str, int]]:
 
 
 def parse_connection_overrides(text: str) -> dict[str, int]:
-    """max.connections.per.ip.overrides, `host:count,...`, as host to count. ConfigError for another form."""
+    """max.connections.per.ip.overrides, `host:count,...`, as host to count. Raises ConfigError for any other form."""
     setting = "max.connections.per.ip.overrides"
     overrides: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -217,7 +217,7 @@ _CHECKS: tuple[Callable[[AbstractServerConfig], None], ...] = (
 
 
 def check_constraints(config: AbstractServerConfig) -> tuple[str, ...]:
-    """Warnings about these settings together; ConfigError when a node cannot start with them."""
+    """Warnings about these settings. Raises ConfigError if a node cannot start with them."""
     for check in _CHECKS:
         check(config)
     warnings = []

@@ -1,7 +1,8 @@
-"""What DescribeConfigs tells: value, source and synonyms of every setting of a broker, a topic or a group.
+"""DescribeConfigs: value, source and synonyms of every setting of a broker, a topic or a group.
 
-The entries are without wire forms. Follows Kafka 4.3: synonyms from the highest precedence down, beginning at the described name;
-the source is that of the first. Entries come by name (Kafka's come in the order of a hash).
+The entries are independent of protocol versions. Follows Kafka 4.3: synonyms come in descending precedence, beginning
+with the described name, and the source is that of the first one. Entries are sorted by name (Kafka's are in hash
+order).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from kafkacompat.config.validators import ConfigValue
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from, as DescribeConfigs carries it."""
+    """The source of a value, with Kafka's numbers."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -44,7 +45,7 @@ class ConfigSource(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """One of the settings that could give an entry its value. `value` is None when it must not be shown."""
+    """A setting that could give an entry its value. `value` is None if it must not be shown."""
 
     name: str
     value: str | None
@@ -53,7 +54,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting as described. `value` is None for null and for what must not be shown (`sensitive`)."""
+    """One described setting. `value` is None for null, and if it must not be shown (`sensitive`)."""
 
     name: str
     value: str | None
@@ -66,7 +67,7 @@ class ConfigEntry:
 
 
 DYNAMIC_ONLY = "DYNAMIC"
-"""Importance, in the table, of the settings that exist in dynamic layers only."""
+"""The importance, in the table, of settings that exist only in dynamic layers."""
 
 
 def _default_text(name: str) -> str | None:
@@ -133,13 +134,13 @@ def _broker_entry(
 
 
 def describe_cluster_defaults(config: DynamicConfig) -> list[ConfigEntry]:
-    """Entries of the BROKER resource "": the cluster's dynamic defaults alone."""
+    """Entries of the BROKER resource "": only the cluster's dynamic defaults."""
     layer = config.default_layer
     return [_broker_entry(config, name, layer[name], only_default_layer=True) for name in sorted(layer)]
 
 
 def describe_broker(config: DynamicConfig) -> list[ConfigEntry]:
-    """Every setting of this node, and what else is set, by name."""
+    """Every setting of this node, and other names that are set, by name."""
     keys, effective = broker_keys(), config.effective
     names = {name for name, key in keys.items() if not key.internal}.union(effective.originals)
     return [
@@ -156,7 +157,7 @@ def describe_broker(config: DynamicConfig) -> list[ConfigEntry]:
 def _overridden(
     keys: Mapping[str, ConfigKey], values: dict[str, ConfigValue], overrides: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Text by name: defaults of settings that are described, with the overrides over them."""
+    """Text by name: defaults of the described settings, with the overrides applied."""
     texts: dict[str, str | None] = {
         name: render_value(key, values[name]) for name, key in keys.items() if not key.internal
     }

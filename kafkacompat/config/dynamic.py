@@ -1,8 +1,8 @@
-"""Broker settings that change while the broker runs: layers over the static file.
+"""Broker settings that change at runtime: layers over the static file.
 
-Changes are checked here, and the effective settings of a node worked out. Follows Kafka 4.3: this broker's layer wins over the
-cluster's default layer, that over the file, that over the built-in values; a layer's setting replaces all settings of the same
-meaning below it.
+It checks changes and computes the effective settings of a node. Follows Kafka 4.3: this broker's layer has precedence
+over the cluster's default layer, then the file, then the built-in defaults. A setting in a layer replaces all settings
+of the same meaning below it.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def _is_per_broker(name: str) -> bool:
 def validate_dynamic_broker(
     changes: Mapping[str, str], *, per_broker: bool, current: DynamicConfig | None = None
 ) -> None:
-    """Check the whole layer that a change would leave; `per_broker` False for the cluster's default layer.
+    """Check the complete layer that a change would result in. `per_broker` is False for the cluster's default layer.
 
-    With `current` the settings that would be in effect must fit together, too. ConfigError otherwise. Names
-    that Kafka does not know pass, as they do there.
+    With `current`, the resulting settings must also fit together. Raises ConfigError otherwise. As in Kafka, unknown
+    names are accepted.
     """
     if static := sorted(filter(_is_static, changes)):
         raise _names("Cannot update these configs dynamically", static)
@@ -73,7 +73,7 @@ def validate_dynamic_broker(
 
 
 def _accepted(layer: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str], dict[str, ConfigError]]:
-    """A layer without what may not be in it, and what was left out."""
+    """A layer without its invalid settings, and those settings."""
     accepted: dict[str, str] = {}
     refused: dict[str, ConfigError] = {}
     for name, text in layer.items():
@@ -87,15 +87,15 @@ def _accepted(layer: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str
 
 
 class DynamicConfig:
-    """One node's settings in all their layers. Immutable; a new image with other layers needs a new one."""
+    """One node's settings in all layers. Immutable: an image with other layers needs a new object."""
 
     static: ServerConfig
     default_layer: Mapping[str, str]
-    """The cluster's defaults that count: what may not be there is left out."""
+    """The cluster's defaults in force, without invalid ones."""
     broker_layer: Mapping[str, str]
-    """This broker's own settings that count."""
+    """This broker's own settings in force."""
     refused: Mapping[str, ConfigError]
-    """Settings of the layers that were left out, with the reason: for the log."""
+    """Settings of the layers that were left out, with the reason, for the log."""
     effective: ServerConfig
 
     def __init__(
@@ -127,7 +127,7 @@ class DynamicConfig:
     def _without_conflicts(
         self, default: Mapping[str, str], broker: Mapping[str, str], refused: dict[str, ConfigError]
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Both layers, taken setting by setting, without those that do not fit what came before."""
+        """Both layers, built setting by setting, without those that conflict with earlier ones."""
         kept: tuple[dict[str, str], dict[str, str]] = ({}, {})
         for layer, settings in zip(kept, (default, broker), strict=True):
             for name, text in settings.items():
@@ -140,7 +140,7 @@ class DynamicConfig:
         return kept
 
     def log_config(self, topic_overrides: Mapping[str, str] = _EMPTY) -> LogConfig:
-        """The effective settings of a topic with these overrides; one object for all topics without any."""
+        """The effective settings of a topic with these overrides. All topics without overrides share one object."""
         return (
             effective_log_config(self.effective, topic_overrides)
             if topic_overrides
@@ -167,5 +167,5 @@ class DynamicConfig:
 def effective(
     static: ServerConfig, default_layer: Mapping[str, str], broker_layer: Mapping[str, str]
 ) -> ServerConfig:
-    """The settings in effect at a node under both layers."""
+    """A node's effective settings with both layers."""
     return DynamicConfig(static, default_layer, broker_layer).effective

@@ -1,4 +1,4 @@
-"""Settings that are accepted without effect, for the page that says so.
+"""Settings that are accepted without effect, for the documentation page that lists them.
 
 The list is derived from the definitions.
 """

@@ -1,7 +1,7 @@
-"""Listeners: `NAME://host:port` lists and the protocol each name stands for.
+"""Listeners: `NAME://host:port` lists and the protocol of each name.
 
-They are parsed, and checked not to collide. Follows Kafka 4.3: names compare in upper case; equal ports only when 0, or for one
-IPv4 and one IPv6 address.
+They are parsed and checked for collisions. Follows Kafka 4.3: names are compared in upper case. Equal ports are
+allowed only if 0, or for one IPv4 and one IPv6 address.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:\[\]/@]*)):(-?[
 
 @dataclass(frozen=True, slots=True)
 class EndPoint:
-    """One listener. An empty host means all interfaces; an IPv6 host is without its brackets."""
+    """One listener. An empty host means all interfaces. An IPv6 host has no brackets."""
 
     listener_name: str
     host: str
@@ -29,9 +29,13 @@ class EndPoint:
     def is_sasl(self) -> bool:
         return self.security_protocol.startswith("SASL_")
 
+    @property
+    def has_tls(self) -> bool:
+        return self.security_protocol.endswith("SSL")
+
 
 def parse_protocol_map(setting: str, text: str) -> dict[str, str]:
-    """`NAME:PROTOCOL,...` with names in upper case; ConfigError for another form or protocol."""
+    """`NAME:PROTOCOL,...` with names in upper case. Raises ConfigError for any other form or protocol."""
     protocols: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = entry.rpartition(":")
@@ -44,7 +48,7 @@ def parse_protocol_map(setting: str, text: str) -> dict[str, str]:
 
 
 def listener_name_of(setting: str, text: str) -> str:
-    """The upper-case name of one `NAME://host:port`; ConfigError when the text has no name."""
+    """The upper-case name of one `NAME://host:port`. Raises ConfigError if the text has no name."""
     name, separator, _ = text.partition("://")
     if not separator or not name:
         raise ConfigError(setting, text, "expected NAME://host:port")
@@ -59,7 +63,7 @@ def _check_ports(setting: str, endpoints: Iterable[EndPoint], text: str) -> None
     for port, sharing in by_port.items():
         if len(sharing) == 1:
             continue
-        import ipaddress  # only where ports are shared: start-up counts milliseconds
+        import ipaddress  # only for shared ports: the import slows down the start by milliseconds
 
         versions: list[int] = []
         for endpoint in sharing:
@@ -78,7 +82,7 @@ def _check_ports(setting: str, endpoints: Iterable[EndPoint], text: str) -> None
 def parse_listeners(
     setting: str, entries: Iterable[str], protocols: Mapping[str, str], *, distinct_ports: bool
 ) -> tuple[EndPoint, ...]:
-    """The endpoints of a listener list, in its order. ConfigError names `setting` and what is wrong."""
+    """The endpoints of a listener list in order. A ConfigError names `setting` and the reason."""
     entries = tuple(entries)
     text = ",".join(entries)
     endpoints: list[EndPoint] = []

@@ -1,17 +1,17 @@
-"""The one error of the settings.
+"""The only error type of the settings.
 
-It says which setting is wrong, with which value, and why.
+It has the setting's name, its value, and the reason.
 """
 
 from __future__ import annotations
 
 
 class ConfigError(Exception):
-    """A setting that cannot be taken.
+    """An invalid setting.
 
-    `setting` is its name, `value` what was given (None when the value is not to blame or must not be shown),
-    `message` the reason. The text follows Kafka's form "Invalid value V for configuration S: reason"; with
-    `whole` the message is the text by itself.
+    `setting` is its name, `value` the given value (None if the value is not the cause or must not be shown), `message`
+    the reason. The text has Kafka's form "Invalid value V for configuration S: reason". With `whole` the message is
+    the complete text.
     """
 
     def __init__(self, setting: str, value: object, message: str, *, whole: bool = False) -> None:

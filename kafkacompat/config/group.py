@@ -1,6 +1,6 @@
-"""A group's settings: names, values, and the bounds that the broker's settings put on them.
+"""A group's settings: names, values, and their bounds from the broker's settings.
 
-Overrides are validated here, and the values worked out that hold for a group. Follows Kafka 4.3's group settings of the newer group
+It validates overrides and computes a group's effective values. Follows Kafka 4.3's group settings of the newer group
 kinds (KIP-848, KIP-932, KIP-1071).
 """
 
@@ -28,7 +28,7 @@ _BOUNDED = (
 
 
 def _bounds(name: str) -> tuple[str, str]:
-    """The broker settings that hold a group setting's least and greatest value; "" for no bound."""
+    """The broker settings with a group setting's minimum and maximum. "" for no bound."""
     kind, _, rest = name.partition(".")
     if name == "streams.num.standby.replicas":
         return "", "group.streams.max.standby.replicas"
@@ -36,7 +36,7 @@ def _bounds(name: str) -> tuple[str, str]:
 
 
 def group_default(effective: ServerConfig | None, name: str) -> ConfigValue:
-    """The value a group has for `name` without an override of its own."""
+    """A group's value for `name` without an override."""
     broker_name = group_to_broker(name)
     if effective is None or broker_name is None:
         return group_keys()[name].default
@@ -44,7 +44,7 @@ def group_default(effective: ServerConfig | None, name: str) -> ConfigValue:
 
 
 def group_values(effective: ServerConfig, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Every group setting's effective value. Overrides that are unknown or do not parse are left out."""
+    """Every group setting's effective value. Unknown or invalid overrides are left out."""
     values = {name: group_default(effective, name) for name in group_keys()}
     for name, text in overrides.items():
         key = group_keys().get(name)
@@ -53,7 +53,7 @@ def group_values(effective: ServerConfig, overrides: Mapping[str, str]) -> dict[
         try:
             values[name] = parse_value(key, text)
         except ConfigError:
-            # A record from another version may hold what this one refuses: the default serves.
+            # A record from another version may have a value that is invalid here. Then the default applies.
             continue
     return values
 
@@ -61,9 +61,9 @@ def group_values(effective: ServerConfig, overrides: Mapping[str, str]) -> dict[
 def validate_group_configs(
     overrides: Mapping[str, str | None], effective: ServerConfig | None = None
 ) -> None:
-    """Check all overrides a group would have. ConfigError for an unknown name, a bad value or one out of bounds.
+    """Check all overrides of a group. Raises ConfigError for an unknown name, a bad value or one out of bounds.
 
-    With `effective` the broker's bounds are those of the node, otherwise the built-in ones.
+    With `effective` the bounds are those of the node, otherwise the built-in ones.
     """
     keys = group_keys()
     values: dict[str, ConfigValue] = {}

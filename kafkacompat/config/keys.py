@@ -1,8 +1,8 @@
-"""Every setting's definition: name, type, default, bounds, and whether and where it may change while running.
+"""Every setting's definition: name, type, default, bounds, and whether and where it may change at runtime.
 
-The tables in config/tables are read once; a setting's text is parsed and its value rendered by them. Follows Kafka 4.3's ConfigDef;
-names, types and defaults are those of a 4.3.0 broker. A setting is honoured when settings/documentation.tsv has a line for it: what
-has an effect is what is explained.
+The tables in config/tables are read once. They are used to parse a setting's text and to render its value. Follows
+Kafka 4.3's ConfigDef; names, types and defaults are those of a 4.3.0 broker. A setting is honoured if
+settings/documentation.tsv has a line for it: every setting with an effect is documented there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkacompat.config.validators import ConfigValue, Validator, validator_for
 
 
 class ConfigType(enum.IntEnum):
-    """Types as DescribeConfigs carries them."""
+    """Types with the numbers of DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -37,7 +37,7 @@ class ConfigType(enum.IntEnum):
 
 
 class DynamicScope(enum.Enum):
-    """Where a broker setting may be changed while the broker runs."""
+    """Where a broker setting may be changed at runtime."""
 
     NONE = ""
     CLUSTER = "cluster-wide"
@@ -48,10 +48,10 @@ class DynamicScope(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One setting's definition. `default` is typed; None is Kafka's null. `required`: no default, must be
-    given.
+    """One setting's definition. `default` is typed; None is Kafka's null. `required`: there is no default, a value
+    must be given.
 
-    `internal`: accepted, but described only when it was set.
+    `internal`: accepted, but described only if it is set.
     """
 
     name: str
@@ -77,7 +77,7 @@ EMPTY_MARK = '""'
 
 
 def parse_typed(name: str, config_type: ConfigType, text: str) -> ConfigValue:
-    """`text` as a value of the type, without looking at bounds. ConfigError when it is none."""
+    """`text` as a value of the type, without checking bounds. Raises ConfigError if it is invalid."""
     trimmed = text.strip(_JAVA_BLANKS)
     bits = _INTEGER_BITS.get(config_type)
     if bits is not None:
@@ -93,7 +93,7 @@ def parse_typed(name: str, config_type: ConfigType, text: str) -> ConfigValue:
             raise ConfigError(name, text, "expected true or false")
         return lower == "true"
     if config_type is ConfigType.LIST:
-        # Kafka keeps the first of equal entries.
+        # Of equal entries Kafka keeps the first.
         return tuple(dict.fromkeys(_COMMA.split(trimmed))) if trimmed else ()
     if config_type is ConfigType.DOUBLE:
         if not _DOUBLE.fullmatch(trimmed):
@@ -103,9 +103,8 @@ def parse_typed(name: str, config_type: ConfigType, text: str) -> ConfigValue:
 
 
 def parse_value(key: ConfigKey, text: str) -> ConfigValue:
-    """`text` as the setting's typed value, within its bounds. ConfigError otherwise; a secret is not
-    repeated.
-    """
+    """`text` as the setting's typed value, within its bounds. Raises ConfigError otherwise. A secret is not repeated
+    in it."""
     value = parse_typed(key.name, key.type, text)
     if key.valid is not None:
         key.valid(key.name, value)
@@ -120,7 +119,7 @@ def java_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    # Imported when needed: only rare doubles come here, and start-up counts milliseconds.
+    # Imported on demand: few doubles need it, and it would slow down the start.
     from decimal import Decimal
 
     digits, _, exponent = f"{Decimal(repr(abs(value))):e}".upper().partition("E")
@@ -129,7 +128,7 @@ def java_double(value: float) -> str:
 
 
 def render_value(key: ConfigKey, value: ConfigValue) -> str | None:
-    """The value's text as DescribeConfigs gives it; None stays None."""
+    """The value's text as in DescribeConfigs. None stays None."""
     del key
     if value is None:
         return None
@@ -208,6 +207,11 @@ def topic_keys() -> Mapping[str, ConfigKey]:
 def group_keys() -> Mapping[str, ConfigKey]:
     """Every group setting, by name."""
     return _load("group")
+
+
+def as_list(value: ConfigValue) -> tuple[str, ...]:
+    """The entries of a LIST that cannot be null."""
+    return cast("tuple[str, ...]", value)
 
 
 def as_int(value: ConfigValue) -> int:

@@ -1,7 +1,7 @@
-"""Java's .properties syntax, in which server.properties is written.
+"""Java's .properties syntax, as in server.properties.
 
-Follows java.util.Properties.load: comments with # or !, separators = and : and blanks, a backslash at the end of a line continues
-it, \\uXXXX and the usual escapes.
+Follows java.util.Properties.load: comments with # or !, separators = and : and blanks, a backslash at the end of a
+line continues it, \\uXXXX and the usual escapes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _logical_lines(text: str) -> list[str]:
         if pending is None and (not line or line[0] in "#!"):
             continue
         line = line if pending is None else pending + line
-        # An odd number of backslashes at the end: the last one escapes the line end.
+        # With an odd number of backslashes at the end, the last one escapes the line end.
         if (len(natural) - len(natural.rstrip("\\"))) % 2:
             pending = line[:-1]
             continue
@@ -69,14 +69,13 @@ def _unescape(text: str, line: str) -> str:
             raise ConfigError(_split(line)[0], digits, f"malformed \\uXXXX escape in {line!r}", whole=True)
         units.append(chr(int(digits, 16)))
         position += 4
-    # Two escapes can be the halves of one character beyond the basic plane.
+    # Two escapes can be the halves of one character beyond the Basic Multilingual Plane.
     return "".join(units).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Names and values in file order; the last of equal names wins. ConfigError for a malformed \\u
-    escape.
-    """
+    """Names and values in file order. Of equal names the last one counts. Raises ConfigError for a malformed \\u
+    escape."""
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         name, value = _split(line)
@@ -85,5 +84,5 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def load_properties(path: str | Path) -> dict[str, str]:
-    """The properties in a file, read as Java does (ISO 8859-1). OSError when it cannot be read."""
+    """The properties in a file, decoded as Java does (ISO 8859-1). Raises OSError if it cannot be read."""
     return parse_properties(Path(path).read_text("latin-1"))

@@ -1,13 +1,15 @@
-"""A node's settings from server.properties and a command line, and with dynamic layers over them (KafkaConfig)."""
+"""A node's settings from server.properties and a command line, with dynamic layers over them (KafkaConfig)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from kafkacompat.config.abstract import AbstractServerConfig
 from kafkacompat.config.constraints import check_constraints
 from kafkacompat.config.errors import ConfigError
 from kafkacompat.config.keys import broker_keys, parse_value
+from kafkacompat.config.providers import resolved
 from kafkacompat.config.synonyms import broker_synonyms, listener_base
 from kafkacompat.config.validators import ConfigValue
 
@@ -15,7 +17,7 @@ from kafkacompat.config.validators import ConfigValue
 def defaults_without_file(
     node_id: int = 1, host: str = "127.0.0.1", port: int = 9092, controller_port: int = 9093
 ) -> dict[str, str]:
-    """The settings of a start without a file: one node with both roles, valid for Apache Kafka as well."""
+    """The settings for a start without a file: one node with both roles. Also valid for Apache Kafka."""
     return {
         "node.id": f"{node_id}",
         "process.roles": "broker,controller",
@@ -33,7 +35,7 @@ def defaults_without_file(
 
 
 class ServerConfig(AbstractServerConfig):
-    """The settings of one node. Make it with `from_properties`."""
+    """The settings of one node, created by `from_properties`."""
 
     __slots__ = ()
 
@@ -41,16 +43,15 @@ class ServerConfig(AbstractServerConfig):
     def from_properties(
         cls, properties: Mapping[str, str], overrides: Mapping[str, str] | None = None
     ) -> ServerConfig:
-        """Settings from a file's properties and a command line's overrides, which win.
+        """Settings from a file's properties and from the command line's overrides, which have precedence.
 
-        ConfigError for a value out of bounds, a missing setting, or settings that do not fit together.
+        Raises ConfigError for a value out of bounds, a missing setting, or settings that do not fit together.
         """
-        originals = {**properties, **(overrides or {})}
+        originals = resolved({**properties, **(overrides or {})})
         if "node.id" in originals:
             originals.setdefault("broker.id", originals["node.id"])
         elif "broker.id" in originals:
             originals["node.id"] = originals["broker.id"]
-        _refuse_placeholders(originals)
         config = cls(originals, _parse(originals))
         config.warnings = check_constraints(config)
         return config
@@ -58,11 +59,10 @@ class ServerConfig(AbstractServerConfig):
     def with_overrides(
         self, layers: Iterable[Mapping[str, str]]
     ) -> tuple[ServerConfig, dict[str, ConfigError]]:
-        """These settings with dynamic layers over them, the later ones winning, and the values refused by
+        """These settings with dynamic layers over them, of which later ones have precedence, and the refused values by
         name.
 
-        A layer's setting replaces all that mean the same. A value that does not parse is left out, as
-        Kafka does.
+        A setting in a layer replaces all settings of the same meaning. As in Kafka, an invalid value is left out.
         """
         keys = broker_keys()
         originals, values = dict(self.originals), dict(self._values)
@@ -84,20 +84,6 @@ class ServerConfig(AbstractServerConfig):
         return ServerConfig(originals, values), refused
 
 
-def _refuse_placeholders(originals: Mapping[str, str]) -> None:
-    """Kafka would fetch the value from a provider. Taking `${file:...}` for the value itself would be worse than not starting."""
-    providers = [name for name in originals.get("config.providers", "").replace(" ", "").split(",") if name]
-    for name, text in originals.items():
-        for provider in providers:
-            if f"${{{provider}:" in text:
-                raise ConfigError(
-                    name,
-                    None,
-                    f"{name} takes its value from {provider} of config.providers, which is not supported: write the value",
-                    whole=True,
-                )
-
-
 def _parse(originals: Mapping[str, str]) -> dict[str, ConfigValue]:
     keys = broker_keys()
     values: dict[str, ConfigValue] = {}
@@ -111,5 +97,5 @@ def _parse(originals: Mapping[str, str]) -> dict[str, ConfigValue]:
     for name, text in originals.items():
         base = listener_base(name)
         if base is not None and base in keys:
-            parse_value(keys[base], text)
+            parse_value(replace(keys[base], name=name), text)
     return values

@@ -1,7 +1,7 @@
-"""Settings that stand for one another.
+"""Settings with the same meaning.
 
-They say which broker settings mean the same, and from which broker setting a topic's or a group's default comes. Follows Kafka 4.3:
-the first name of a family wins over the others.
+The tables tell which broker settings mean the same, and which broker setting gives a topic's or a group's default.
+Follows Kafka 4.3: the first name of a family has precedence.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _MECHANISM_SETTINGS = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
+_OF_TOKENS = "oauthbearer."
+"""The mechanism prefix of sasl.oauthbearer.*, which only this mechanism reads."""
 
 TOPIC_TO_BROKER: Mapping[str, str] = MappingProxyType(
     {
@@ -68,17 +70,24 @@ _GROUP_ONLY = frozenset(
 
 
 def group_to_broker(name: str) -> str | None:
-    """The broker setting a group setting takes its default from, None when it has none."""
+    """The broker setting with a group setting's default. None if there is none."""
     return None if name in _GROUP_ONLY else f"group.{name}"
 
 
+def listener_prefix(listener: str, mechanism: str = "") -> str:
+    """The prefix of a setting for one listener, or for one SASL mechanism of it."""
+    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+    return f"{prefix}{mechanism.lower()}." if mechanism else prefix
+
+
 def listener_base(name: str) -> str | None:
-    """The plain name behind `listener.name.X.[mechanism.]name`, None for any other name."""
+    """The plain name in `listener.name.X.[mechanism.]name`. None for any other name."""
     matched = _LISTENER_SETTING.fullmatch(name)
     if matched is None:
         return None
     base = matched[1]
-    return next((setting for setting in _MECHANISM_SETTINGS if base.endswith(setting)), base)
+    plain = (setting for setting in _MECHANISM_SETTINGS if base.endswith(setting))
+    return next(plain, base.removeprefix(_OF_TOKENS))
 
 
 def broker_synonyms(name: str, *, with_listener_base: bool = True) -> tuple[str, ...]:

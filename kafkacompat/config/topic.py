@@ -1,7 +1,7 @@
-"""A topic's settings: definitions checked, overrides and broker defaults merged into one typed value.
+"""A topic's settings: checked definitions, and overrides merged with the broker's defaults into one typed value.
 
-The result is a LogConfig; overrides of topics are validated here. Follows Kafka 4.3: a topic's own setting wins, then the broker's
-setting of the same meaning, then the built-in value.
+The result is a LogConfig. Overrides of topics are validated here. Follows Kafka 4.3: a topic's own setting has
+precedence, then the broker's setting of the same meaning, then the built-in default.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from kafkacompat.config.validators import ConfigValue
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The effective settings of one topic. `_ms` in milliseconds, `_bytes` in bytes; -1 for no retention
-    limit.
-    """
+    """The effective settings of one topic. `_ms` in milliseconds, `_bytes` in bytes. -1 means no retention limit."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_gzip_level: int = -1
@@ -61,12 +59,12 @@ class LogConfig:
 
     @property
     def delete(self) -> bool:
-        """Old segments are removed by time and size."""
+        """Old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def compact(self) -> bool:
-        """The log keeps the last record of each key; records must have one."""
+        """The log keeps the last record of each key. Every record must have a key."""
         return "compact" in self.cleanup_policy
 
 
@@ -75,7 +73,7 @@ def _field(name: str) -> str:
 
 
 def broker_default(effective: ServerConfig, name: str) -> ConfigValue:
-    """The value a topic has for `name` without an override of its own."""
+    """A topic's value for `name` without an override."""
     broker_name = TOPIC_TO_BROKER.get(name)
     if broker_name is None:
         return topic_keys()[name].default
@@ -83,9 +81,7 @@ def broker_default(effective: ServerConfig, name: str) -> ConfigValue:
 
 
 def effective_log_config(effective: ServerConfig, topic_overrides: Mapping[str, str]) -> LogConfig:
-    """A topic's settings over the node's effective ones. Overrides that are unknown or do not parse are
-    left out.
-    """
+    """A topic's settings over the node's effective ones. Unknown or invalid overrides are left out."""
     values: dict[str, Any] = {_field(name): broker_default(effective, name) for name in topic_keys()}
     for name, text in topic_overrides.items():
         key = topic_keys().get(name)
@@ -94,7 +90,8 @@ def effective_log_config(effective: ServerConfig, topic_overrides: Mapping[str, 
         try:
             values[_field(name)] = parse_value(key, text)
         except ConfigError:
-            # A record from another version may hold what this one refuses: the default serves, as in Kafka.
+            # A record from another version may have a value that is invalid here. Then the default applies, as in
+            # Kafka.
             continue
     return LogConfig(**values)
 
@@ -105,7 +102,7 @@ def log_config(
     broker_layer: Mapping[str, str],
     topic_overrides: Mapping[str, str],
 ) -> LogConfig:
-    """A topic's settings: topic over broker over cluster default over file over built-in."""
+    """A topic's settings, by precedence: topic, broker, cluster default, file, built-in."""
     layered = (
         static
         if not default_layer and not broker_layer
@@ -119,11 +116,9 @@ def validate_topic_configs(
     effective: ServerConfig | None = None,
     existing: Mapping[str, str] | None = None,
 ) -> None:
-    """Check all overrides a topic would have. ConfigError for an unknown name, a bad value, or a pair
-    that conflicts.
+    """Check all overrides of a topic. Raises ConfigError for an unknown name, a bad value, or a conflicting pair.
 
-    With `effective` the other half of a pair may come from the broker; `existing` are the topic's
-    overrides so far.
+    With `effective` the other half of a pair may come from the broker. `existing` has the topic's present overrides.
     """
     keys = topic_keys()
     for name in overrides:
@@ -175,10 +170,10 @@ def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existin
 
 
 def apply_list_op(name: str, current: str | None, operand: str, *, subtract: bool) -> str:
-    """The text of a list after APPEND (or SUBTRACT) of `operand`: order kept, entries present not
+    """The text of a list after APPEND (or SUBTRACT) of `operand`. The order is kept, and present entries are not
     appended again.
 
-    `current` is the override, or else the default. ConfigError when `name` is no list setting.
+    `current` is the override, or otherwise the default. Raises ConfigError if `name` is not a list setting.
     """
     key = topic_keys().get(name) or broker_keys().get(name) or group_keys().get(name)
     if key is None or key.type is not ConfigType.LIST:

@@ -1,7 +1,7 @@
-"""Bounds of a setting's value, read from the `valid` column of the tables in settings/.
+"""Bounds of a setting's value, from the `valid` column of the tables in settings/.
 
-The column's text becomes a check. Follows the notation of Kafka's ConfigDef: `[low,...]`, `[low,...,high]`, `[a, b]`, `(case
-insensitive) [a, b]`; for lists our own `distinct [non-empty] [nullable] [[a, b]]`.
+The column's text becomes a check. Follows the notation of Kafka's ConfigDef: `[low,...]`, `[low,...,high]`, `[a, b]`,
+`(case insensitive) [a, b]`; for lists our own `distinct [non-empty] [nullable] [[a, b]]`.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ def _not_null(setting: str, value: ConfigValue) -> None:
 
 
 def validator_for(setting: str, text: str) -> Validator | None:
-    """The check that `text` of the `valid` column stands for, None for no bound.
+    """The check for a text of the `valid` column. None for no bound.
 
-    `setting` matters only where the notation alone does not tell the form of a list's entries.
-    ValueError for a notation that is not known: the tables are ours, so that is our own bug.
+    `setting` matters only if the notation alone does not give the form of a list's entries. Raises ValueError for an
+    unknown notation: the tables are part of kafkacompat, so that is a bug.
     """
     if not text:
         return None

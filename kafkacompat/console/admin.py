@@ -1,6 +1,6 @@
-"""One look at the cluster through the client library's AdminClient. Blocking: called in a worker thread.
+"""Reads the cluster's state once through the client library's AdminClient. Blocking: called in a worker thread.
 
-Knows no rate, no view and no clock; what it finds is a Snapshot. Never alters anything.
+The result is a Snapshot. This module knows no rates, no views and no clock, and never changes the cluster.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from kafkacompat.console.core.snapshot import (
     TopicSeen,
 )
 from kafkacompat.console.failure import BrokerAway
+from kafkacompat.security.cluster_address import ClusterAddress
 
 LOOK_TIMEOUT_S = 10.0
-"""A broker that is busy may take its time; one that is gone is noticed by probing, not by waiting."""
+"""A busy broker may need this long. A broker that is gone is noticed by a probe (looking.py), not by this timeout."""
 DETAIL_TIMEOUT_S = 4.0
-"""Offsets and groups are asked of many nodes. What one of them does not tell in time is taken from the last look."""
+"""Offsets and groups are requested from many nodes. Answers that come later are replaced by those of the previous look."""
 MAX_TOPICS = 1_000
-"""The result topics are among them, whatever their names: the page would be empty without."""
+"""The result topics are always included, because without them the page would be empty."""
 MAX_PARTITIONS = 5_000
 GROUPS_A_LOOK = 100
 MAX_GROUPS = 5_000
-"""Of which the lag is known, at the age of as many looks as it takes to ask about all."""
+"""Groups whose lag is shown. If they are too many for one look, each lag is as old as the looks that it takes to ask for all."""
 UNREADABLE = (RuntimeError, ValueError, TypeError, SystemError)
-"""What the library raises where it makes objects of an answer: a name that is no UTF-8, one that it did not ask about."""
+"""Exceptions of the library for answers that it cannot represent: a name that is not UTF-8, or one it did not ask for."""
 
 Result = TypeVar("Result")
 Place = tuple[str, int]
@@ -50,21 +51,21 @@ Offsets = dict[Place, int]
 
 
 class ClusterClient:
-    """Asks one cluster; look may be called again and again, also after failures."""
+    """Reads the state of one cluster. `look` may be called any number of times, also after failures."""
 
     __slots__ = ("_admin", "_asked_last", "_earliest", "_groups", "_ids", "_latest")
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: ClusterAddress) -> None:
         self._admin = AdminClient(common_settings(bootstrap), logger=quiet_logger())
         self._earliest: Offsets = {}
         self._latest: Offsets = {}
         self._groups: dict[str, GroupSeen] = {}
         self._asked_last = ""
-        """Of the groups in order of name, the last one that the look before asked about."""
+        """The last group, in order of names, that the previous look asked about."""
         self._ids: dict[str, str] = {}
 
     def look(self, now_ms: int) -> Snapshot:
-        """What the cluster is now, but for sizes. BrokerAway with the reason if it does not answer."""
+        """Return the cluster's current state without sizes. Raises BrokerAway with the reason if the broker does not answer."""
         try:
             asked = self._admin.describe_cluster(request_timeout=LOOK_TIMEOUT_S)
             listed_topics = self._admin.list_topics(timeout=LOOK_TIMEOUT_S).topics
@@ -112,7 +113,7 @@ class ClusterClient:
             try:
                 found.append(_answer(future))
             except KafkaException as error:
-                # A topic may be deleted between the list and the description, or be one that cannot be told of.
+                # A topic may be deleted between the list and the description. For some topics the description fails.
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     refused = error
         if refused is not None and not found:
@@ -126,7 +127,7 @@ class ClusterClient:
             for partition in topic.partitions
             if partition.leader is not None and partition.leader.id != NO_LEADER
         ][:MAX_PARTITIONS]
-        # Of a topic made anew nothing is known yet.
+        # Offsets of an earlier topic with the same name are not reused.
         ids = {topic.name: str(topic.topic_id) for topic in topics}
         same = [place for place in led if self._ids.get(place[0]) == ids[place[0]]]
         self._ids = ids
@@ -154,7 +155,7 @@ class ClusterClient:
             return tuple(self._groups.values()), 0
         names = {group.group_id for group in answer.valid}
         if answer.errors:
-            # A node that did not answer may lead groups that we know.
+            # A node that did not answer may coordinate groups that are already known.
             names |= self._groups.keys()
         self._groups = {name: seen for name, seen in self._groups.items() if name in names}
         shown = self._next_groups(names)
@@ -174,8 +175,8 @@ class ClusterClient:
         return seen, len(names) - len(seen)
 
     def _next_groups(self, names: set[str]) -> list[str]:
-        """Those that are asked about in this look: all in turn, where they are more than one look asks about."""
-        # Kafka takes commits of the group "" (KIP-289), but the library refuses to be asked about it.
+        """Return the groups for this look. If there are more than GROUPS_A_LOOK, all groups take turns."""
+        # Kafka accepts commits of the group "" (KIP-289), but the library refuses to ask about it.
         known = sorted(names - {""})[:MAX_GROUPS]
         start = bisect_right(known, self._asked_last) if len(known) > GROUPS_A_LOOK else 0
         shown = [*known[start:], *known[:start]][:GROUPS_A_LOOK]
@@ -225,6 +226,6 @@ def _word(state: Any) -> str:
 
 
 def reason_of(error: KafkaException) -> str:
-    """The library's own words without its decoration."""
+    """Return the library's message without its prefix and suffix."""
     said = error.args[0]
     return str(said.str() or said.name())

@@ -1,7 +1,7 @@
 """Reads a page of one partition's records for one request: from an offset, a time, before an offset, or the latest.
 
-Blocking: called in a worker thread. A page is bounded in records, bytes and time; gaps that compaction and transaction
-markers leave are stepped over. Knows no HTTP.
+Blocking: called in a worker thread. A page is bounded in records, bytes and time. Gaps in the offsets, left by
+compaction and transaction markers, are skipped. This module knows no HTTP.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from kafkacompat.console.core.decoding import JSON_TEXT, decoded
 from kafkacompat.console.core.internal_records import internal_key, internal_value
 from kafkacompat.console.core.parameters import RecordsQuery
 from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
+from kafkacompat.security.cluster_address import ClusterAddress
 
 PAGE_TIMEOUT_S = 8.0
 ASK_TIMEOUT_S = 4.0
 POLL_S = 0.2
 MAX_SCANNED_BACK = 20_000
-"""Offsets that a page looks back over for records, where compaction has left few."""
+"""How many offsets a page looks back if compaction has left few records."""
 KEY_BYTES = 1_024
 MAX_HEADERS = 64
 HEADER_BYTES = 512
@@ -44,8 +45,8 @@ GET_HEADERS: Callable[[Message], list[Any] | None] = methodcaller("headers")
 Page = dict[str, Any]
 
 
-def records_page(bootstrap: str, query: RecordsQuery) -> Page:
-    """The records that the query asks for, oldest first, and where to go on. NotThere, NotRead, BrokerAway."""
+def records_page(bootstrap: ClusterAddress, query: RecordsQuery) -> Page:
+    """Return the requested records, oldest first, and where to continue. Raises NotThere, NotRead, BrokerAway."""
     consumer = Consumer(consumer_settings(bootstrap, query.uncommitted), logger=quiet_logger())
     try:
         return _page(consumer, query)
@@ -97,7 +98,7 @@ def _start(consumer: Consumer, query: RecordsQuery, earliest: int, latest: int) 
         found = consumer.offsets_for_times(asked, timeout=ASK_TIMEOUT_S)[0]
         if found.error is not None:
             raise KafkaException(found.error)
-        # A time after the last record gives no offset: the page is the empty one at the end.
+        # A time after the last record has no offset. The page is then the empty one at the end.
         return int(found.offset) if found.offset >= 0 else latest
     return max(earliest, min(query.offset or 0, latest))
 
@@ -146,15 +147,16 @@ def _messages(
             return
     if lost:
         raise BrokerAway(f"no more records of {query.topic}-{query.partition} in {PAGE_TIMEOUT_S:.0f} s")
-    # The library tells nothing of a batch that it cannot read, such as one with a key's length below -1: it asks again.
+    # The library reports no error for a batch that it cannot parse, such as one with a key length below -1. It fetches
+    # again and again.
     raise NotRead(
-        f"no record of {query.topic}-{query.partition} came from offset {following} on in {PAGE_TIMEOUT_S:.0f} s; "
-        "if the broker is not just slow, the client library cannot read the record there: start behind it"
+        f"no record of {query.topic}-{query.partition} at or after offset {following} arrived in {PAGE_TIMEOUT_S:.0f} s; "
+        "if the broker is not slow, the client library cannot read the record there: start after it"
     )
 
 
 def record_view(message: Message, query: RecordsQuery) -> Page:
-    """One record with its key, value and headers decoded."""
+    """Return one record with decoded key, value and headers."""
     key, value = _bytes(message.key()), _bytes(message.value())
     kind, timestamp_ms = message.timestamp()
     shown_key, shown_value = decoded(key, KEY_BYTES), decoded(value, query.value_bytes)
@@ -180,11 +182,11 @@ def record_view(message: Message, query: RecordsQuery) -> Page:
 
 
 def _headers(message: Message) -> tuple[list[Any], bool]:
-    """The headers, and whether there are some that the library cannot make: the name of one is no UTF-8.
+    """Return the headers, and whether some could not be read because a header's name is not UTF-8.
 
-    For such a name the library returns a half-made list together with an error, and gives up the record's headers.
-    Called as message.headers(), a few times in, the interpreter leaves out its check for that, and reading the list
-    ends the process. Called through an object it always checks, and raises SystemError.
+    For such a name the library returns an incomplete list together with an error, so the record's headers are not
+    shown. After a few calls of message.headers(), the interpreter optimizes its check for that away, and reading the
+    list crashes the process. A call through an object is always checked and raises SystemError.
     """
     try:
         return list(GET_HEADERS(message) or []), False

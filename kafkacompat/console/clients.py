@@ -1,12 +1,15 @@
-"""Settings of the Kafka clients: silent, bounded in memory, quick to notice that the broker is back. They never write."""
+"""Settings of the Kafka clients: silent, bounded in memory, quick to reconnect when the broker returns. The clients
+never write."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
+from kafkacompat.security.cluster_address import ClusterAddress
+
 GROUP_ID = "kafkacompat-console"
-"""The library asks for one; nothing is committed, so no group appears."""
+"""The library requires a group id. Nothing is committed, so no such group appears."""
 MAX_QUEUED_KBYTES = 8 * 1024
 RECONNECT_MAX_MS = 1_000
 SOCKET_TIMEOUT_MS = 6_000
@@ -15,7 +18,7 @@ Settings = dict[str, Any]
 
 
 def quiet_logger() -> logging.Logger:
-    """Swallows what the client library would print while the broker is away; the page says it."""
+    """Return a logger that discards what the library would print while the broker is away. The page shows that state."""
     logger = logging.getLogger("kafkacompat.console.client")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
@@ -23,10 +26,10 @@ def quiet_logger() -> logging.Logger:
     return logger
 
 
-def common_settings(bootstrap: str) -> Settings:
-    """What every client of the console is given."""
+def common_settings(bootstrap: ClusterAddress) -> Settings:
+    """Return the settings that all clients of the console have."""
     return {
-        "bootstrap.servers": bootstrap,
+        **bootstrap.librdkafka(),
         "client.id": "kafkacompat-console",
         "socket.timeout.ms": SOCKET_TIMEOUT_MS,
         "socket.connection.setup.timeout.ms": SOCKET_TIMEOUT_MS,
@@ -37,8 +40,9 @@ def common_settings(bootstrap: str) -> Settings:
     }
 
 
-def consumer_settings(bootstrap: str, uncommitted: bool = False) -> Settings:
-    """A consumer that is told its partitions and offsets, and tells when it has reached the end of one."""
+def consumer_settings(bootstrap: ClusterAddress, uncommitted: bool = False) -> Settings:
+    """Return settings for a consumer with assigned partitions and offsets, which reports when it reaches the end of a
+    partition."""
     return common_settings(bootstrap) | {
         "group.id": GROUP_ID,
         "enable.auto.commit": False,

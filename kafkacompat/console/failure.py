@@ -1,10 +1,10 @@
-"""The errors of the console's shells. Knows nothing."""
+"""The errors of the console's shells. No imports."""
 
 from __future__ import annotations
 
 
 class ConsoleError(Exception):
-    """What the console could not do, said for a person."""
+    """The console could not do something. The text is for a person."""
 
 
 class BrokerAway(ConsoleError):
@@ -12,12 +12,12 @@ class BrokerAway(ConsoleError):
 
 
 class NotRead(ConsoleError):
-    """The broker answers, but no record came: it is slow, or there is one that the client library cannot read."""
+    """The broker answers but no record came: the broker is slow, or the client library cannot read a record."""
 
 
 class NotThere(ConsoleError):
-    """The topic or partition that was asked for does not exist."""
+    """The requested topic or partition does not exist."""
 
 
 class Busy(ConsoleError):
-    """As many requests as are allowed are being answered already."""
+    """The maximum number of requests is already being answered."""

@@ -1,6 +1,6 @@
-"""What stands before every answer: the Host check, the security headers, and no content from anywhere else.
+"""Applied to every response: the Host check, the security headers, and a policy without content from other sites.
 
-An ASGI application around another. Knows no route.
+An ASGI application that wraps another one. It knows no routes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 WRONG_HOST = (
-    "this console answers to localhost, to an IP address, and to names given with --allow-host; "
-    "the request asked for another name\n"
+    "this console accepts localhost, IP addresses and the names given with --allow-host; "
+    "the request has another name in its Host header\n"
 )
 
 
 class Guard:
-    """Answers 421 to a Host that is not ours, and puts the security headers on everything."""
+    """Answers 421 to an unknown Host, and adds the security headers to every response."""
 
     __slots__ = ("_allowed", "_app")
 
@@ -46,7 +46,9 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(SECURITY_HEADERS)
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         hosts = Headers(scope=scope).getlist("host")

@@ -1,4 +1,4 @@
-"""Looks at the cluster again and again, at a bounded pace, and goes on when the broker is away. Knows no view and no HTTP."""
+"""Reads the cluster's state repeatedly at a bounded rate, also while the broker is away. No views and no HTTP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wall_clock_ms() -> int:
 
 
 def addresses(state: ConsoleState) -> list[tuple[str, int]]:
-    """Where a broker of the cluster may listen: as we were told, and as the last look found."""
+    """Return the addresses at which a broker may listen: the configured ones, and those that the last look found."""
     found = []
     for text in state.connection.bootstrap.split(","):
         host, _, port = text.strip().rpartition(":")
@@ -41,9 +41,9 @@ def addresses(state: ConsoleState) -> list[tuple[str, int]]:
 
 
 async def require_listener(places: list[tuple[str, int]]) -> None:
-    """BrokerAway with the reason of the first unless one of the places takes a connection.
+    """Raise BrokerAway, with the reason of the first place, unless one of the places accepts a connection.
 
-    The client library would wait out its whole time for a broker that is gone; asking the system tells at once.
+    The client library would use its whole timeout for a broker that is gone. The operating system refuses at once.
     """
     reason = "no address of a broker is known"
     for number, (host, port) in enumerate(dict.fromkeys(places)):
@@ -51,7 +51,8 @@ async def require_listener(places: list[tuple[str, int]]) -> None:
             with trio.fail_after(PROBE_TIMEOUT_S):
                 await (await trio.open_tcp_stream(host, port)).aclose()
             return
-        # A node may advertise what is no name at all: the codec of names raises UnicodeError, the system OSError.
+        # A node may advertise a text that is not a host name. Its encoding then raises UnicodeError, other failures
+        # are OSError.
         except (OSError, trio.TooSlowError, UnicodeError) as error:
             if number == 0:
                 reason = _words(error)
@@ -62,7 +63,7 @@ def _words(error: OSError | trio.TooSlowError | UnicodeError) -> str:
     if isinstance(error, trio.TooSlowError):
         return "no connection in time"
     if isinstance(error, UnicodeError):
-        return f"its address is no name of a host: {error}"
+        return f"its address is not a host name: {error}"
     causes = (
         error.__cause__.exceptions
         if isinstance(error.__cause__, ExceptionGroup)
@@ -77,7 +78,7 @@ def _words(error: OSError | trio.TooSlowError | UnicodeError) -> str:
 async def keep_looking(
     state: ConsoleState, client: ClusterClient, reader: ResultReader, clock: Clock
 ) -> None:
-    """Feed the state and the reader until cancelled. Sizes are asked for on every LOOKS_PER_SIZES-th look."""
+    """Update the state and the reader until cancelled. Sizes are read on every LOOKS_PER_SIZES-th look."""
     limiter = trio.CapacityLimiter(1)
     sizes: tuple[ReplicaSize, ...] | None = None
     error = ""

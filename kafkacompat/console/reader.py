@@ -1,7 +1,8 @@
-"""Follows the result topics as a consumer in a worker thread and hands what it reads to trio in bounded batches.
+"""Follows the result topics with a consumer in a worker thread, and passes records to trio in bounded batches.
 
-No group: it is told what to follow by each look at the cluster, reads compacted topics from their beginning, and says so
-when a topic is gone or has been made anew, so that nothing of the old one stays. Knows no row and no view.
+There is no group: each look at the cluster gives the topics to follow. Compacted topics are read from their beginning.
+If a topic was deleted, or deleted and created again, the reader says so, so that no old rows stay. No rows and no
+views.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kafkacompat.console.clients import consumer_settings, quiet_logger
 from kafkacompat.console.core.result_topics import RESULT_TOPICS
 from kafkacompat.console.core.results import ResultRecord
 from kafkacompat.console.core.snapshot import Snapshot, TopicSeen
+from kafkacompat.security.cluster_address import ClusterAddress
 
 MAX_BATCH_RECORDS = 500
 MAX_WAITING_BATCHES = 8
@@ -25,7 +27,7 @@ Place = tuple[str, int]
 
 @dataclass(slots=True)
 class Batch:
-    """What one poll brought. forgotten: topics whose rows no longer hold; positions: the next offset to be read."""
+    """The result of one poll. forgotten: topics whose rows are no longer valid. positions: the next offset of each partition."""
 
     forgotten: list[str] = field(default_factory=list)
     records: list[ResultRecord] = field(default_factory=list)
@@ -33,24 +35,24 @@ class Batch:
 
 
 class ResultReader:
-    """One consumer of all result topics. follow is called from trio, everything else happens in the thread."""
+    """One consumer of all result topics. `follow` is called in trio; everything else runs in the thread."""
 
     __slots__ = ("_bootstrap", "_followed", "_ids", "_positions", "_wanted")
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: ClusterAddress) -> None:
         self._bootstrap = bootstrap
-        # Replaced as a whole, never changed: the thread reads it without a lock.
+        # Replaced as a whole and never changed, so the thread reads it without a lock.
         self._wanted: dict[str, TopicSeen] | None = None
         self._ids: dict[str, str] = {}
         self._followed: set[Place] = set()
         self._positions: dict[Place, int] = {}
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Read the result topics that this look at the cluster found, and no others."""
+        """Follow exactly the result topics in this snapshot."""
         self._wanted = {topic.name: topic for topic in snapshot.topics if topic.name in RESULT_TOPICS}
 
     async def run(self, batches: trio.MemorySendChannel[Batch]) -> None:
-        """Read until cancelled; the thread waits while MAX_WAITING_BATCHES are not folded yet."""
+        """Read until cancelled. The thread waits while MAX_WAITING_BATCHES batches are not folded yet."""
         async with batches:
             await trio.to_thread.run_sync(self._read, batches, limiter=trio.CapacityLimiter(1))
 
@@ -64,8 +66,8 @@ class ResultReader:
                 if wanted is not None:
                     batch.forgotten = self._forget(wanted)
                     if batch.forgotten:
-                        # The library holds on to what it knew of a topic (leader epochs, that it is gone) for as
-                        # long as the client lives, and would not read the new one of that name.
+                        # The library keeps what it knows about a topic (leader epochs, that it was deleted) for as
+                        # long as the client lives. It would not read a new topic with the same name.
                         consumer.close()
                         consumer = self._new_consumer()
                     self._follow(consumer, wanted)
@@ -82,7 +84,7 @@ class ResultReader:
         return Consumer(consumer_settings(self._bootstrap), logger=quiet_logger())
 
     def _forget(self, wanted: dict[str, TopicSeen]) -> list[str]:
-        """The topics that are gone or another of the same name; nothing is kept of them."""
+        """Return the topics that were deleted, or deleted and created again, and drop their state."""
         known = self._ids.items()
         lost = [name for name, topic_id in known if name not in wanted or wanted[name].topic_id != topic_id]
         for name in lost:
@@ -103,7 +105,7 @@ class ResultReader:
 
 
 def starts(topic: TopicSeen) -> dict[Place, int]:
-    """Where to begin in each partition that can be read: at the beginning, or the named number of records from the end."""
+    """Return the first offset of each readable partition: the beginning, or the given number of records before the end."""
     tail = RESULT_TOPICS[topic.name].tail_records
     found: dict[Place, int] = {}
     for partition in topic.partitions:
@@ -122,7 +124,7 @@ def _take(message: Message, batch: Batch) -> None:
             raise KafkaException(error)
         return
     if error is not None:
-        # Whatever else a partition reports (its leader is away, it is gone) passes, or the next look says it.
+        # Other errors of a partition (its leader is away, it was deleted) pass, or the next look reports them.
         if error.code() == KafkaError._PARTITION_EOF:
             batch.positions[topic, partition] = offset
         return

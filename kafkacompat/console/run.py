@@ -1,7 +1,8 @@
-"""Puts the console together and runs it until it is told to stop: the looks, the reader, the fold and the server."""
+"""Assembles the console and runs it until it is stopped: the looks, the reader, the fold and the server."""
 
 from __future__ import annotations
 
+import secrets
 import signal
 import socket
 from collections.abc import Callable, Collection
@@ -13,19 +14,23 @@ from hypercorn.config import Config
 from hypercorn.trio import serve
 
 from kafkacompat.console.admin import ClusterClient
+from kafkacompat.console.core.tokens import checked_token, is_beyond_loopback
 from kafkacompat.console.failure import ConsoleError
 from kafkacompat.console.looking import keep_looking, wall_clock_ms
 from kafkacompat.console.reader import MAX_WAITING_BATCHES, Batch, ResultReader
 from kafkacompat.console.server import application
 from kafkacompat.console.state import ConsoleState
+from kafkacompat.security.cluster_address import ClusterAddress
 
 GRACE_S = 1.0
 KEEP_ALIVE_S = 30.0
+TOKEN_BYTES = 32
+TOKEN_FILE_CHARACTERS_MAX = 4096
 MAX_REQUEST_HEAD_BYTES = 16 * 1024
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket of that address, not listening yet. ConsoleError if the address cannot be had."""
+    """Return a socket that is bound to the address but not listening yet. ConsoleError if the address is not available."""
     try:
         family, kind, protocol, _name, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -42,8 +47,21 @@ def bound_socket(host: str, port: int) -> socket.socket:
     return bound
 
 
+def token_of_file(path: str) -> str:
+    """ConsoleError naming the file, and not what stands in it."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return checked_token(file.read(TOKEN_FILE_CHARACTERS_MAX))
+    except OSError as error:
+        raise ConsoleError(f"cannot read the file {path} of --token-file: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConsoleError(f"the file {path} of --token-file is no ASCII text") from None
+    except ValueError as error:
+        raise ConsoleError(f"the file {path} of --token-file: {error}") from None
+
+
 def server_config(listener: socket.socket) -> Config:
-    """Hypercorn's settings: the given socket, no log of requests, no hint of the server's make."""
+    """Return Hypercorn's settings: the given socket, no request log, no Server header."""
     config = Config()
     config.bind = [f"fd://{listener.fileno()}"]
     config.accesslog = None
@@ -56,39 +74,46 @@ def server_config(listener: socket.socket) -> Config:
 
 
 async def run_console(
-    bootstrap: str,
+    bootstrap: ClusterAddress,
     host: str,
     port: int,
     allowed_hosts: Collection[str],
-    ready: Callable[[str], None],
+    ready: Callable[[str, str | None], None],
+    token: str | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; ready is called with the page's address. ConsoleError if the port cannot be had.
+    """Serve until SIGINT or SIGTERM. ConsoleError if the port is not available.
 
-    port 0 takes a free one. The broker need not be there: the page says that it is not, and goes on when it comes.
+    `ready` is called with the page's address, and with the token if this function made one. `token` is what requests must
+    bear. Without it, a random token is made if other machines can reach the console; on loopback none is needed.
+
+    Port 0 means any free port. Without a broker the page says so, and continues when the broker answers.
     """
     listener = bound_socket(host, port)
     state = ConsoleState(bootstrap, wall_clock_ms(), f"{wall_clock_ms():x}")
     reader = ResultReader(bootstrap)
     client = ClusterClient(bootstrap)
     send, receive = trio.open_memory_channel[Batch](MAX_WAITING_BATCHES)
-    app = application(state, wall_clock_ms, allowed_hosts)
+    made = None
+    if token is None and is_beyond_loopback(listener.getsockname()[0]):
+        made = secrets.token_urlsafe(TOKEN_BYTES)
+    app = application(state, wall_clock_ms, allowed_hosts, token or made)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
             server = partial(serve, cast(Any, app), server_config(listener), mode="asgi")
             binds = await nursery.start(server)
-            # The server closes it: it has made a socket of its own from the number.
+            # The server closes the descriptor: it has created a socket from the number.
             listener.detach()
             nursery.start_soon(keep_looking, state, client, reader, wall_clock_ms)
             nursery.start_soon(reader.run, send)
             nursery.start_soon(fold_batches, state, receive)
-            ready(binds[0])
+            ready(binds[0], made)
             async for _ in signals:
                 break
             nursery.cancel_scope.cancel()
 
 
 async def fold_batches(state: ConsoleState, batches: trio.MemoryReceiveChannel[Batch]) -> None:
-    """Take in what the reader brings."""
+    """Fold the reader's batches into the state."""
     async with batches:
         async for batch in batches:
             state.took(batch)

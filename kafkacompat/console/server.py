@@ -1,8 +1,8 @@
-"""The HTTP answers: the page's files, the JSON API, /health and /metrics. Only GET; nothing here alters anything.
+"""The HTTP answers: the page's files, the JSON API, /health and /metrics. Only GET: nothing here changes anything.
 
-GET /api/results, /api/cluster: the views, with an ETag. GET /api/records: a page of records. Errors are JSON
-{"error": text} with status 400 (a parameter), 404 (no such topic or partition) or 503 (broker away or busy, or
-no record came).
+GET /api/results and /api/cluster return the views with an ETag. GET /api/records returns a page of records. Errors are
+JSON {"error": text} with status 400 (a parameter), 404 (no such topic or partition) or 503 (broker away or busy, or no
+record came).
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from starlette.types import ASGIApp
 from kafkacompat.console.browse import records_page
 from kafkacompat.console.core.connection import UNREACHABLE
 from kafkacompat.console.core.parameters import BadParameter, records_query
-from kafkacompat.console.core.prometheus import metrics_text
+from kafkacompat.console.core.prometheus import CONTENT_TYPE, metrics_text
+from kafkacompat.console.core.tokens import Access
 from kafkacompat.console.core.views import reading_view
 from kafkacompat.console.failure import BrokerAway, Busy, NotRead, NotThere
 from kafkacompat.console.guard import Guard
 from kafkacompat.console.state import ConsoleState, ViewCache
+from kafkacompat.console.token_gate import TokenGate
 
 MAX_BROWSERS = 4
 MAX_WAITING_BROWSERS = 16
@@ -51,7 +53,7 @@ API = {
 
 
 def static_files() -> dict[str, Response]:
-    """The files of the page by name, read once; whatever is not among them is not served."""
+    """Return the page's files by name, read once. No other file is served."""
     found = {}
     for file in resources.files("kafkacompat.console").joinpath("static").iterdir():
         content_type = CONTENT_TYPES.get(file.name.rpartition(".")[2])
@@ -61,7 +63,7 @@ def static_files() -> dict[str, Response]:
 
 
 class Pages:
-    """The handlers of all routes over one state."""
+    """The handlers of all routes. They share one state."""
 
     __slots__ = ("_browsers", "_clock", "_files", "_state")
 
@@ -80,11 +82,11 @@ class Pages:
         return self._files.get(request.path_params["name"]) or PlainTextResponse("no such file\n", NOT_FOUND)
 
     async def api(self, request: Request) -> Response:
-        """What can be asked."""
+        """The list of routes."""
         return JSONResponse({"GET": API})
 
     async def results(self, request: Request) -> Response:
-        """The three jobs' results."""
+        """The results of the three jobs."""
         return _tagged(request, self._state.results_json(self._clock()))
 
     async def cluster(self, request: Request) -> Response:
@@ -99,7 +101,7 @@ class Pages:
                 raise Busy("too many requests for records at once; try again")
             if self._state.connection.state == UNREACHABLE:
                 raise BrokerAway(self._state.connection.reason)
-            read = partial(records_page, self._state.connection.bootstrap, query)
+            read = partial(records_page, self._state.address, query)
             page = await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._browsers)
         except BadParameter as error:
             return _error(BAD_REQUEST, str(error))
@@ -122,13 +124,12 @@ class Pages:
         """Prometheus' text format."""
         make, reading = self._state.cluster(), reading_view(self._state.results)
         text = await trio.to_thread.run_sync(lambda: metrics_text(make(), reading))
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(text, media_type=CONTENT_TYPE)
 
 
-def application(state: ConsoleState, clock: Callable[[], int], allowed_hosts: Collection[str]) -> ASGIApp:
-    """The ASGI application."""
-    pages = Pages(state, clock)
-    routes = [
+def routes_of(pages: Pages) -> list[Route]:
+    """Everything that is served."""
+    return [
         Route("/", pages.page),
         Route("/static/{name}", pages.file),
         Route("/api", pages.api),
@@ -138,7 +139,19 @@ def application(state: ConsoleState, clock: Callable[[], int], allowed_hosts: Co
         Route("/health", pages.health),
         Route("/metrics", pages.metrics),
     ]
-    return Guard(Starlette(routes=routes), allowed_hosts)
+
+
+def application(
+    state: ConsoleState,
+    clock: Callable[[], int],
+    allowed_hosts: Collection[str],
+    token: str | None = None,
+) -> ASGIApp:
+    """The ASGI application. token: what every request must bear; None lets everybody read."""
+    served: ASGIApp = Starlette(routes=routes_of(Pages(state, clock)))
+    if token is not None:
+        served = TokenGate(served, Access(token))
+    return Guard(served, allowed_hosts)
 
 
 def _tagged(request: Request, view: ViewCache) -> Response:

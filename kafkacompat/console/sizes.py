@@ -1,11 +1,11 @@
-"""Asks each node for the sizes of its logs, over a plain connection of its own: the client library has no such request.
+"""Asks each node for the sizes of its logs, over a plain connection: the client library has no such request.
 
-Nodes that do not answer, or ask for TLS or a login first, leave sizes unknown; the rest of the page does not depend on it.
+The sizes of nodes that do not answer, or that require TLS or a login, stay unknown. The rest of the page does not
+depend on them.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 
 import trio
@@ -14,16 +14,17 @@ from kafkacompat.console.core.log_directories import (
     MAX_RESPONSE_BYTES,
     BadResponse,
     parse_response,
-    request_frame,
+    sizes_request,
 )
 from kafkacompat.console.core.snapshot import NodeSeen, ReplicaSize
+from kafkacompat.wire.frames import FRAME_SIZE
 
 NODE_TIMEOUT_S = 2.0
 PIECE_BYTES = 64 * 1024
 
 
 async def sizes_of(nodes: Iterable[NodeSeen]) -> tuple[tuple[ReplicaSize, ...] | None, str]:
-    """(sizes of all nodes that told them, "" or why some did not); (None, why) if none did."""
+    """Return (sizes of all nodes that answered, "" or the reason why some did not), or (None, reason) if no node answered."""
     answers: dict[int, list[ReplicaSize]] = {}
     errors: list[str] = []
 
@@ -44,11 +45,13 @@ async def sizes_of(nodes: Iterable[NodeSeen]) -> tuple[tuple[ReplicaSize, ...] |
 async def _ask_node(node: NodeSeen) -> list[ReplicaSize]:
     stream = await trio.open_tcp_stream(node.host, node.port)
     async with stream:
-        await stream.send_all(request_frame())
-        (length,) = struct.unpack(">i", await _exactly(stream, 4))
+        await stream.send_all(sizes_request())
+        (length,) = FRAME_SIZE.unpack(await _exactly(stream, FRAME_SIZE.size))
         if not 0 < length <= MAX_RESPONSE_BYTES:
             raise BadResponse(f"an answer of {length} bytes")
-        return parse_response(await _exactly(stream, length), node.node_id)
+        answer = await _exactly(stream, length)
+    # A node may have tens of thousands of logs. Parsing that many here would block the loop.
+    return await trio.to_thread.run_sync(parse_response, answer, node.node_id)
 
 
 async def _exactly(stream: trio.SocketStream, count: int) -> bytes:

@@ -1,12 +1,12 @@
-"""What the console knows at this moment, and its views as JSON bytes, made anew only when something has changed.
+"""The console's current knowledge, and its views as JSON bytes. A view is made again only after a change.
 
-Changed by the tasks of run.py, read by server.py, both on the one trio thread. Knows no client and no HTTP.
+The tasks of run.py change the state, server.py reads it, both in the one trio thread. No clients and no HTTP.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,13 +20,17 @@ from kafkacompat.console.core.results import Results
 from kafkacompat.console.core.snapshot import ReplicaSize, Snapshot
 from kafkacompat.console.core.views import results_view
 from kafkacompat.console.reader import Batch, Place
+from kafkacompat.security.cluster_address import ClusterAddress
 
 MIN_VIEW_INTERVAL_MS = 400
-"""A view is not made more often than this, however fast results come and however many look."""
+"""Minimum interval between two makings of a view, however fast results come and however many clients ask."""
+DIVIDED_LEVELS = 3
+"""The levels of a view that are encoded piece by piece, down to table rows. While the library encodes one piece, no
+other thread runs."""
 
 
 class ViewCache:
-    """The JSON bytes of one view and the tag that changes with them."""
+    """The JSON bytes of one view, and the tag that changes with them."""
 
     __slots__ = ("_made_ms", "_run", "_seen", "_version", "body", "tag")
 
@@ -39,13 +43,13 @@ class ViewCache:
         self.tag = ""
 
     def fresh(self, seen: object, now_ms: int) -> bool:
-        """Whether the bytes still hold: nothing has changed since, or they were made a moment ago."""
+        """Whether the bytes are still valid: nothing has changed since, or they were made a moment ago."""
         return self._version > 0 and (
             seen == self._seen or 0 <= now_ms - self._made_ms < MIN_VIEW_INTERVAL_MS
         )
 
     def keep(self, seen: object, now_ms: int, body: bytes) -> None:
-        """Take the bytes of a view made from what was seen."""
+        """Store the bytes of a view that was made from `seen`."""
         self.body = body
         self._seen, self._made_ms = seen, now_ms
         self._version += 1
@@ -53,13 +57,14 @@ class ViewCache:
 
 
 class ConsoleState:
-    """Results, the last look at the cluster, rates and the broker's connection. run tells this process from an earlier one."""
+    """Results, the last snapshot, rates and the broker's connection. `run` distinguishes this process from an earlier one."""
 
     __slots__ = (
         "_cluster_cache",
         "_looks",
         "_making",
         "_results_cache",
+        "address",
         "connection",
         "positions",
         "rates",
@@ -67,9 +72,10 @@ class ConsoleState:
         "snapshot",
     )
 
-    def __init__(self, bootstrap: str, now_ms: int, run: str) -> None:
+    def __init__(self, bootstrap: ClusterAddress, now_ms: int, run: str) -> None:
         self.results = Results()
-        self.connection = BrokerConnection(bootstrap, now_ms)
+        self.address = bootstrap
+        self.connection = BrokerConnection(bootstrap.servers, now_ms)
         self.rates = Rates()
         self.snapshot: Snapshot | None = None
         self.positions: dict[Place, int] = {}
@@ -77,10 +83,10 @@ class ConsoleState:
         self._results_cache = ViewCache(run)
         self._cluster_cache = ViewCache(run)
         self._making = trio.Lock()
-        """Of whoever makes the view of the cluster: the others have it then."""
+        """Held while the view of the cluster is made. Requests that wait for it then get that view."""
 
     def looked(self, snapshot: Snapshot) -> None:
-        """Take in a look at the cluster."""
+        """Store a new snapshot."""
         self._looks += 1
         self.snapshot = snapshot
         self.connection.answered(snapshot.taken_ms)
@@ -88,18 +94,18 @@ class ConsoleState:
         self.rates.add(snapshot.taken_ms, {key: end for key, end in ends.items() if end is not None})
 
     def sized(self, sizes: tuple[ReplicaSize, ...] | None, error: str) -> None:
-        """Take in the sizes of logs."""
+        """Store the sizes of logs."""
         if self.snapshot is not None:
             self._looks += 1
             self.snapshot = replace(self.snapshot, sizes=sizes, sizes_error=error)
 
     def away(self, now_ms: int, reason: str) -> None:
-        """Take in that the broker did not answer; what was known last is kept and shown as such."""
+        """The broker did not answer. The previous snapshot stays and is shown as old."""
         self._looks += 1
         self.connection.failed(now_ms, reason)
 
     def took(self, batch: Batch) -> None:
-        """Fold what the reader brought."""
+        """Fold a batch of the reader."""
         for topic in batch.forgotten:
             self.results.forget(topic)
             self.positions = {place: at for place, at in self.positions.items() if place[0] != topic}
@@ -108,7 +114,7 @@ class ConsoleState:
         self.positions |= batch.positions
 
     def behind(self) -> int | None:
-        """Result records that are written and not read yet; None while the ends are not known."""
+        """The number of result records that are written but not read yet. None while the end offsets are unknown."""
         if self.snapshot is None:
             return None
         total = 0
@@ -131,7 +137,7 @@ class ConsoleState:
         return self._results_cache
 
     async def cluster_json(self, now_ms: int) -> ViewCache:
-        """The view of GET /api/cluster, made in a thread: of tens of thousands of partitions it takes half a second."""
+        """The view of GET /api/cluster, made in a thread. For tens of thousands of partitions it takes half a second."""
         async with self._making:
             if not self._cluster_cache.fresh(self._looks, now_ms):
                 seen = self._looks
@@ -140,7 +146,7 @@ class ConsoleState:
         return self._cluster_cache
 
     def cluster(self) -> Callable[[], dict[str, Any]]:
-        """What makes the view of the cluster, in any thread: nothing that it looks at changes."""
+        """Return a function that makes the view of the cluster. It may run in any thread, because its inputs never change."""
         return partial(cluster_view, replace(self.connection), self.snapshot, self.rates.copy())
 
     def broker(self) -> dict[str, Any]:
@@ -157,5 +163,29 @@ def _as_json(make: Callable[[], dict[str, Any]]) -> bytes:
 
 
 def encoded(view: dict[str, Any]) -> bytes:
-    """JSON without blanks, in UTF-8."""
-    return json.dumps(view, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    """Return JSON without whitespace, in UTF-8."""
+    return "".join(_pieces(view, DIVIDED_LEVELS)).encode()
+
+
+def _pieces(value: Any, levels: int) -> Iterator[str]:
+    """Yield the JSON text of a value whose keys are strings. The top levels are encoded element by element."""
+    if levels and value and isinstance(value, dict):
+        before = "{"
+        for name, part in value.items():
+            yield f"{before}{_dumped(name)}:"
+            yield from _pieces(part, levels - 1)
+            before = ","
+        yield "}"
+    elif levels and value and isinstance(value, list):
+        before = "["
+        for part in value:
+            yield before
+            yield from _pieces(part, levels - 1)
+            before = ","
+        yield "]"
+    else:
+        yield _dumped(value)
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

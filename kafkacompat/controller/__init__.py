@@ -1,1 +1,1 @@
-"""Cluster metadata as a replayed machine on the metadata log."""
+"""Cluster metadata as a state machine that is replayed from the metadata log."""

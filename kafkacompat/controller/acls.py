@@ -1,6 +1,6 @@
-"""CreateAcls and DeleteAcls (KIP-801): image and request -> records and response, of a cluster with an authorizer.
+"""CreateAcls and DeleteAcls (KIP-801) in a cluster with an authorizer: image and request -> records and response.
 
-Pure. Who may ask is decided before. Entries are told apart by an id that nobody but the metadata log sees.
+Pure. The caller has checked the authorization. Each entry has an id that only the metadata log uses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TOO_MANY_REMOVED_TEXT = (
 )
 DISABLED_TEXT = "No Authorizer is configured."
 MATCHED_A_STEP = SCANNED_A_STEP // 4
-"""Entries that a filter is held against: up to a microsecond each."""
+"""Entries compared with a filter in one step, at up to a microsecond each."""
 
 
 class AclRefused(Exception):
@@ -53,7 +53,7 @@ class AclRefused(Exception):
 
 
 def creation_disabled(request: CreateAclsRequest) -> CreateAclsResponse:
-    """On a cluster without an authorizer; so the next one."""
+    """The refusal in a cluster without an authorizer. The next function is the same for DeleteAcls."""
     refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED_TEXT)
     return CreateAclsResponse(results=[refused] * len(request.creations))
 
@@ -139,7 +139,7 @@ def _too_large(request: CreateAclsRequest) -> ControllerResult[MetadataRecord, C
 def delete_acls(
     image: MetadataImage, request: DeleteAclsRequest
 ) -> Steps[ControllerResult[MetadataRecord, DeleteAclsResponse]]:
-    """All that the filters find, or nothing where that is more than one operation may write."""
+    """Delete everything that the filters match, or nothing if that exceeds the records of one operation."""
     acls = list(image.acls.items())
     removed: dict[Uuid, None] = {}
     results: list[DeleteAclsFilterResult] = []

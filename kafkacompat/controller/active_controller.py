@@ -1,8 +1,8 @@
 """The controller's commands on this node: requests in, replies out once their records are committed.
 
-Join the pure commands with the metadata machine. Decides nothing: checks are in the command modules, durability in the
-quorum. On a node that is not the active controller every command raises NotController. A command that writes nothing still
-waits for what it may have read uncommitted. Brokers' sessions are liveness.py's.
+It connects the pure commands with the metadata machine. It decides nothing: the command modules check, and the quorum
+makes records durable. If this node is not the active controller, every command raises NotController. A command that
+writes nothing still waits until everything it may have read is committed. liveness.py has the brokers' sessions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.api.request_context import NO_CONNECTION, NotController
 from kafkacompat.controller.balance import allows_unclean_elections
+from kafkacompat.controller.host_names import Resolve, known_hosts
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.own_decisions import OwnDecisions
@@ -24,7 +25,8 @@ from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH
-from kafkacompat.ports import Random
+from kafkacompat.ports import Clock, Random
+from kafkacompat.quota.mutations import MayMutate, MutationQuota, unlimited
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.stepping.stepped import Steps, whole
 from kafkacompat.wire.errors import ErrorCode
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
+    from kafkacompat.quota.managers import QuotaManagers
     from kafkacompat.raft.quorum_driver import QuorumDriver
     from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
 
@@ -41,18 +44,20 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+CREATE_TOPICS_STRICT_SINCE, DELETE_TOPICS_STRICT_SINCE, CREATE_PARTITIONS_STRICT_SINCE = 6, 5, 3
+"""Versions whose clients know THROTTLING_QUOTA_EXCEEDED. Older ones are only throttled."""
 TOPIC_DELETION_DISABLED_SINCE = 3
-"""DeleteTopics version from which the refusal has an error of its own."""
+"""The DeleteTopics version from which disabled deletion has a separate error."""
 ELECTION_ERROR_SINCE = 1
-"""ElectLeaders version that has an error of the whole request."""
+"""The ElectLeaders version with an error field for the whole request."""
 FEATURE_RESULTS_UNTIL = 2
-"""UpdateFeatures version whose answers no longer name every feature."""
+"""The UpdateFeatures version from which answers no longer name every feature."""
 QUORUM_IDENTITIES_SINCE = 2
-"""DescribeQuorum version that has fields for directory ids and addresses."""
+"""The DescribeQuorum version with fields for directory ids and addresses."""
 
 
 class ActiveController:
-    """ControllerService of api/context, for clients and for brokers, while this node leads the quorum."""
+    """ControllerService of api/context, for clients and brokers, while this node leads the quorum."""
 
     def __init__(
         self,
@@ -64,9 +69,12 @@ class ActiveController:
         periodic_tasks: PeriodicTaskControlManager,
         own_decisions: OwnDecisions,
         turns: Turns,
+        clock: Clock,
         bootstrap_values: Sequence[bytes],
+        resolve: Resolve,
+        quotas: QuotaManagers,
     ) -> None:
-        """`bootstrap_values`: framed records that a new metadata log begins with."""
+        """`bootstrap_values` are the framed first records of a new metadata log."""
         self._machine = machine
         self._settings = settings
         self._driver = driver
@@ -75,9 +83,12 @@ class ActiveController:
         self._periodic_tasks = periodic_tasks
         self._own_decisions = own_decisions
         self._turns = turns
+        self._clock = clock
         self._bootstrap_values = bootstrap_values
+        self._resolve = resolve
+        self._quotas = quotas
         self._activated_epoch = NO_EPOCH
-        """The last epoch of this node's whose first records are written."""
+        """The last epoch led by this node whose first records are written."""
         machine.when_active = self._activate
         machine.when_deposed = self._resign
 
@@ -87,11 +98,11 @@ class ActiveController:
 
     @property
     def _image(self) -> MetadataImage:
-        """With everything accepted, committed or not, and brokers that are known to be gone fenced."""
+        """The image with everything accepted, committed or not, in which dead brokers are fenced."""
         return self._image_but(None)
 
     def _image_but(self, broker_id: int | None) -> MetadataImage:
-        """The same, with this broker as it is registered."""
+        """The same image, in which this broker is unchanged."""
         if not self.is_active:
             raise NotController
         return self._liveness.image(but=broker_id)
@@ -99,8 +110,8 @@ class ActiveController:
     def _in_steps(
         self, command: Steps[ControllerResult[MetadataRecord, T]], *, is_atomic: bool = True
     ) -> Steps[Deferred[T]]:
-        """Carry out a command whose image may not be another one when it ends. One whose leadership is over is not gone on with:
-        it would change sessions that are another leadership's."""
+        """Run a command in steps; the image must not change until it ends. A command whose leadership has ended is
+        abandoned, because it would change the sessions of another leadership."""
         epoch = self._machine.active_epoch
         while True:
             try:
@@ -117,7 +128,7 @@ class ActiveController:
         machine = self._machine
         activation = machine.core.activation_records(machine.core.decode(self._bootstrap_values))
         if activation and not all_steps(machine.append_or_resign(activation)):
-            # A sole voter whose disk is full: nothing may come before these records.
+            # This happens for a sole voter with a full disk. No other record may come before these.
             self._own_decisions.try_again(self._activate)
             return
         self._activated_epoch = machine.active_epoch
@@ -133,9 +144,31 @@ class ActiveController:
     def create_topics(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.topics import create_topics
 
-        return self._turns.take_steps(
-            lambda: self._in_steps(create_topics.in_steps(self._image, self._settings, self._random, request))
+        return self._mutate(
+            context,
+            CREATE_TOPICS_STRICT_SINCE,
+            lambda may: create_topics.in_steps(self._image, self._settings, self._random, request, may),
         )
+
+    def _mutate(
+        self,
+        context: RequestContext,
+        strict_since: int,
+        command: Callable[[MayMutate], Steps[ControllerResult[MetadataRecord, Any]]],
+    ) -> Deferred[Any]:
+        """Carry out a command under the sender's quota of mutations, and tell it the throttle time (KIP-599)."""
+        now_ms = self._liveness.now_ms
+        mutations = self._quotas.mutation
+        if not mutations.is_active:
+            return self._turns.take_steps(lambda: self._in_steps(command(unlimited)))
+        sensor = mutations.sensor(context.principal.name, context.client_id, now_ms())
+        quota = MutationQuota(sensor, context.api_version >= strict_since, now_ms)
+
+        def told(response: Any) -> Any:
+            response.throttle_time_ms = quota.throttle_ms()
+            return response
+
+        return self._turns.take_steps(lambda: self._in_steps(command(quota.record))).then(told)
 
     def delete_topics(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.topic_deletion import delete_topics, deletion_disabled
@@ -144,13 +177,19 @@ class ActiveController:
             old = context.api_version < TOPIC_DELETION_DISABLED_SINCE
             code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
             return Deferred.of(deletion_disabled(request, code))
-        return self._turns.take_steps(lambda: self._in_steps(delete_topics.in_steps(self._image, request)))
+        return self._mutate(
+            context,
+            DELETE_TOPICS_STRICT_SINCE,
+            lambda may: delete_topics.in_steps(self._image, request, may),
+        )
 
     def create_partitions(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.topics import create_partitions
 
-        return self._turns.take_steps(
-            lambda: self._in_steps(create_partitions.in_steps(self._image, self._random, request))
+        return self._mutate(
+            context,
+            CREATE_PARTITIONS_STRICT_SINCE,
+            lambda may: create_partitions.in_steps(self._image, self._random, request, may),
         )
 
     def incremental_alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
@@ -223,12 +262,36 @@ class ActiveController:
             return Deferred.of(deletion_disabled(request))
         return self._turns.take_steps(lambda: self._in_steps(delete_acls.in_steps(self._image, request)))
 
+    def alter_client_quotas(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.client_quotas import alter_client_quotas, hosts_to_resolve
+
+        if not self.is_active:
+            raise NotController
+        return known_hosts(hosts_to_resolve(request), self._resolve).and_then(
+            lambda known: self._turns.take_steps(
+                lambda: self._in_steps(alter_client_quotas.in_steps(self._image, request, known))
+            )
+        )
+
     def alter_user_scram_credentials(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.scram_credentials import alter_user_scram_credentials
 
         return self._turns.take_steps(
             lambda: self._in_steps(alter_user_scram_credentials.in_steps(self._image, request))
         )
+
+    def _change_tokens(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.delegation_tokens import change_tokens
+
+        def command() -> Steps[ControllerResult[MetadataRecord, Any]]:
+            now_ms = self._clock.now_ms()
+            return change_tokens(
+                self._image, self._settings, self._random, now_ms, request, context.principal
+            )
+
+        return self._answer(request, command)
+
+    create_delegation_token = renew_delegation_token = expire_delegation_token = _change_tokens
 
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.kraft_version_upgrade import update_features_and_kraft_version
@@ -272,7 +335,7 @@ class ActiveController:
         endpoints = {(each.host, each.port) for each in request.listeners}
 
         def is_live(broker: BrokerRegistration) -> bool:
-            # A broker that registers with the controller in its own process has died before: there is no session to wait for.
+            # A broker that registers with a controller in its own process has ended before, so there is no session to wait for.
             in_own_process = context.connection_id == NO_CONNECTION
             return not in_own_process and liveness.is_live(broker, endpoints, context.client_host)
 
@@ -343,7 +406,7 @@ class ActiveController:
     def _answer_broker(
         self, request: Any, command: Callable[[], Steps[ControllerResult[MetadataRecord, Any]]]
     ) -> Deferred[Any]:
-        """As `_answer`, for a command that changes the broker's session: it does so only with its records."""
+        """Like `_answer`, for a command that changes the broker's session. The session changes only if the records are written."""
         liveness, broker_id = self._liveness, request.broker_id
 
         def carry_out() -> Steps[Deferred[Any]]:

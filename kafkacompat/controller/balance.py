@@ -1,8 +1,8 @@
-"""Elections that nobody asks for: back to preferred leaders, and unclean ones where the topic allows them.
+"""Automatic elections: preferred leaders, and unclean elections where the topic allows them.
 
-Pure: image and settings give records. The caller has the clock: `balance_interval_ms` and `unclean_interval_ms` say how often, and
-`True` as a response asks for another round at once, because one round is bounded as in Apache Kafka. Unclean elections are also due
-when a setting starts to allow them (`allows_unclean_elections`).
+Pure: image and settings give records. The caller has the clock: `balance_interval_ms` and `unclean_interval_ms` give
+the intervals. The response `True` asks for another round at once, because one round is bounded as in Apache Kafka.
+Unclean elections are also due when a setting begins to allow them (`allows_unclean_elections`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ MAX_ELECTIONS_PER_ROUND = 1000
 
 
 def balance_interval_ms(settings: ControllerSettings) -> int | None:
-    """How often `maybe_balance_partition_leaders` is due; None when auto.leader.rebalance.enable is off."""
+    """The interval of `maybe_balance_partition_leaders`. None if auto.leader.rebalance.enable is off."""
     if not settings.static.get_boolean("auto.leader.rebalance.enable"):
         return None
     return settings.static.get_int("leader.imbalance.check.interval.seconds") * 1000
 
 
 def unclean_interval_ms(settings: ControllerSettings) -> int:
-    """How often `maybe_elect_unclean_leaders` is due."""
+    """The interval of `maybe_elect_unclean_leaders`."""
     return settings.static.get_int("unclean.leader.election.interval.ms")
 
 
@@ -38,7 +38,7 @@ def unclean_interval_ms(settings: ControllerSettings) -> int:
 def maybe_balance_partition_leaders(
     image: MetadataImage, settings: ControllerSettings
 ) -> Steps[ControllerResult[MetadataRecord, bool]]:
-    """The first replica leads again wherever it is in sync and alive. True: there may be more to do."""
+    """Make the first replica the leader again where it is in sync and alive. True: there may be more to do."""
     return (yield from _elect(image, settings, Election.PREFERRED, _is_imbalanced))
 
 
@@ -46,7 +46,8 @@ def maybe_balance_partition_leaders(
 def maybe_elect_unclean_leaders(
     image: MetadataImage, settings: ControllerSettings
 ) -> Steps[ControllerResult[MetadataRecord, bool]]:
-    """Leaders for partitions without one, out of sync if need be, where the topic allows it. True: there may be more to do."""
+    """Elect leaders for partitions without one, out of sync if necessary, where the topic allows it. True: there may
+    be more to do."""
     return (
         yield from _elect(
             image,
@@ -59,7 +60,7 @@ def maybe_elect_unclean_leaders(
 
 
 def allows_unclean_elections(records: Iterable[MetadataRecord]) -> bool:
-    """Whether a command's records set unclean.leader.election.enable to true somewhere."""
+    """Whether the records of a command set unclean.leader.election.enable to true."""
     return any(
         isinstance(record.message, ConfigRecord)
         and record.message.name == UNCLEAN_LEADER_ELECTION

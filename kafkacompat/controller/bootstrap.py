@@ -1,7 +1,4 @@
-"""The records a new cluster starts from: Kafka 4.3's default feature levels, framed for bootstrap.checkpoint.
-
-Pure. Knows only what `format` without options writes.
-"""
+"""The first records of a new cluster, framed for bootstrap.checkpoint: feature levels, and users. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +7,15 @@ from collections.abc import Sequence
 from kafkacompat.controller.features import DEFAULT_LEVELS
 from kafkacompat.controller.records import MetadataRecord, frame_all
 from kafkacompat.wire.messages.feature_level_record import FeatureLevelRecord
+from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 
 
-def bootstrap_values(levels: Sequence[tuple[str, int]] = DEFAULT_LEVELS) -> tuple[bytes, ...]:
-    """Framed FeatureLevelRecords, metadata.version first."""
+def bootstrap_values(
+    levels: Sequence[tuple[str, int]] = DEFAULT_LEVELS, users: Sequence[UserScramCredentialRecord] = ()
+) -> tuple[bytes, ...]:
+    """Framed FeatureLevelRecords, metadata.version first, then the SCRAM credentials of users."""
     records = [
         MetadataRecord(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in levels
     ]
+    records += [MetadataRecord(user, 0) for user in users]
     return tuple(frame_all(records))

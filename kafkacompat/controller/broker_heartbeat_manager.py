@@ -1,8 +1,8 @@
-"""Brokers' sessions: who was heard when, how far each has read the metadata log, who is leaving.
+"""Brokers' sessions: each broker's last heartbeat, its position in the metadata log, and its controlled shutdown.
 
-Pure soft state of the active controller, lost with it and made anew by `reset` (Kafka's BrokerHeartbeatManager and
-BrokerHeartbeatTracker; broker.session.timeout.ms). A session belongs to a broker in one epoch, and a fenced broker that heartbeats
-has one too. Knows no record and no election; time comes in as monotonic ms.
+Pure soft state of the active controller, lost with it and rebuilt by `reset` (Kafka's BrokerHeartbeatManager and
+BrokerHeartbeatTracker; broker.session.timeout.ms). A session belongs to a broker in one epoch. A fenced broker that
+sends heartbeats has a session too. Records and elections are unknown here. Times are monotonic, in ms.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ MAX_OFFSET = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class SavedSession:
-    """One broker's session as it was, for `put_back`."""
+    """A copy of one broker's session, for `put_back`."""
 
     broker_epoch: int | None
-    """None without one."""
+    """None without a session."""
     progress: _BrokerHeartbeatState | None
     is_gone: bool
 
@@ -33,20 +33,20 @@ class _BrokerHeartbeatState:
 
 
 class BrokerHeartbeatManager:
-    """Sessions of the registered brokers; bounded by their number."""
+    """Sessions of the registered brokers. Bounded by their number."""
 
     __slots__ = ("_contacts", "_gone", "_progress", "_timeout_ms")
 
     def __init__(self, session_timeout_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
         self._contacts: dict[int, tuple[int, int]] = {}
-        """Broker id -> (epoch, last contact in ms), the one heard longest ago first."""
+        """Broker id -> (epoch, last contact in ms), in the order of the last contact."""
         self._gone: set[int] = set()
-        """Brokers whose processes are known to be gone, until they are heard or their sessions are over."""
+        """Brokers whose processes are known to be dead, until they send a heartbeat or their sessions end."""
         self._progress: dict[int, _BrokerHeartbeatState] = {}
 
     def reset(self, image: MetadataImage, now_ms: int) -> None:
-        """On activation: every unfenced broker counts as just heard, the others as never."""
+        """On activation: every unfenced broker counts as just heard, the others as never heard."""
         self._contacts.clear()
         self._gone.clear()
         self._progress.clear()
@@ -55,12 +55,12 @@ class BrokerHeartbeatManager:
             if not broker.fenced:
                 self._contacts[broker.id] = (broker.epoch, now_ms)
 
-    # What brokers do.
+    # Events from brokers.
 
     def register(self, broker_id: int, broker_epoch: int, registration_offset: int) -> None:
-        """A registration is accepted; `registration_offset` is where its record goes in the log.
+        """A registration is accepted. `registration_offset` is the offset of its record in the log.
 
-        The session of a former epoch is gone. The new one begins with the first heartbeat.
+        The session of an earlier epoch ends. The new one begins with the first heartbeat.
         """
         contact = self._contacts.get(broker_id)
         if contact is not None and contact[0] != broker_epoch:
@@ -76,7 +76,8 @@ class BrokerHeartbeatManager:
     def touch(
         self, broker_id: int, broker_epoch: int, metadata_offset: int, fenced: bool, now_ms: int
     ) -> None:
-        """A heartbeat: contact, and where the broker stands after it. A fenced broker is not in controlled shutdown."""
+        """Take a heartbeat: contact time, and the broker's state after it. A fenced broker is not in controlled
+        shutdown."""
         self._gone.discard(broker_id)
         self._contacts.pop(broker_id, None)
         self._contacts[broker_id] = (broker_epoch, now_ms)
@@ -94,7 +95,7 @@ class BrokerHeartbeatManager:
             progress.controlled_shutdown_offset = offset
 
     def end(self, broker_id: int) -> None:
-        """The broker has said that it stops: no session to wait for, nothing to expire."""
+        """The broker has announced its stop: its session ends, and nothing can expire."""
         self._contacts.pop(broker_id, None)
         self._gone.discard(broker_id)
         progress = self._progress.get(broker_id)
@@ -115,7 +116,7 @@ class BrokerHeartbeatManager:
         )
 
     def put_back(self, broker_id: int, saved: SavedSession, now_ms: int) -> None:
-        """What a command made of the session has not been written: as before, and just heard."""
+        """A command's records were not written: restore the session, with a contact now."""
         self.remove(broker_id)
         if saved.progress is not None:
             self._progress[broker_id] = saved.progress
@@ -127,7 +128,7 @@ class BrokerHeartbeatManager:
     # Expiry.
 
     def has_valid_session(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
-        """Whether the broker was heard in that epoch within the timeout, and is not known to be gone."""
+        """Whether the broker was heard in that epoch within the timeout, and is not known to be dead."""
         contact = self._contacts.get(broker_id)
         return (
             contact is not None
@@ -140,16 +141,16 @@ class BrokerHeartbeatManager:
         return contact_ms + self._timeout_ms < now_ms
 
     def next_expiry_ms(self) -> int | None:
-        """When `expired` next has something to say, if nobody is heard until then; None without sessions."""
+        """When the next session expires if no broker is heard until then. None without sessions."""
         for _, contact_ms in self._contacts.values():
             return contact_ms + self._timeout_ms + 1
         return None
 
     def expired(self, now_ms: int) -> list[int]:
-        """Brokers whose sessions are over, the one heard longest ago first; those fenced already, too.
+        """Brokers whose sessions have expired, in the order of their last contact, including fenced ones.
 
-        Each is told again until it is heard or its session is ended (`end`), which is when its fencing is written. They are to be
-        fenced one at a time, as Kafka does: what fencing one changes must be seen before the next is fenced.
+        Each is returned again until it is heard or its session is ended (`end`), when its fencing is written. Fence
+        them one at a time, as in Kafka: the changes of one fencing must be visible to the next.
         """
         found: list[int] = []
         for broker_id, (_, contact_ms) in self._contacts.items():
@@ -161,10 +162,11 @@ class BrokerHeartbeatManager:
     # Known to be gone.
 
     def take_for_gone(self, broker_id: int) -> bool:
-        """The broker's process is known to be gone (its connection closed, then a new one refused). False without a session.
+        """The broker's process is known to be dead (its connection closed, then a new one refused). Returns False
+        without a session.
 
-        It is not live any more, and still has until its session would have expired: so long clients are told of it. A
-        heartbeat that comes after all says that the guess was wrong, which costs an election.
+        The broker no longer counts as live, but stays unfenced until its session would have expired, so that clients
+        still see it. A later heartbeat shows that the guess was wrong, which costs an election.
         """
         if broker_id not in self._contacts:
             return False
@@ -175,8 +177,8 @@ class BrokerHeartbeatManager:
         return broker_id in self._gone
 
     def seen(self, image: MetadataImage, but: int | None = None) -> MetadataImage:
-        """The image with every broker fenced that is known to be gone, except `but`: by it leaders, in-sync sets and new
-        replicas are decided."""
+        """The image with every broker fenced that is known to be dead, except `but`. It is used to decide leaders,
+        ISRs and new replicas."""
         gone = [each for each in sorted(self._gone) if each != but and each in image.brokers]
         if not gone:
             return image
@@ -188,22 +190,23 @@ class BrokerHeartbeatManager:
     # How far they are.
 
     def registration_offset(self, broker_id: int) -> int:
-        """What a broker must have read to be unfenced; -1 for an unknown broker."""
+        """The offset that a broker must have read to be unfenced. -1 for an unknown broker."""
         progress = self._progress.get(broker_id)
         return NO_OFFSET if progress is None else progress.registration_offset
 
     def controlled_shutdown_offset(self, broker_id: int) -> int:
-        """What the others must have read before the broker may stop; -1 when it is not in controlled shutdown."""
+        """The offset that the other brokers must have read before this one may stop. -1 if it is not in controlled
+        shutdown."""
         progress = self._progress.get(broker_id)
         return NO_OFFSET if progress is None else progress.controlled_shutdown_offset
 
     def metadata_offset(self, broker_id: int) -> int:
-        """What the broker had read at its last heartbeat; -1 when it has not been heard."""
+        """The offset that the broker had read at its last heartbeat. -1 before the first one."""
         progress = self._progress.get(broker_id)
         return NO_OFFSET if progress is None else progress.metadata_offset
 
     def lowest_active_offset(self, image: MetadataImage) -> int:
-        """The least metadata offset among brokers that are unfenced and not shutting down; 2**63-1 when there are none."""
+        """The lowest metadata offset of brokers that are unfenced and not shutting down. 2**63-1 if there are none."""
         return min(
             (
                 self.metadata_offset(broker.id)

@@ -1,7 +1,8 @@
-"""Brokers' registration, fencing and shutdown: image and request -> records, elections included.
+"""Brokers' registration, fencing and shutdown: image and request -> records, including elections.
 
-Pure. Knows the image and what one broker asks; sessions, clocks and heartbeats are the shell's. Records come in Kafka's order:
-partitions that lose the broker before its registration, its unfencing before the partitions it gives a leader to.
+Pure. It uses the image and one broker's request; the shell has sessions, clocks and heartbeats. Records are in Kafka's
+order: partitions that lose the broker come before its registration, and its unfencing before the partitions that it
+will lead.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def _forget_incarnation(
     request: BrokerRegistrationRequest,
     existing: BrokerRegistration | None,
 ) -> Steps[list[MetadataRecord]]:
-    """A broker that did not say goodbye may have lost what its page cache held: it is an eligible leader replica no more."""
+    """A broker that did not stop cleanly may have lost its page cache, so it is no longer an eligible leader replica."""
     broker_id = request.broker_id
     clean = existing is not None and request.previous_broker_epoch == existing.epoch
     if not clean:
@@ -172,7 +173,7 @@ def _forget_incarnation(
 def handle_broker_fenced(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Steps[ControllerResult[MetadataRecord, None]]:
-    """Partitions leave the broker first, then it is fenced."""
+    """Remove the broker from leaderships and ISRs first, then fence it."""
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if broker.fenced:
         return ControllerResult((), None)
@@ -185,7 +186,7 @@ def handle_broker_fenced(
 def handle_broker_in_controlled_shutdown(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Steps[ControllerResult[MetadataRecord, None]]:
-    """Nobody counts on the broker any more, though it is not fenced yet: others lead, and none of them waits for it."""
+    """Other brokers take over the leaderships, and none waits for this broker, though it is not fenced yet."""
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []
     if not broker.in_controlled_shutdown:
@@ -206,7 +207,7 @@ def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -
 def handle_broker_unfenced(
     image: MetadataImage, settings: ControllerSettings, broker_id: int
 ) -> Steps[list[MetadataRecord]]:
-    """What has no leader and can be led by the broker has one again."""
+    """Elect the broker for partitions without a leader that it can lead."""
     added = BrokerChange(to_add=broker_id)
     return (
         yield from generate_leader_and_isr_updates.in_steps(
@@ -222,7 +223,7 @@ def registration_change(
     directories: list[Uuid] | None = None,
     cordoned_directories: list[Uuid] | None = None,
 ) -> MetadataRecord:
-    """In the lowest version that has the fields stated."""
+    """The record in the lowest version that has the given fields."""
     record = BrokerRegistrationChangeRecord(
         broker_id=broker.id,
         broker_epoch=broker.epoch,

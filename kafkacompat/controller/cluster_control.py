@@ -1,4 +1,4 @@
-"""Registered brokers and their directories, as commands ask for them (ClusterControlManager). Pure."""
+"""Queries of registered brokers and their directories for commands (ClusterControlManager). Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kafkacompat.wire.errors import ErrorCode
 
 
 def is_active(image: MetadataImage, broker_id: int) -> bool:
-    """Registered, unfenced and not in controlled shutdown."""
+    """Whether the broker is registered, unfenced and not in controlled shutdown."""
     broker = image.brokers.get(broker_id)
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 def default_dir(image: MetadataImage, broker_id: int) -> Uuid:
-    """The one directory of a broker that has one; UNASSIGNED when it has several or is unknown."""
+    """The directory of a broker that has exactly one. UNASSIGNED if it has several or is unknown."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         return DIRECTORY_UNASSIGNED
@@ -33,7 +33,7 @@ def has_online_dir(broker: BrokerRegistration, directory: Uuid) -> bool:
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerRegistration:
-    """The broker as it is registered. Raises BrokerRefused (STALE_BROKER_EPOCH) when it is not, in that epoch."""
+    """The registered broker. Raises BrokerRefused (STALE_BROKER_EPOCH) if it is not registered in that epoch."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         raise BrokerRefused(

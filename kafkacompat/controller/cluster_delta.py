@@ -1,6 +1,6 @@
-"""What records change of the registered brokers. Pure.
+"""Changes of registered brokers by records. Pure.
 
-A broker's record names the epoch of its registration: one of an earlier registration cannot follow, and is fatal.
+A broker's record has the epoch of its registration. A record of an earlier registration is invalid and fatal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ClusterDelta:
         return self._base if self._brokers is None else self._brokers
 
     def _editable(self) -> dict[int, BrokerRegistration]:
-        """The first write copies the map."""
+        """The map, copied before the first write."""
         if self._brokers is None:
             self._brokers = dict(self._base)
         return self._brokers

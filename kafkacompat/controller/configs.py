@@ -1,37 +1,38 @@
-"""AlterConfigs and IncrementalAlterConfigs, and the settings part of CreateTopics: image and request -> records and response.
+"""AlterConfigs and IncrementalAlterConfigs, and the settings of CreateTopics: image and request -> records and
+response.
 
-Pure. Refuses in the order of Kafka: what the receiving broker refuses before it forwards (duplicates, nulls, unknown operations),
-then what the controller does (configuration_validator.py). With eligible leader replicas on, min.insync.replicas stays a cluster
-default, and changing it anywhere clears the eligible leaders it concerns (KIP-966; eligible.py).
+Pure. The order of refusals is Kafka's: first those of the receiving broker before it forwards (duplicates, nulls,
+unknown operations), then those of the controller (configuration_validator.py). With eligible leader replicas enabled,
+min.insync.replicas stays a cluster default, and any change of it removes the eligible leaders concerned (KIP-966;
+eligible.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, TypeAlias, TypeVar
 
-from kafkacompat.config import (
-    ConfigType,
-    broker_keys,
-    group_keys,
-    topic_keys,
-)
 from kafkacompat.config.describe import describe_topic
-from kafkacompat.config.keys import render_value
-from kafkacompat.config.topic import broker_default
+from kafkacompat.controller.config_changes import (
+    BROKER,
+    TOPIC,
+    ConfigRefused,
+    ResourceChange,
+    changes_of,
+    check_shape,
+    new_values,
+    wanted_settings,
+)
 from kafkacompat.controller.configuration_validator import (
     MAX_VALUE_LENGTH,
-    ConfigRefused,
     check_node,
     too_long,
     validate,
 )
 from kafkacompat.controller.eligible import EVERY_TOPIC, clear_elr_records
 from kafkacompat.controller.features import elr_enabled
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
@@ -54,43 +55,15 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
 T = TypeVar("T")
 
 STEP = 5_000
-"""Units of work of a microsecond or two."""
+"""Units of work in one step, at one or two microseconds each."""
 RESOURCE_UNITS = 100
-"""Of one that is named, with a few settings."""
-CHARACTERS_A_UNIT = 32
-"""Of a value."""
-TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
-CLIENT_METRICS = ConfigResourceType.CLIENT_METRICS
-
-
-class Operation(IntEnum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-OPERATIONS = frozenset(Operation)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    name: str
-    operation: int
-    value: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceChange:
-    type: int
-    name: str
-    changes: list[Change]
+"""Cost of one named resource with a few settings."""
 
 
 def describe_new_topic(
     image: MetadataImage, settings: ControllerSettings, overrides: Mapping[str, str]
 ) -> list[CreatableTopicConfigs]:
-    """All settings of a topic as CreateTopics v5 answers them, sorted by name."""
+    """All settings of a topic, sorted by name, as in the CreateTopics v5 response."""
     return [
         CreatableTopicConfigs(
             name=entry.name,
@@ -118,7 +91,7 @@ def incremental_alter_configs(
 def legacy_alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest
 ) -> Steps[ControllerResult[MetadataRecord, AlterConfigsResponse]]:
-    """The old call: what is not named is removed."""
+    """The old API: settings that are not named are removed."""
     records, responses = yield from _alter_all(
         image, settings, request.resources, OldResourceResponse, incremental=False
     )
@@ -139,12 +112,7 @@ def _alter_all(
     records: list[MetadataRecord] = []
     answers: list[T] = []
     for each in resources:
-        resource = ResourceChange(each.resource_type, each.resource_name, [])
-        for config in each.configs:
-            operation = config.config_operation if incremental else Operation.SET
-            resource.changes.append(Change(config.name, operation, config.value))
-            if pace.is_over(cost_of(config.value)):
-                yield
+        resource = yield from changes_of(each, pace, incremental=incremental)
         code, message = yield from _alter(image, settings, resource, named, records, pace, incremental)
         answers.append(
             answer_of(
@@ -158,7 +126,7 @@ def _alter_all(
 
 
 Named: TypeAlias = Counter[tuple[int, str]]
-"""How often each resource is named, by type and name."""
+"""The number of occurrences of each (resource type, name)."""
 
 
 def _named(resources: Sequence[Any], pace: Pace) -> Steps[Named]:
@@ -170,11 +138,6 @@ def _named(resources: Sequence[Any], pace: Pace) -> Steps[Named]:
     return named
 
 
-def cost_of(value: str | None) -> int:
-    """In units of a step."""
-    return 1 if value is None else 1 + len(value) // CHARACTERS_A_UNIT
-
-
 def _alter(
     image: MetadataImage,
     settings: ControllerSettings,
@@ -184,7 +147,7 @@ def _alter(
     pace: Pace,
     incremental: bool,
 ) -> Steps[tuple[ErrorCode, str | None]]:
-    """The outcome of one; what it writes is added to the records."""
+    """Alter one resource and add its records. Returns its error code and message."""
     try:
         if named[resource.type, resource.name] > 1:
             raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -204,21 +167,21 @@ def _alter_config_resource(
     incremental: bool,
     pace: Pace,
 ) -> Steps[list[MetadataRecord]]:
-    yield from _check_shape(image, settings, resource, pace)
+    yield from check_shape(resource, pace)
+    if resource.type == BROKER and resource.name:
+        check_node(image, settings, resource.name)
+    if any(change.value is not None and len(change.value) > MAX_VALUE_LENGTH for change in resource.changes):
+        raise too_long()
     current = image.config(resource.type, resource.name)
-    wanted = dict(current) if incremental else {}
-    written: dict[str, str | None] = {}
-    for change in resource.changes:
-        value = _new_value(image, settings, resource, change, current.get(change.name))
-        if value is None:
-            wanted.pop(change.name, None)
-        else:
-            wanted[change.name] = value
-        if value != current.get(change.name) or resource.type == BROKER:
-            # A broker's settings are stated again even when equal: brokers reload files by it (KAFKA-14136).
-            written[change.name] = value
-        if pace.is_over(cost_of(change.value)):
-            yield
+    defaults = settings.dynamic(image).effective
+    values = yield from new_values(resource, current, defaults, pace)
+    wanted = wanted_settings(values, current, incremental)
+    written = {
+        name: value
+        for name, value in values.items()
+        # A broker's settings are written even if unchanged, because brokers then reload files (KAFKA-14136).
+        if value != current.get(name) or resource.type == BROKER
+    }
     if not incremental:
         written.update({name: None for name in current if name not in wanted})
     validate(image, settings, resource.type, resource.name, wanted, current)
@@ -239,69 +202,3 @@ def _alter_config_resource(
     if elr and MIN_INSYNC_REPLICAS in written and resource.type in (TOPIC, BROKER):
         records.extend(clear_elr_records(image, resource.name if resource.type == TOPIC else EVERY_TOPIC))
     return records
-
-
-def _check_shape(
-    image: MetadataImage, settings: ControllerSettings, resource: ResourceChange, pace: Pace
-) -> Steps[None]:
-    names: set[str] = set()
-    nulls: list[str] = []
-    unknown: int | None = None
-    is_too_long = False
-    for change in resource.changes:
-        names.add(change.name)
-        if change.value is None:
-            if change.operation != Operation.DELETE:
-                nulls.append(change.name)
-        elif len(change.value) > MAX_VALUE_LENGTH:
-            is_too_long = True
-        if unknown is None and change.operation not in OPERATIONS:
-            unknown = change.operation
-        if pace.is_over():
-            yield
-    if len(names) < len(resource.changes):
-        raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    if nulls:
-        raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Null value not supported for : " + ", ".join(nulls))
-    if unknown is not None:
-        raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown}")
-    if resource.type not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
-        raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
-    if resource.type == BROKER and resource.name:
-        check_node(image, settings, resource.name)
-    if is_too_long:
-        raise too_long()
-
-
-def _new_value(
-    image: MetadataImage,
-    settings: ControllerSettings,
-    resource: ResourceChange,
-    change: Change,
-    current: str | None,
-) -> str | None:
-    if change.operation == Operation.SET:
-        return change.value
-    if change.operation == Operation.DELETE:
-        return None
-    operation = Operation(change.operation)
-    keys = {TOPIC: topic_keys, BROKER: broker_keys, GROUP: group_keys}.get(ConfigResourceType(resource.type))
-    key = keys().get(change.name) if keys is not None else None
-    if key is None or key.type is not ConfigType.LIST:
-        text = f"Can't {operation.name} to key {change.name} because its type is not LIST."
-        raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
-    if current is None:
-        if resource.type == TOPIC:
-            current = render_value(key, broker_default(settings.dynamic(image).effective, change.name))
-        else:
-            current = render_value(key, key.default)
-    entries = [entry for entry in (current or "").split(",") if entry]
-    assert change.value is not None
-    # Of either there may be 16,000.
-    operands = dict.fromkeys(change.value.split(","))
-    if operation is Operation.APPEND:
-        present = set(entries)
-        entries.extend(entry for entry in operands if entry not in present)
-    else:
-        entries = [entry for entry in entries if entry not in operands]
-    return ",".join(entries)

@@ -1,4 +1,4 @@
-"""What settings a topic, a broker, a group or a subscription of client metrics may have. Pure.
+"""The valid settings of a topic, a broker, a group or a client metrics subscription. Pure.
 
 Kafka's ControllerConfigurationValidator, and the checks of ConfigurationControlManager before it.
 """
@@ -10,27 +10,17 @@ from collections.abc import Iterable, Mapping
 from kafkacompat.config import ConfigError, validate_topic_configs
 from kafkacompat.config.dynamic import validate_dynamic_broker
 from kafkacompat.config.group import validate_group_configs
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
-from kafkacompat.controller.refusals import told
+from kafkacompat.controller.config_changes import BROKER, GROUP, TOPIC, ConfigRefused
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.topic_name import topic_name_flaw
 from kafkacompat.wire.errors import ErrorCode
 
 MAX_VALUE_LENGTH = 32767
-TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
-
-
-class ConfigRefused(Exception):
-    """One resource's refusal."""
-
-    def __init__(self, code: ErrorCode, message: str | None) -> None:
-        super().__init__(code.name)
-        self.code = code
-        self.message = told(message)
 
 
 def check_node(image: MetadataImage, settings: ControllerSettings, name: str) -> None:
-    """Any node that the cluster knows: that a client asks the node itself is for the broker to see to."""
+    """Accept any node that the cluster knows. The broker checks that a client has sent the request to that node."""
     try:
         node_id = int(name)
     except ValueError:
@@ -79,7 +69,7 @@ def check_topic_configs(
     overrides: Mapping[str, str],
     existing: Mapping[str, str],
 ) -> None:
-    """ConfigRefused INVALID_CONFIG for what a topic may not have."""
+    """Raise ConfigRefused INVALID_CONFIG for invalid settings of a topic."""
     _check_lengths(overrides.values())
     try:
         validate_topic_configs(overrides, settings.dynamic(image).effective, existing)

@@ -1,4 +1,4 @@
-"""What records change of the settings of topics, brokers, groups and client metrics. Pure."""
+"""Changes of the settings of topics, brokers, groups and client metrics by records. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConfigurationsDelta:
         self._changed: dict[tuple[int, str], dict[str, str]] = {}
 
     def apply(self) -> Configs:
-        """A resource without a setting is absent."""
+        """The settings after the changes. A resource without settings is left out."""
         if not self._changed:
             return self._base
         configs = {**self._base, **self._changed}
@@ -44,7 +44,7 @@ class ConfigurationsDelta:
             self._editable(key).clear()
 
     def _editable(self, key: tuple[int, str]) -> dict[str, str]:
-        """The first write copies the settings of a resource."""
+        """The settings of a resource, copied before the first write."""
         values = self._changed.get(key)
         if values is None:
             values = self._changed[key] = dict(self._base.get(key, {}))

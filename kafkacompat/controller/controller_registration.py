@@ -1,4 +1,4 @@
-"""ControllerRegistration (KIP-919): a controller says where it listens and which feature levels it understands.
+"""ControllerRegistration (KIP-919): a controller registers its listeners and its supported feature levels.
 
 Pure: image and request give record and response.
 """

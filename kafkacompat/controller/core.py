@@ -1,8 +1,8 @@
-"""The active controller's state: the newest image, uncommitted records included, and what activation writes.
+"""The active controller's state: the newest image, including uncommitted records, and the records of an activation.
 
-Pure. A command reads `image` and gives a Result; its records are replayed at once, so that the next command sees them before
-they are committed. Images are immutable, so losing leadership is dropping the newest ones (`revert`). Follows Kafka's
-QuorumController; knows no log and no reply.
+Pure. A command reads `image` and gives a result. Its records are replayed at once, so that the next command sees them
+before they are committed. Images are immutable, so a lost leadership only drops the newest ones (`revert`). Follows
+Kafka's QuorumController; logs and replies are unknown here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_PRODUCER_ID = 2**63 - 1
 
 
 class ControllerCore:
-    """`load_*` while the log is read, then `mark` and `revert` around each command's records."""
+    """Call `load_*` while the log is read, then `mark` and `revert` around the records of each command."""
 
     __slots__ = ("_classes", "_replayer", "settings")
 
@@ -41,7 +41,7 @@ class ControllerCore:
 
     @property
     def image(self) -> MetadataImage:
-        """With everything accepted, committed or not."""
+        """The image with everything accepted, committed or not."""
         return self._replayer.image
 
     @property
@@ -49,11 +49,11 @@ class ControllerCore:
         return self._replayer.in_transaction
 
     def forget(self) -> None:
-        """Begin anew: a snapshot is loaded in place of everything before."""
+        """Start again from nothing, because a snapshot replaces everything."""
         self._replayer = Replayer(MetadataImage())
 
     def load_values(self, values: Iterable[bytes]) -> None:
-        """Framed values in log order; nothing shows before `finish_loading`. ReplayError is fatal."""
+        """Framed values in log order. They are visible after `finish_loading`. A ReplayError is fatal."""
         classes = self._classes
         self._replayer.apply([unframe(value, classes) for value in values])
 
@@ -64,11 +64,12 @@ class ControllerCore:
         return self._replayer.publish(last_offset, epoch)
 
     def decode(self, values: Iterable[bytes]) -> list[MetadataRecord]:
-        """Framed values as records of version 0 (bootstrap.checkpoint holds only such)."""
+        """Decode framed values as records of version 0, the only version in bootstrap.checkpoint."""
         return [MetadataRecord(unframe(value, self._classes)[1], 0) for value in values]
 
     def activation_records(self, bootstrap: Sequence[MetadataRecord]) -> list[MetadataRecord]:
-        """What a new active controller writes first: an end to a transaction left open, or the first records of a new log."""
+        """The first records of a new active controller: the end of a transaction left open, or the first records of a
+        new log."""
         if self._replayer.in_transaction:
             return [MetadataRecord(AbortTransactionRecord(reason="Controller failover"), 0)]
         if METADATA_VERSION in self.image.features:
@@ -93,7 +94,8 @@ class ControllerCore:
         return records
 
     def mark(self) -> Replayer:
-        """Where `revert` can go back to, and where a command's records are replayed before they are accepted; between commands."""
+        """A state to which `revert` can return, or in which a command's records are replayed before they are accepted.
+        Only between commands."""
         return self._replayer.copy()
 
     def revert(self, mark: Replayer) -> None:

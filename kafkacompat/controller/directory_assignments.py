@@ -1,8 +1,8 @@
-"""AssignReplicasToDirs (KIP-858): a broker says in which of its directories its replicas lie.
+"""AssignReplicasToDirs (KIP-858): a broker reports the directories of its replicas.
 
-A replica in a directory that is not online counts as lost: it leaves the ISR and another leader is elected. One that moves
-from there to a directory that is online may lead again at once (Kafka 4.3.0 waits for the next occasion). Pure: image and request
-give records and response. Codes are those of Apache Kafka 4.3.0.
+A replica in a directory that is not online counts as lost: it leaves the ISR and another leader is elected. A replica
+that moves from there to an online directory may lead again at once (Kafka 4.3.0 waits for the next occasion). Pure:
+image and request give records and response. Codes are those of Apache Kafka 4.3.0.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def assign_replicas_to_dirs(
                     change = partition_change(image, settings, topic, index)
                     change.target_directories = {broker.id: directory.id}
                     record = change.build()
-                    # Of several directories named for one replica the last counts.
+                    # Of several directories for one replica the last one counts.
                     assigned.pop(key, None)
                     lost.discard(key)
                     if record is not None:

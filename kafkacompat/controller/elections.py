@@ -1,7 +1,7 @@
-"""ElectLeaders (KIP-183, KIP-460): leaders that an administrator asks for: the preferred ones or, in need, any live one.
+"""ElectLeaders (KIP-183, KIP-460): elections requested by an administrator, of preferred leaders or unclean.
 
-Pure: image and request give records and response. Election itself is the PartitionChangeBuilder's. Codes and texts are those of
-Apache Kafka 4.3.0.
+Pure: image and request give records and response. PartitionChangeBuilder elects. Codes and texts are those of Apache
+Kafka 4.3.0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafkacompat.wire.messages.elect_leaders_response import (
 
 REFUSED_A_STEP = 5_000
 RECORDS_LIKE_COST = 10
-"""What an election costs, against a partition that needs none."""
+"""The cost of an election, relative to a partition that needs none."""
 ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 """By the request's election type."""
 NOT_NEEDED_TEXT = "Leader election not needed for topic partition."
@@ -42,9 +42,9 @@ def elect_leaders(
     *,
     with_request_error: bool = True,
 ) -> Steps[ControllerResult[MetadataRecord, ElectLeadersResponse]]:
-    """No partitions named means all, of which those that need no election are left out of the answer.
+    """If no partitions are named, all are meant. Partitions that need no election are then left out of the answer.
 
-    `with_request_error`: the answer has a field for an error of the whole request.
+    `with_request_error`: the answer's version has a field for an error of the whole request.
     """
     if request.topic_partitions is not None and not request.topic_partitions:
         return ControllerResult((), ElectLeadersResponse())
@@ -64,7 +64,7 @@ def elect_leaders(
         found: list[PartitionResult] = []
         for index in indexes:
             result = _elect(image, settings, name, index, election, records)
-            # Most partitions are led as they should be, which is seen at once.
+            # Most partitions need no election, which is found out at once.
             if pace.is_over(1 if result.error_code == ErrorCode.ELECTION_NOT_NEEDED else RECORDS_LIKE_COST):
                 yield
             if named or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
@@ -107,13 +107,13 @@ def _elect(
         if preferred:
             return result(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, NO_PREFERRED_TEXT)
         return result(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, NO_ELIGIBLE_TEXT)
-    # A partition named twice is elected once: the second record would bump the epoch for nothing.
+    # A partition named twice is elected once: a second record would only increment the epoch.
     records[name, index] = record
     return result(ErrorCode.NONE, None)
 
 
 def _refused(request: ElectLeadersRequest, code: ErrorCode, text: str | None) -> Steps[ElectLeadersResponse]:
-    """The error of the whole request, and at every partition that it names."""
+    """The error of the whole request, also set on every partition in it."""
     results: list[ReplicaElectionResult] = []
     pace = Pace(REFUSED_A_STEP)
     for topic in request.topic_partitions or ():

@@ -1,8 +1,9 @@
-"""Which eligible leader replicas cease to be so at once, by a change of settings or features (KIP-966).
+"""The eligible leader replicas removed by a change of settings or features (KIP-966).
 
-Where a partition has an ISR, it may commit by other rules from now on, and those outside may lack what it
-commits: none of them stays eligible. Where the ISR is empty nobody commits, and who is eligible has everything still: Apache
-Kafka 4.3.0 forgets them too, and nobody may lead the partition any more. Knows nothing of what has changed.
+If a partition has an ISR, it may commit by other rules from now on, and replicas outside may lack new records. So none
+of them stays eligible. If the ISR is empty nothing is committed, and the eligible replicas still have everything.
+Apache Kafka 4.3.0 removes them in that case too, after which no replica may lead the partition. The change itself is
+unknown here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ EVERY_TOPIC = ""
 
 
 def clear_elr_records(image: MetadataImage, topic: str) -> list[MetadataRecord]:
-    """Of one topic that exists, or of EVERY_TOPIC."""
+    """Records for one existing topic, or for EVERY_TOPIC."""
     version = partition_version(metadata_version(image.features))
     records = [MetadataRecord(ClearElrRecord(topic_name=topic), 0)]
     for name in sorted(image.topics) if topic == EVERY_TOPIC else (topic,):

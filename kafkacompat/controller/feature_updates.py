@@ -1,8 +1,8 @@
-"""UpdateFeatures (KIP-584, KIP-778): other levels for the cluster's features, all of them or none.
+"""UpdateFeatures (KIP-584, KIP-778): changes the levels of the cluster's features, all or none.
 
-Pure: image and request give records and response. Codes and texts are those of Apache Kafka 4.3.0. A level is taken only when
-every broker and every controller understands it. kraft.version lives in the quorum's own records: `wanted_kraft_version` says
-what the quorum has to write once the request is accepted.
+Pure: image and request give records and response. Codes and texts are those of Apache Kafka 4.3.0. A level is accepted
+only if every broker and every controller supports it. kraft.version is in the quorum's own records:
+`wanted_kraft_version` returns the level that the quorum must write once the request is accepted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 BROKER = int(ConfigResourceType.BROKER)
 UNSUPPORTED_RANGE = (0, 0)
-"""Of a feature that a node does not state."""
+"""The range of a feature that a node does not list."""
 
 
 class UpgradeType(IntEnum):
@@ -47,7 +47,7 @@ class UpgradeType(IntEnum):
 
 
 class UpdateRefused(Exception):
-    """Why the whole request is refused, with INVALID_UPDATE_VERSION."""
+    """The reason why the whole request is refused with INVALID_UPDATE_VERSION."""
 
 
 def update_features(
@@ -58,12 +58,12 @@ def update_features(
     *,
     with_results: bool,
 ) -> ControllerResult[MetadataRecord, UpdateFeaturesResponse]:
-    """`voters` are the quorum's node ids; `with_results` names every feature in an answer without error.
+    """`voters` are the quorum's node ids. `with_results`: a successful answer names every feature.
 
-    Of a feature named twice the last counts.
+    If a feature is named twice, the last one counts.
     """
     updates = {update.feature: update for update in request.feature_updates}
-    # Half a million may be named, of which the first that nobody knows is refused.
+    # A request may name half a million features. The first unknown one is refused.
     known = {name: updates[name].max_version_level for name in SUPPORTED_FEATURES if name in updates}
     proposed = {**image.features, **known}
     records: list[MetadataRecord] = []
@@ -87,7 +87,7 @@ def refused_update(code: ErrorCode, reason: str) -> UpdateFeaturesResponse:
 
 
 def wanted_kraft_version(image: MetadataImage, request: UpdateFeaturesRequest) -> int | None:
-    """The level that an accepted request raises kraft.version to, or would raise it to; None when it does not."""
+    """The new level of kraft.version in an accepted request. None if it is not raised."""
     levels = [each.max_version_level for each in request.feature_updates if each.feature == KRAFT_VERSION]
     if not levels or levels[-1] <= image.features.get(KRAFT_VERSION, 0):
         return None
@@ -138,7 +138,8 @@ def _update(
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0:
         records.extend(_elr_safety_records(image, settings))
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and (level > 0) is not (current > 0):
-        # While it is off nobody keeps up who is eligible: what was known before would be wrong once it is on again.
+        # While the feature is off, eligible replicas are not maintained, so old entries would be wrong once it is on
+        # again.
         records.extend(clear_elr_records(image, EVERY_TOPIC))
     return records
 
@@ -146,7 +147,7 @@ def _update(
 def reason_not_supported(
     image: MetadataImage, node_id: int, voters: Sequence[int], name: str, level: int
 ) -> str | None:
-    """Kafka's text for the first node that does not understand the level; this one is asked first."""
+    """Kafka's text for the first node that does not support the level. This node is checked first."""
     reason = _reason(f"Local controller {node_id}", SUPPORTED_FEATURES.get(name), level)
     if reason is not None:
         return reason
@@ -192,7 +193,8 @@ def _metadata_version_record(current: int, level: int, upgrade_type: int) -> Met
 
 
 def _elr_safety_records(image: MetadataImage, settings: ControllerSettings) -> list[MetadataRecord]:
-    """With eligible leaders min.insync.replicas is one value for the cluster (KIP-966): stated, and no broker's own."""
+    """With eligible leader replicas, min.insync.replicas must be one value for the cluster (KIP-966): set it there and
+    remove it from brokers."""
     records: list[MetadataRecord] = []
     if MIN_INSYNC_REPLICAS not in image.config(BROKER, ""):
         value = str(settings.static.get_int(MIN_INSYNC_REPLICAS))

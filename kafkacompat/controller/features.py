@@ -1,6 +1,6 @@
-"""The feature levels this software understands, and the record versions that a metadata.version asks for.
+"""The supported feature levels, and the record versions of each metadata.version.
 
-Pure tables from Kafka 4.3 (Feature, MetadataVersion). Knows no node and no image.
+Pure tables from Kafka 4.3 (Feature, MetadataVersion). Nodes and images are unknown here.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ DEFAULT_LEVELS: tuple[tuple[str, int], ...] = (
     (STREAMS_VERSION, 1),
     (TRANSACTION_VERSION, 2),
 )
-"""What `format` writes, in the order of Kafka's bootstrap.checkpoint."""
+"""The levels that `format` writes, in the order of Kafka's bootstrap.checkpoint."""
 
 METADATA_CHANGING_LEVELS = (7, 8, 11, 13, 14, 15, 17, 23, 30)
-"""Levels of metadata.version that brought records, or fields of them, which lower ones do not have."""
+"""Levels of metadata.version that introduced records or fields which lower levels do not have."""
 FEATURE_DEPENDENCIES: Mapping[tuple[str, int], Mapping[str, int]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23}
 }
-"""What a level of a feature needs of others."""
+"""(feature, level) -> required levels of other features."""
 
 
 def metadata_version(features: Mapping[str, int]) -> int:
-    """The finalized level; the lowest of 4.x while the image has none."""
+    """The finalized level. The lowest of 4.x if the image has none."""
     return features.get(METADATA_VERSION, SUPPORTED_FEATURES[METADATA_VERSION][0])
 
 
@@ -58,7 +58,7 @@ def register_broker_version(level: int) -> int:
 
 
 def partition_version(level: int) -> int:
-    """Of PartitionRecord and PartitionChangeRecord alike."""
+    """The version of PartitionRecord and PartitionChangeRecord."""
     if level >= 23:
         return 2
     return 1 if level >= 17 else 0
@@ -89,5 +89,5 @@ def elr_enabled(features: Mapping[str, int]) -> bool:
 
 
 def loses_metadata(old: int, new: int) -> bool:
-    """Whether going down from old to new passes a level that brought metadata which the new one cannot hold."""
+    """Whether a downgrade from old to new loses metadata, because a level in between introduced records or fields."""
     return any(new < level <= old for level in METADATA_CHANGING_LEVELS)

@@ -1,4 +1,4 @@
-"""What records change of the finalized feature levels. Pure. A level that this software does not know is fatal."""
+"""Changes of the finalized feature levels by records. Pure. An unknown level is fatal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FeaturesDelta:
         self._changed: dict[str, int] = {}
 
     def apply(self) -> Mapping[str, int]:
-        """Level 0 is absent."""
+        """The levels after the changes. Level 0 is left out."""
         if not self._changed:
             return self._base
         return {name: level for name, level in {**self._base, **self._changed}.items() if level}

@@ -1,7 +1,7 @@
-"""BrokerHeartbeat (KIP-631, KIP-841, KIP-858): what a broker that reports may do next.
+"""BrokerHeartbeat (KIP-631, KIP-841, KIP-858): the next state of a broker that sends a heartbeat.
 
-Image, sessions and request give records and response; the sessions are touched, which is all that changes before the records are
-committed. The moves between fenced, unfenced, controlled shutdown and stopped are those of Apache Kafka 4.3.0's
+Image, sessions and request give records and response. Only the sessions change before the records are committed. The
+transitions between fenced, unfenced, controlled shutdown and stopped are those of Apache Kafka 4.3.0's
 BrokerHeartbeatManager.
 """
 
@@ -57,9 +57,8 @@ def broker_heartbeat(
     next_offset: int,
     now_ms: int,
 ) -> Steps[ControllerResult[MetadataRecord, BrokerHeartbeatResponse]]:
-    """`image` shows this broker as it is registered, and others that are known to be gone as fenced; `next_offset`: where the
-    first of the records would go. Raises BrokerRefused (STALE_BROKER_EPOCH).
-    """
+    """In `image` this broker is as registered, and other dead brokers are fenced. `next_offset` is the offset of the
+    first record. Raises BrokerRefused (STALE_BROKER_EPOCH)."""
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= sessions.registration_offset(broker.id)
     state = current_broker_state(sessions, broker)
@@ -70,7 +69,7 @@ def broker_heartbeat(
     fenced = following in (FENCED, SHUTDOWN_NOW)
     sessions.touch(broker.id, broker.epoch, request.current_metadata_offset, fenced, now_ms)
     if following is SHUTDOWN_NOW:
-        # It stops now: its next incarnation need not wait for the session of this one.
+        # The broker stops now: its next incarnation need not wait for the end of this session.
         sessions.end(broker.id)
     level = metadata_version(image.features)
     if request.offline_log_dirs and directories_supported(level):
@@ -89,7 +88,7 @@ def broker_heartbeat(
 
 
 def current_broker_state(sessions: BrokerHeartbeatManager, broker: BrokerRegistration) -> BrokerControlState:
-    """A controller that came to power during a controlled shutdown takes the broker for unfenced until it asks again."""
+    """A controller that became active during a controlled shutdown treats the broker as unfenced until it asks again."""
     if broker.fenced:
         return FENCED
     return CONTROLLED_SHUTDOWN if sessions.controlled_shutdown_offset(broker.id) >= 0 else UNFENCED
@@ -146,7 +145,7 @@ def _unfence(
     if not broker.in_controlled_shutdown:
         record = registration_change(broker, fenced=-1)
         return [record, *(yield from handle_broker_unfenced(image, settings, broker.id))]
-    # It says that it stays: it was taken for gone, wrongly. Only a registration takes back that it shuts down.
+    # The broker stays: it was wrongly taken for dead. Only a registration record can end its controlled shutdown.
     level = metadata_version(image.features)
     staying = broker_record(replace(broker, fenced=False, in_controlled_shutdown=False), level)
     record = MetadataRecord(staying, register_broker_version(level))
@@ -156,7 +155,8 @@ def _unfence(
 def _directories_offline(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, offline: Sequence[Uuid]
 ) -> Steps[list[MetadataRecord]]:
-    """Replicas in directories that were online leave their ISR and leaders are elected, then the broker is without these."""
+    """Replicas in directories that went offline leave their ISRs and leaders are elected. Then the directories are
+    removed from the broker."""
     broker = image.brokers[broker_id]
     lost = [directory for directory in broker.directories if directory in offline]
     if not lost:

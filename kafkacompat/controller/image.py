@@ -1,7 +1,7 @@
-"""The cluster's metadata as one immutable value: what the broker and its handlers read.
+"""The cluster's metadata as one immutable value, for brokers and handlers.
 
-Made only by controller/metadata_delta from committed records; knows neither where records come from nor who reads it.
-Every field is replaced, never changed in place, so whoever holds an image may keep it.
+Created only by controller/metadata_delta from committed records. Fields are replaced, never changed in place, so any
+component may keep an image.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
 
 if TYPE_CHECKING:
     from kafkacompat.security.acl import Acl
+    from kafkacompat.wire.messages.client_quota_record import ClientQuotaRecord
+    from kafkacompat.wire.messages.delegation_token_record import DelegationTokenRecord
     from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
     from kafkacompat.wire.messages.register_controller_record import RegisterControllerRecord
     from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
@@ -24,7 +26,7 @@ CONTROLLERS = "controllers"
 CLIENT_QUOTAS = "client_quotas"
 SCRAM_CREDENTIALS = "scram_credentials"
 DELEGATION_TOKENS = "delegation_tokens"
-"""Kinds of `MetadataImage.opaque`; all but the controllers are kept and written to snapshots, and not served."""
+"""Kinds of `MetadataImage.opaque`. Client quotas are stored, written to snapshots and described, but not enforced."""
 
 
 class ConfigResourceType(IntEnum):
@@ -56,7 +58,7 @@ class BrokerRegistration:
     in_controlled_shutdown: bool
     directories: tuple[Uuid, ...]
     cordoned_directories: tuple[Uuid, ...] | None = None
-    """None until the broker has stated them (RegisterBroker v4, metadata.version 30)."""
+    """None until the broker has reported them (RegisterBroker v4, metadata.version 30)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +71,19 @@ class PartitionRegistration:
     eligible_leader_replicas: tuple[int, ...]
     last_known_elr: tuple[int, ...]
     leader: int
-    """-1 when there is none."""
+    """-1 if there is none."""
     leader_recovering: bool
     leader_epoch: int
     partition_epoch: int
 
     def directory(self, replica: int) -> Uuid:
-        """Where a replica lies on its broker, as far as the metadata says; MIGRATING (all zeros) when it does not."""
+        """The directory id of a replica in the metadata. MIGRATING (all zeros) if there is none."""
         at = self.replicas.index(replica)
         return self.directories[at] if at < len(self.directories) else DIRECTORY_MIGRATING
 
     def merge(self, record: PartitionChangeRecord) -> PartitionRegistration:
-        """Absent fields keep; the partition epoch always rises, the leader epoch whenever a leader is stated, even the same."""
+        """Apply a change. Missing fields keep their values. The partition epoch always increases, the leader epoch
+        whenever the record has a leader, even the same one."""
 
         def kept(new: list[int] | None, current: tuple[int, ...]) -> tuple[int, ...]:
             return current if new is None else tuple(new)
@@ -117,36 +120,46 @@ class TopicImage:
     name: str
     id: Uuid
     partitions: Mapping[int, PartitionRegistration]
-    """By partition index; indexes run from 0 without gaps."""
+    """By partition index. Indexes run from 0 without gaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
     offset: int = -1
-    """Last metadata offset contained; -1 for nothing."""
+    """Last metadata offset included. -1 if empty."""
     epoch: int = -1
     features: Mapping[str, int] = field(default_factory=dict)
-    """Finalized levels, metadata.version included; level 0 is absent."""
+    """Finalized levels, including metadata.version. Level 0 is left out."""
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
-    """By (resource type, name); broker name '' is the cluster-wide default."""
+    """By (resource type, name). Broker name '' is the cluster-wide default."""
     next_producer_id: int = 0
     acls: Mapping[Uuid, Acl] = field(default_factory=dict)
-    """Access control entries by their records' ids."""
+    """Access control entries by their record ids."""
     opaque: Mapping[str, Mapping[object, object]] = field(default_factory=dict)
-    """What is kept as the records that said it (controllers, quotas, SCRAM, tokens): kind -> key -> record message."""
+    """Data kept as record messages (controllers, quotas, SCRAM, tokens): kind -> key -> record message."""
 
     @property
     def controllers(self) -> Mapping[int, RegisterControllerRecord]:
         """Registered controllers, by node id."""
-        return self.opaque.get(CONTROLLERS, {})  # type: ignore[return-value]  # a delta puts nothing else there
+        return self.opaque.get(CONTROLLERS, {})  # type: ignore[return-value]  # a delta stores nothing else there
+
+    @property
+    def client_quotas(self) -> Mapping[tuple[tuple[tuple[str, str | None], ...], str], ClientQuotaRecord]:
+        """By entity (type and name of each part, None for the default's name), then by key."""
+        return self.opaque.get(CLIENT_QUOTAS, {})  # type: ignore[return-value]  # as for controllers
 
     @property
     def scram_credentials(self) -> Mapping[tuple[str, int], UserScramCredentialRecord]:
-        """What is kept of users' passwords, by user and mechanism."""
-        return self.opaque.get(SCRAM_CREDENTIALS, {})  # type: ignore[return-value]  # as of controllers
+        """SCRAM credentials by user and mechanism."""
+        return self.opaque.get(SCRAM_CREDENTIALS, {})  # type: ignore[return-value]  # as for controllers
+
+    @property
+    def delegation_tokens(self) -> Mapping[str, DelegationTokenRecord]:
+        """By token id. Expired tokens stay until the controller removes them."""
+        return self.opaque.get(DELEGATION_TOKENS, {})  # type: ignore[return-value]  # as for controllers
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.configs.get((resource_type, name), {})

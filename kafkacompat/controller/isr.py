@@ -1,8 +1,8 @@
-"""AlterPartition (KIP-497, KIP-841, KIP-903): a leader says who is in sync; the controller agrees or says why not.
+"""AlterPartition (KIP-497, KIP-841, KIP-903): a leader asks to change the in-sync replicas of its partitions.
 
-A change that completes a reassignment is completed in the same record, and when that moves the leadership the
-sender is told with an error that its change was nevertheless made. Pure: image and request give records and response. Codes are
-those of Apache Kafka 4.3.0.
+If the change completes a reassignment, one record does both. If that also moves the leadership, the sender gets the error
+NEW_LEADER_ELECTED, although its change was made. Pure: the image and the request give the records and the response. The error
+codes are those of Apache Kafka 4.3.0.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from kafkacompat.wire.messages.partition_change_record import PartitionChangeRec
 
 RECOVERED, RECOVERING = 0, 1
 ANY_EPOCH = -1
-"""Broker epoch that is not to be checked; what version 2, which states none, means."""
+"""A broker epoch that is not checked, as in version 2, which has no epochs."""
 
 
 @Stepped
 def alter_partition(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionRequest
 ) -> Steps[ControllerResult[MetadataRecord, AlterPartitionResponse]]:
-    """Raises BrokerRefused (STALE_BROKER_EPOCH)."""
+    """Raises BrokerRefused (STALE_BROKER_EPOCH), except for a request without topics, which changes nothing."""
+    if not request.topics:
+        return ControllerResult((), AlterPartitionResponse())
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     changed: dict[tuple[bytes, int], PartitionRegistration] = {}
@@ -51,7 +53,7 @@ def alter_partition(
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             else:
                 key = (topic.id, each.partition_index)
-                # A partition named twice is judged the second time by what the first has made of it.
+                # For a partition named twice, the second change is checked against the result of the first.
                 partition = changed.get(key, topic.partitions.get(each.partition_index))
                 _alter(image, settings, request.broker_id, topic, partition, each, answer, records, changed)
             answers.append(answer)
@@ -102,7 +104,7 @@ def _alter(
 
 
 def _members(wanted: RequestedPartition) -> Sequence[tuple[int, int]]:
-    """(broker id, broker epoch) of the ISR asked for."""
+    """(broker id, broker epoch) of the requested ISR."""
     if wanted.new_isr_with_epochs:
         return [(each.broker_id, each.broker_epoch) for each in wanted.new_isr_with_epochs]
     return [(broker_id, ANY_EPOCH) for broker_id in wanted.new_isr]
@@ -115,7 +117,7 @@ def _refusal(
     wanted: RequestedPartition,
     members: Sequence[tuple[int, int]],
 ) -> ErrorCode:
-    """NONE when the change may be made. An epoch that is ahead of ours says that another controller is active."""
+    """NONE if the change is allowed. An epoch ahead of ours shows that another controller is active."""
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
         return ErrorCode.NOT_CONTROLLER
     if wanted.leader_epoch < partition.leader_epoch:

@@ -1,6 +1,7 @@
-"""UpdateFeatures as a whole: levels that are metadata records, and kraft.version, which the quorum writes into its own.
+"""UpdateFeatures with both kinds of levels: those in metadata records, and kraft.version, which the quorum writes to
+its own records.
 
-The quorum is asked first whether it may, so that all of the levels are raised or none. The answer waits for both.
+The quorum is asked first, so that all levels change or none. The answer waits for both.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ def update_features_and_kraft_version(
     *,
     with_results: bool,
 ) -> Deferred[UpdateFeaturesResponse]:
-    """On the active controller, with its newest image."""
+    """Run on the active controller with its newest image."""
     result = update_features(image, settings, list(driver.voters.ids), request, with_results=with_results)
     level = wanted_kraft_version(image, request)
     if result.response.error_code != ErrorCode.NONE or level is None:
         return machine.submit(result)
     refusal = driver.kraft_version_refusal
     if refusal != ErrorCode.NONE:
-        # Before anything is written: all of the levels or none.
+        # Before anything is written, so that all levels change or none.
         reason = f"kraft.version cannot be raised to {level} now: not all of the voters are ready for it"
         return machine.submit(ControllerResult((), refused_update(refusal, reason)))
     if request.validate_only:

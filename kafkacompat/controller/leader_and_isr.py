@@ -1,6 +1,7 @@
-"""Leaders and ISRs anew where one broker's state changes (generateLeaderAndIsrUpdates), and the builder of any partition's change.
+"""New leaders and ISRs when one broker's state changes (generateLeaderAndIsrUpdates), and the builder of any
+partition's change.
 
-The image does not show yet what happens to the broker: whoever asks says so. Pure.
+The image does not contain the broker's change yet, so the caller passes it. Pure.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped, S
 
 @dataclass(frozen=True, slots=True)
 class BrokerChange:
-    """What happens to one broker, NO_LEADER for none: only one of them is set."""
+    """The change of one broker, NO_LEADER for none. Only one field is set."""
 
     to_remove: int = NO_LEADER
-    """Leads no more, and leaves ISRs."""
+    """The broker leaves leaderships and ISRs."""
     to_add: int = NO_LEADER
-    """May lead, fenced as the image shows it."""
+    """The broker may lead although it is fenced in the image."""
     unclean_shutdown: int = NO_LEADER
-    """As `to_remove`, and it may have lost what its page cache held."""
+    """Like `to_remove`, and the broker may have lost its page cache."""
 
 
 NO_CHANGE = BrokerChange()
@@ -40,7 +41,8 @@ def partition_change(
     index: int,
     brokers: BrokerChange = NO_CHANGE,
 ) -> PartitionChangeBuilder:
-    """A builder that keeps the partition as it is, its ISR without brokers that go; what else is wanted is set on it."""
+    """A builder that keeps the partition as it is, without the removed broker in its ISR. The caller sets further
+    changes on it."""
     partition = topic.partitions[index]
     gone = {brokers.to_remove, brokers.unclean_shutdown} - {NO_LEADER}
     isr = partition.isr
@@ -61,7 +63,8 @@ def partition_change(
 def _leader_acceptor(
     image: MetadataImage, partition: PartitionRegistration, brokers: BrokerChange
 ) -> Callable[[int], bool]:
-    """True for a broker that is unfenced, not shutting down, and has its directory of the partition online."""
+    """A function that is True for a broker that is unfenced, not shutting down, and has the partition's directory
+    online."""
 
     def is_acceptable(replica: int) -> bool:
         broker = image.brokers.get(replica)
@@ -83,7 +86,7 @@ def generate_leader_and_isr_updates(
     brokers: BrokerChange,
     concerned: Callable[[PartitionRegistration], bool],
 ) -> Steps[list[MetadataRecord]]:
-    """ISR, eligible leaders and leader of every partition concerned, in order of topic name and index."""
+    """ISR, eligible leaders and leader of every partition concerned, by topic name and index."""
     records: list[MetadataRecord] = []
     cost = 0
     for name in sorted(image.topics):

@@ -1,11 +1,13 @@
-"""Brokers' sessions on the active controller: who still heartbeats, and who is fenced because it does not.
+"""Brokers' sessions on the active controller: which brokers send heartbeats, and which are fenced because they do not.
 
-The shell around sessions.py: it sets timers and asks commands for records. A broker is fenced when its session has expired. It
-is known to be gone sooner, when the connection that carried its heartbeats was closed and a new one to the broker's own listener
-is refused, at once or within a few tries: then no process is there. Others lead from then on, and it stays unfenced until its
-session is over, because clients know it so: some never come back to a coordinator that vanished from the metadata. A close alone
-says nothing, and an address that does not answer, or that this controller never reached (reach.py), neither.
-Setting: broker.session.timeout.ms.
+The shell around broker_heartbeat_manager.py: it sets timers and asks commands for records. A broker is fenced when its
+session expires.
+
+A dead broker is noticed sooner: the connection of its heartbeats was closed, and a new one to its listener is refused,
+at once or within a few attempts. Then no process is there. Other brokers lead from then on, but the broker stays
+unfenced until its session expires, because some clients never return to a coordinator that vanished from the metadata.
+A close alone proves nothing. Neither does an address that does not answer, or one that this controller has never
+reached (reach.py). Setting: broker.session.timeout.ms.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROBE_AGAIN_MS = (20, 50, 100, 200, 400, 800)
-"""Waits between connection attempts to a broker whose own connection was closed: a process that is killed loses its sockets one
-by one, and may lose the listener last. Their sum is far below a session."""
+"""Waits between connection attempts to a broker whose connection was closed. A killed process loses its sockets one by
+one, and the listener may be the last. The sum is far below a session timeout."""
 
 
 class Liveness:
-    """`start` with every leadership, `stop` at its end."""
+    """Call `start` with every leadership, `stop` at its end."""
 
     def __init__(
         self,
@@ -57,17 +59,19 @@ class Liveness:
         self._expiry: TimerHandle | None = None
         self._expiry_ms = 0
         self._not_before_ms = 0
-        """A fencing that could not be written is tried again then."""
+        """When a fencing that could not be written is tried again."""
         self._heard_on: dict[int, int] = {}
-        """Connection -> broker whose heartbeats it carried last; bounded by the listener's connections."""
+        """Connection -> broker of its last heartbeat. Bounded by the listener's connections."""
         self._hosts: dict[int, str] = {}
-        """Where each broker called from last, since this controller is active; bounded by the brokers' ids that were registered."""
+        """The host of each broker's last request since this controller became active. Bounded by the registered broker
+        ids."""
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
 
     def start(self) -> None:
-        """Every registered broker has a fresh session; those whose process went with the former controller are found out."""
+        """Give every registered broker a new session, and check those whose process may have died with the former
+        controller."""
         image = self._machine.core.image
         self.stop()
         self.sessions.reset(image, self.now_ms())
@@ -85,14 +89,15 @@ class Liveness:
         self._hosts.clear()
 
     def image(self, but: int | None = None) -> MetadataImage:
-        """What commands decide by: everything accepted, with the brokers fenced that are known to be gone, except `but`."""
+        """The image for commands: everything accepted, with dead brokers fenced, except `but`."""
         return self.sessions.seen(self._machine.core.image, but)
 
     def is_live(self, broker: BrokerRegistration, endpoints: set[tuple[str, int]], host: str) -> bool:
-        """Whether a registered broker may still run when another process registers under its id, serving at `endpoints`.
+        """Whether a registered broker may still run when another process registers its id with `endpoints`.
 
-        An address is one process's: who listens where the registered one did has taken its place, unless that one is still heard.
-        But what is advertised may be wrong, or be a balancer's: who calls from another host than the registered one did is another.
+        An address belongs to one process. A process that listens at the registered address has replaced the earlier
+        one, unless that still sends heartbeats. But an advertised address may be wrong or belong to a load balancer,
+        so a request from another host counts as another process.
         """
         if not self.sessions.has_valid_session(broker.id, broker.epoch, self.now_ms()):
             return False
@@ -101,7 +106,7 @@ class Liveness:
         return broker.id in self._heard_on.values() or former != endpoints or is_elsewhere
 
     def heard(self, broker_id: int, connection_id: int, host: str) -> None:
-        """A heartbeat or registration of this broker came by this connection, from that host."""
+        """A heartbeat or registration of this broker came over this connection, from that host."""
         self._heard_on[connection_id] = broker_id
         self._hosts[broker_id] = host
         self.schedule()
@@ -112,13 +117,13 @@ class Liveness:
             self._check(broker_id, attempts=1 + len(PROBE_AGAIN_MS))
 
     def schedule(self) -> None:
-        """The next expiry moved."""
+        """Set the timer for the next expiry."""
         due_ms = self.sessions.next_expiry_ms()
         if due_ms is not None:
             due_ms = max(due_ms, self._not_before_ms)
         if self._expiry is not None:
             if due_ms is not None and due_ms >= self._expiry_ms:
-                return  # looked at then, and set anew
+                return  # the timer then checks and is set again
             self._expiry.cancel()
             self._expiry = None
         if due_ms is not None:
@@ -126,7 +131,7 @@ class Liveness:
             self._expiry = self._timers.call_at(due_ms, self._expire)
 
     def _expire(self) -> None:
-        """In its turn: heartbeats that have come before count."""
+        """Fence expired brokers in its turn, so that earlier heartbeats count."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
@@ -145,7 +150,8 @@ class Liveness:
         self.schedule()
 
     def _check(self, broker_id: int, attempts: int) -> None:
-        """Let others lead if the broker's address refuses a connection, tried so often until it is heard again."""
+        """Let other brokers lead if the broker's address refuses a connection. Repeated until the broker is heard
+        again."""
         broker = self._machine.core.image.brokers.get(broker_id)
         address = None if broker is None else self._reach.reached(broker)
         if broker is None or address is None or not self._is_silent(broker_id, broker.epoch):
@@ -164,7 +170,7 @@ class Liveness:
         self._reach.probe(*address).on_done(answered)
 
     def _is_silent(self, broker_id: int, epoch: int) -> bool:
-        """Whether a broker that this controller counts as live is on none of its connections."""
+        """Whether a broker that counts as live has no connection to this controller."""
         broker = self._machine.core.image.brokers.get(broker_id)
         return (
             self._machine.is_active
@@ -184,7 +190,7 @@ class Liveness:
         self._leave(broker_id)
 
     def _leave(self, broker_id: int) -> None:
-        """Let others lead what a broker led that is gone; again later while that cannot be written."""
+        """Let other brokers lead the partitions of a dead broker. Retried later if that cannot be written."""
 
         def leave() -> Steps[None]:
             machine, image = self._machine, self.image(but=broker_id)
@@ -202,7 +208,7 @@ class Liveness:
         self._own_decisions.take(leave)
 
     def _fence(self, broker_id: int) -> Steps[bool]:
-        """False when it could not be written, and is to be tried again."""
+        """Fence one broker. Returns False if it could not be written and must be retried."""
         image = self.image(but=broker_id)
         broker = image.brokers.get(broker_id)
         if broker is None or broker.fenced:

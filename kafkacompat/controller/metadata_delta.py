@@ -1,8 +1,8 @@
-"""Committed metadata records -> a new image: the one place where cluster metadata changes. Pure.
+"""Committed metadata records -> a new image: the only place where cluster metadata changes. Pure.
 
-A delta copies each map once that a record touches, so a batch of a thousand records costs a thousand small steps and one copy
-a map. Merge rules are those of Kafka's MetadataDelta and the deltas below it. A record or level that 4.3 does not know is fatal,
-because an image that skips one is wrong for ever.
+A delta copies each map once, when a record first changes it. So a batch of a thousand records costs a thousand small
+steps and one copy per map. Merge rules are those of Kafka's MetadataDelta and its parts. A record or level unknown to
+4.3 is fatal, because an image that skips one would be wrong forever.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class MetadataDelta:
-    """Records onto an image. `replay` in log order, then `apply` once."""
+    """Applies records to an image. Call `replay` in log order, then `apply` once."""
 
     __slots__ = (
         "_acls",
@@ -63,14 +63,14 @@ class MetadataDelta:
         self._opaque: dict[str, dict[object, object]] = {}
 
     def replay(self, api_key: int, message: Any) -> None:
-        """ReplayError when the record does not fit."""
+        """Raises ReplayError if the record does not fit."""
         replay = _REPLAY.get(api_key)
         if replay is None:
             raise ReplayError(f"metadata record type {api_key} is unknown to this software")
         replay(self, message)
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
-        """The image after everything replayed; the delta is spent."""
+        """The image after all replayed records. The delta cannot be used afterwards. @-1 Data kept as record messages."""
         base = self._base
         topics, topics_by_id = self.topics.apply()
         opaque = base.opaque
@@ -109,7 +109,7 @@ class MetadataDelta:
                 f"a RemoveAccessControlEntryRecord names entry {record.id.hex()}, which does not exist"
             )
 
-    # What is kept as the record that said it.
+    # Data kept as record messages.
 
     def _editable_opaque(self, kind: str) -> dict[object, object]:
         values = self._opaque.get(kind)
@@ -141,7 +141,7 @@ class MetadataDelta:
         self._editable_opaque(DELEGATION_TOKENS).pop(record.token_id, None)
 
     def _nothing(self, record: object) -> None:
-        """NoOp and the ZooKeeper migration state, which the 4.x image ignores: only the offset moves on."""
+        """NoOp and the ZooKeeper migration state, which the 4.x image ignores: only the offset advances."""
 
 
 _REPLAY: dict[int, Callable[[MetadataDelta, Any], None]] = {

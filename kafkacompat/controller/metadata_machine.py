@@ -1,9 +1,10 @@
-"""The metadata log's state machine on one node: committed records in, images out; on the active controller also proposals.
+"""The metadata log's state machine on one node: committed records in, images out; on the active controller also
+proposals.
 
-Keep the newest committed image and publish it in order, replay what this node proposes at once so that the next command sees
-it, and take that back when leadership is lost before it was committed. A reply and its image leave together, image first, so
-that whoever reads a reply finds the image already changed. Follows KRaft's MetadataLoader, QuorumController's snapshot
-registry and KIP-868.
+It keeps the newest committed image and publishes images in order. It replays this node's proposals at once, so that
+the next command sees them, and reverts them if leadership is lost before they are committed. An image is published
+before its reply is sent, so the reader of a reply finds the image already changed. Follows KRaft's MetadataLoader,
+QuorumController's snapshot registry and KIP-868.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ ImageSubscriber = Callable[[MetadataImage, MetadataImage], None]
 
 
 class ProposalQuorum(Protocol):
-    """What the machine asks of the metadata quorum's driver (raft/quorum_driver.py)."""
+    """The parts of the metadata quorum's driver used here (raft/quorum_driver.py)."""
 
     @property
     def next_offset(self) -> int: ...
@@ -64,30 +65,30 @@ class ProposalQuorum(Protocol):
 
 
 class MetadataMachine:
-    """raft.contracts.StateMachine. `attach` the driver before it starts."""
+    """raft.contracts.StateMachine. Call `attach` with the driver before it starts."""
 
     def __init__(
         self, core: ControllerCore, *, max_bytes_between_snapshots: int, timers: Timers | None = None
     ) -> None:
-        """`max_bytes_between_snapshots`: metadata.log.max.record.bytes.between.snapshots. Without `timers` nothing is done in
-        steps."""
+        """`max_bytes_between_snapshots`: metadata.log.max.record.bytes.between.snapshots. Without `timers` nothing
+        runs in steps."""
         self.core = core
-        """With what is proposed and not committed yet, while this node is active."""
+        """Includes uncommitted proposals while this node is active."""
         self.image = MetadataImage()
         """The newest committed image."""
         self.active_epoch = NO_EPOCH
-        """The epoch in which this node is the active controller; NO_EPOCH when it is not."""
+        """The epoch in which this node is the active controller. NO_EPOCH if it is not."""
         self.leader_id = NO_LEADER
-        """The active controller as far as known here."""
+        """The active controller, as far as this node knows."""
         self.when_leader_changes: list[Callable[[], None]] = []
         self.when_active: Callable[[], None] | None = None
-        """This node has become the active controller and may append."""
+        """Called when this node has become the active controller and may append."""
         self.when_deposed: Callable[[], None] | None = None
         self._quorum: ProposalQuorum | None = None
         self._max_bytes_between_snapshots = max_bytes_between_snapshots
         self._subscribers: list[ImageSubscriber] = []
         self._committed: Replayer = core.mark()
-        """Where replay stands without what is proposed only."""
+        """The replay state without uncommitted proposals."""
         self._kraft_version = 0
         self._waiting: list[tuple[int, Deferred[None]]] = []
         self._last = (NO_OFFSET, NO_EPOCH)
@@ -109,7 +110,7 @@ class MetadataMachine:
         self._subscribers.append(subscriber)
 
     def when_at(self, offset: int) -> Deferred[None]:
-        """There once the newest committed image holds the record at this offset."""
+        """Resolve when the newest committed image includes the record at this offset."""
         reached: Deferred[None] = Deferred()
         if self.image.offset >= offset:
             reached.resolve(None)
@@ -125,7 +126,7 @@ class MetadataMachine:
 
     def apply(self, batch: LoadedBatch) -> None:
         if self.is_active:
-            return  # the quorum's own control records; of those, a level is taken by take_kraft_version
+            return  # the quorum's own control records; take_kraft_version takes the level among them
         if batch.kraft_version is not None:
             self._kraft_version = batch.kraft_version
             self.core.load_kraft_version(batch.kraft_version)
@@ -147,7 +148,7 @@ class MetadataMachine:
         self.leader_id = leader_id
         if self.is_active:
             self.active_epoch = NO_EPOCH
-            # What was proposed and not committed may still come, from the next leader's log.
+            # Uncommitted proposals may still arrive in the next leader's log.
             self.core.revert(self._committed)
             if self.when_deposed is not None:
                 self.when_deposed()
@@ -162,10 +163,10 @@ class MetadataMachine:
     # The active controller's side.
 
     def append(self, records: Sequence[MetadataRecord]) -> None:
-        """One atomic batch; its image is published when it is committed.
+        """Append one atomic batch. Its image is published when it is committed.
 
-        NotController when this node is not active, or is so no more because its log takes no records; OSError where nobody else
-        could lead. Nothing of the records stays then.
+        Raises NotController if this node is not active, or resigns because its log accepts no records. Raises OSError
+        if no other node could lead. In both cases the records have no effect.
         """
         all_steps(self._append_in_steps(records))
 
@@ -173,7 +174,7 @@ class MetadataMachine:
         if not self.is_active:
             raise NotController
         epoch, quorum, core = self.active_epoch, self.quorum, self.core
-        # Replayed first: a record that does not fit must not reach the log.
+        # Replay before appending: an invalid record must not reach the log.
         replayer, packed = core.mark(), PackedValues()
         for number, piece in enumerate(pieces(records)):
             if number:
@@ -202,17 +203,18 @@ class MetadataMachine:
             raise
 
     def append_all(self, records: Sequence[MetadataRecord], *, is_atomic: bool) -> Steps[None]:
-        """As `append`, in steps between which nothing else may be appended (controller/turns.py).
+        """Like `append`, in steps. Nothing else may be appended between them (controller/turns.py).
 
-        Not atomic: as several batches where there are very many records, each of which makes sense without the next.
+        If not atomic, very many records are written as several batches. Each record must then be valid without the
+        next ones.
         """
         size = len(records) if is_atomic else MAX_RECORDS_PER_BATCH
         for batch in pieces(records, max(size, 1)):
             yield from self._append_in_steps(batch)
 
     def append_or_resign(self, records: Sequence[MetadataRecord]) -> Steps[bool]:
-        """What the controller decides by itself, with nobody to answer. False: not written, and to be decided anew later, by
-        this node or by the next active controller."""
+        """Append the controller's own decisions, which have no reply. Returns False if they were not written: this
+        node or the next active controller must decide them again later."""
         try:
             yield from self.append_all(records, is_atomic=False)
         except NotController:
@@ -226,9 +228,9 @@ class MetadataMachine:
         return True
 
     def submit(self, result: ControllerResult[MetadataRecord, T]) -> Deferred[T]:
-        """The response once the records, and whatever the command may have read uncommitted, are committed.
+        """The response, once the records and everything the command may have read are committed.
 
-        Fails with NotController when leadership is lost before: the outcome is unknown.
+        Fails with NotController if leadership is lost first: the outcome is unknown.
         """
         return all_steps(self.submit_in_steps(result))
 
@@ -247,7 +249,7 @@ class MetadataMachine:
         return deferred
 
     def take_kraft_version(self, level: int) -> None:
-        """The active quorum has committed this level by itself: it holds for everything published from now on."""
+        """The active quorum has committed this level itself. It applies to everything published from now on."""
         self._kraft_version = level
         self.core.load_kraft_version(level)
         self.core.finish_loading(self.core.image.offset, self.core.image.epoch)
@@ -273,7 +275,8 @@ class MetadataMachine:
             self.write_snapshot()
 
     def write_snapshot(self) -> None:
-        """Of the newest committed image, unless a metadata transaction is open or a snapshot is being made already."""
+        """Write a snapshot of the newest committed image, unless a metadata transaction is open or a snapshot is in
+        progress."""
         image = self.image
         if image.offset < 0 or self._committed.in_transaction or self._snapshot.is_busy:
             return
@@ -283,7 +286,7 @@ class MetadataMachine:
 
 
 def _snapshot_values(image: MetadataImage, writer: SnapshotWriter) -> Steps[None]:
-    """The image is a value: it stays what it was while this goes on."""
+    """The image is immutable, so it does not change meanwhile."""
     from kafkacompat.controller.snapshot_records import image_records
 
     records = image_records(image)
@@ -304,4 +307,4 @@ def _written(writer: SnapshotWriter, outcome: Callable[[], None]) -> None:
 
 
 def _nothing() -> None:
-    """The machine goes back as a whole when leadership is lost; each waiting command is told by itself."""
+    """After a lost leadership the machine reverts as a whole, and each waiting command fails separately."""

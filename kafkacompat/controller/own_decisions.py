@@ -1,6 +1,6 @@
-"""What the active controller decides by itself: a command that no request asks for, in its turn among those of requests.
+"""The active controller's own decisions: commands without a request, queued among those of requests.
 
-Nobody is answered. What could not be written is decided anew, by this node or by the next active controller.
+They have no reply. A decision that could not be written is made again, by this node or by the next active controller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TRY_AGAIN_MS = 1_000
-"""After a decision that could not be written."""
+"""Delay after a decision that could not be written."""
 
 
 class OwnDecisions:
@@ -33,7 +33,7 @@ class OwnDecisions:
         self._turns = turns
 
     def take(self, decision: Callable[[], Steps[None]]) -> None:
-        """In its turn, unless the turn comes in another leadership."""
+        """Run the decision in its turn, unless the leadership has changed by then."""
         epoch = self._machine.active_epoch
 
         def decide() -> Steps[Deferred[None]]:
@@ -49,8 +49,8 @@ class OwnDecisions:
     def append_or_resign(
         self, what: str, command: Steps[ControllerResult[MetadataRecord, T]]
     ) -> Steps[ControllerResult[MetadataRecord, T] | None]:
-        """Within a turn: what the command decides, once the log has its records. None when it failed, which is reported under
-        `what`, when it could not be written, or when the leadership ended meanwhile."""
+        """Run a command within a turn. Returns its result once the log has its records. None if it failed (reported
+        under `what`), could not be written, or the leadership has ended."""
         epoch = self._machine.active_epoch
         try:
             result = yield from command
@@ -64,7 +64,7 @@ class OwnDecisions:
         return result
 
     def try_again(self, call: Callable[[], None]) -> None:
-        """Call in a while, if this node is still the active controller of the same epoch."""
+        """Call it later, if this node is still the active controller in the same epoch."""
         epoch = self._machine.active_epoch
 
         def run() -> None:

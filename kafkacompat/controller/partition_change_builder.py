@@ -1,7 +1,7 @@
 """One partition's change record: assignment, ISR, eligible leader replicas (KIP-966), election, leader recovery state.
 
-A reassignment that the target ISR completes is completed in the same record, whatever the change was asked for. The steps are
-those of Kafka's PartitionChangeBuilder, in its order. Pure.
+If the target ISR completes a reassignment, the same record completes it, whatever the change was for. The steps and
+their order are those of Kafka's PartitionChangeBuilder. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECOVERED, RECOVERING = 0, 1
 
 class Election(Enum):
     ONLINE = "online"
-    """A live member of the ISR or, when that is empty, an eligible leader replica."""
+    """A live member of the ISR or, if that is empty, an eligible leader replica."""
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
 
@@ -34,9 +34,11 @@ class Election(Enum):
 def completed_reassignment(
     replicas: tuple[int, ...], removing: tuple[int, ...], adding: tuple[int, ...], isr: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """(replicas, ISR) once every replica that comes is in sync and one that stays, too; None while it goes on or there is none.
+    """(replicas, ISR) once every added replica and at least one remaining one are in sync. None if the reassignment is
+    not complete or there is none.
 
-    Where more replicas go than come, all that stay must be in sync: otherwise the partition would end up with fewer than it had.
+    If more replicas are removed than added, all remaining ones must be in sync. Otherwise the partition would have
+    fewer in-sync replicas than before.
     """
     if not removing and not adding:
         return None
@@ -51,7 +53,7 @@ def completed_reassignment(
 
 @dataclass(slots=True)
 class PartitionChangeBuilder:
-    """What is wanted of a partition: fields are set, then `build` says once what must be written for it."""
+    """The requested changes of a partition. Set the fields, then call `build` once for the record."""
 
     partition: PartitionRegistration
     topic_id: Uuid
@@ -59,33 +61,33 @@ class PartitionChangeBuilder:
     is_acceptable_leader: Callable[[int], bool]
     metadata_version: int
     min_isr: int
-    """Effective: not above the number of replicas."""
+    """The effective value, not above the number of replicas."""
     elr_enabled: bool
     default_dir: Callable[[int], Uuid]
-    """Where the partition lies on a broker that comes to it."""
+    """The directory of the partition on a broker that is added."""
     target_isr: tuple[int, ...]
     election: Election = Election.ONLINE
     unclean_shutdown_replicas: frozenset[int] = frozenset()
     """Replicas that lost their page cache: never eligible."""
     target_replicas: tuple[int, ...] | None = None
-    """None keeps the partition's; so with the next two."""
+    """None keeps the partition's value. The same for the next two fields."""
     target_removing: tuple[int, ...] | None = None
     target_adding: tuple[int, ...] | None = None
     target_directories: Mapping[int, Uuid] | None = None
-    """Directories by broker id that replace what the partition has."""
+    """Directories by broker id that replace the partition's."""
     target_recovering: bool | None = None
-    """Whether the leader recovers from an unclean election; None keeps the partition's."""
+    """Whether the leader recovers from an unclean election. None keeps the partition's value."""
     _target_elr: tuple[int, ...] = field(default=(), init=False)
 
     def build(self) -> MetadataRecord | None:
-        """None when nothing is to be written."""
+        """The record, or None if nothing changes."""
         partition = self.partition
         record = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index)
         self._complete_reassignment_if_needed()
         self._target_elr = self._new_target_elr()
         self._try_election(record)
         if record.leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(self._replicas):
-            # A new leader epoch, so that the replica that has left is fenced off.
+            # A new leader epoch fences the removed replica.
             record.leader = partition.leader
         self._maybe_update_record_elr(record)
         if record.isr is None and (self.target_isr or self.elr_enabled) and self.target_isr != partition.isr:
@@ -129,11 +131,13 @@ class PartitionChangeBuilder:
     def _new_target_elr(self) -> tuple[int, ...]:
         partition = self.partition
         if not self.elr_enabled:
-            # From when it was enabled. Only where the ISR is still empty has nothing been committed without them.
+            # These are from when the feature was enabled. Only if the ISR is still empty was nothing committed without
+            # them.
             return () if partition.isr else self._staying(partition.eligible_leader_replicas)
         if len(self.target_isr) >= self.min_isr:
             return ()
-        # Apache Kafka 4.3.0 keeps who is moved away among them. It would be elected as soon as it is moved back, with an empty log.
+        # Apache Kafka 4.3.0 keeps replicas that are moved away. Such a replica would be elected as soon as it is moved
+        # back, with an empty log.
         candidates = {*partition.eligible_leader_replicas, *partition.isr} - set(self.target_isr)
         return self._staying(candidates)
 
@@ -161,7 +165,7 @@ class PartitionChangeBuilder:
             and not self.target_isr
             and not (partition.isr and not self.elr_enabled)
             and len(last_known) == 1
-            # Apache Kafka 4.3.0 does not ask. It would lead a partition of which it has no log any more.
+            # Apache Kafka 4.3.0 does not check this. The replica would lead a partition whose log it no longer has.
             and last_known[0] in replicas
             and self.is_acceptable_leader(last_known[0])
         ):
@@ -201,7 +205,8 @@ class PartitionChangeBuilder:
                 if record.leader == NO_LEADER:
                     record.last_known_elr = [partition.leader]
             elif record.isr == [] and len(partition.isr) == 1:
-                # It led when the feature was off, under which the last one of an ISR stays. Apache Kafka 4.3.0 forgets who it was.
+                # It led while the feature was off, when the last ISR member stays. Apache Kafka 4.3.0 does not record
+                # it.
                 record.last_known_elr = list(partition.isr)
 
     def _set_assignment_changes(self, record: PartitionChangeRecord) -> None:

@@ -1,6 +1,8 @@
-"""The elections that the active controller looks for in intervals (PeriodicTaskControlManager).
+"""The periodic tasks of the active controller: elections, and the removal of expired tokens
+(PeriodicTaskControlManager).
 
-Settings: auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds, unclean.leader.election.interval.ms.
+Settings: auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds, unclean.leader.election.interval.ms,
+delegation.token.expiry.check.interval.ms.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from kafkacompat.controller.balance import (
     maybe_elect_unclean_leaders,
     unclean_interval_ms,
 )
+from kafkacompat.stepping.stepped import Stepped
 
 if TYPE_CHECKING:
     from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
@@ -22,38 +25,44 @@ if TYPE_CHECKING:
     from kafkacompat.controller.records import MetadataRecord
     from kafkacompat.controller.result import ControllerResult
     from kafkacompat.controller.settings import ControllerSettings
-    from kafkacompat.ports import TimerHandle, Timers
-    from kafkacompat.stepping.stepped import Stepped, Steps
+    from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.stepping.stepped import Steps
 
     Task = Stepped[[MetadataImage, ControllerSettings], ControllerResult[MetadataRecord, bool]]
 
 AT_ONCE_MS = 0
-"""Until the next round of a task when one was not enough: others come in between."""
+"""Delay before the next round if one was not enough: other commands run in between."""
 
 
 class PeriodicTaskControlManager:
-    """`activate` with every leadership, `deactivate` at its end."""
+    """Call `activate` with every leadership, `deactivate` at its end."""
 
     def __init__(
         self,
         machine: MetadataMachine,
         settings: ControllerSettings,
         sessions: BrokerHeartbeatManager,
+        clock: Clock,
         timers: Timers,
         own_decisions: OwnDecisions,
     ) -> None:
         self._machine = machine
         self._settings = settings
         self._sessions = sessions
+        self._clock = clock
+        self._sweep = Stepped(self._swept)
         self._timers = timers
         self._own_decisions = own_decisions
         self._rounds: dict[Task, TimerHandle] = {}
-        """What is looked at in intervals, with its next timer."""
+        """The periodic tasks with their next timers."""
 
     def activate(self) -> None:
         self.deactivate()
         self._repeat(maybe_balance_partition_leaders, balance_interval_ms(self._settings))
         self._repeat(maybe_elect_unclean_leaders, unclean_interval_ms(self._settings))
+        tokens = self._settings.tokens
+        # As in Apache Kafka, without a secret key tokens cannot be used and none is removed.
+        self._repeat(self._sweep, None if tokens.secret is None else tokens.expiry_check_interval_ms)
 
     def deactivate(self) -> None:
         for timer in self._rounds.values():
@@ -61,12 +70,19 @@ class PeriodicTaskControlManager:
         self._rounds.clear()
 
     def elect_uncleanly(self) -> None:
-        """A setting that allows it has just been changed: not only when its interval is over."""
+        """Run now, because a setting that allows unclean elections was changed."""
 
         def decide() -> Steps[None]:
             yield from self._carry_out(maybe_elect_unclean_leaders)
 
         self._own_decisions.take(decide)
+
+    def _swept(
+        self, image: MetadataImage, settings: ControllerSettings
+    ) -> Steps[ControllerResult[MetadataRecord, bool]]:
+        from kafkacompat.controller.delegation_tokens import sweep_expired_delegation_tokens
+
+        return (yield from sweep_expired_delegation_tokens.in_steps(image, self._clock.now_ms()))
 
     def _repeat(self, task: Task, interval_ms: int | None) -> None:
         if interval_ms is None:
@@ -85,7 +101,8 @@ class PeriodicTaskControlManager:
         self._rounds[task] = self._timers.call_after(interval_ms, run)
 
     def _carry_out(self, task: Task) -> Steps[bool]:
-        """True when there is more to do at once. Whatever goes wrong, the next round comes in its time."""
+        """Run one round. Returns True if there is more to do at once. After an error the next round comes at its
+        normal time."""
         image = self._sessions.seen(self._machine.core.image)
         result = yield from self._own_decisions.append_or_resign(
             task.__name__, task.in_steps(image, self._settings)

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (KIP-730): a block of producer ids that no other broker gets.
+"""AllocateProducerIds (KIP-730): a block of producer ids for one broker only.
 
 Pure: image and request give record and response.
 """
@@ -22,7 +22,7 @@ MAX_PRODUCER_ID = 2**63 - 1
 def allocate_producer_ids(
     image: MetadataImage, request: AllocateProducerIdsRequest
 ) -> ControllerResult[MetadataRecord, AllocateProducerIdsResponse]:
-    """Raises BrokerRefused (STALE_BROKER_EPOCH, or UNKNOWN_SERVER_ERROR when every id is given out)."""
+    """Raises BrokerRefused (STALE_BROKER_EPOCH, or UNKNOWN_SERVER_ERROR if all ids are used)."""
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     first = image.next_producer_id
     if first > MAX_PRODUCER_ID - PRODUCER_ID_BLOCK_SIZE:

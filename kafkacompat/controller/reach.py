@@ -1,8 +1,8 @@
-"""Which brokers' addresses this controller has reached: only there a refusal means that no process is left.
+"""The brokers' addresses that this controller has reached. Only there a refused connection means a dead process.
 
-Every controller follows the images, active or not, and dials each unfenced broker's listener for other brokers
-(inter.broker.listener.name) until it has got through once. An address that it never reached may be another network's, another
-host's `localhost`, or behind a firewall that refuses: what happens there says nothing of the broker.
+Every controller, active or not, follows the images and dials each unfenced broker's inter-broker listener
+(inter.broker.listener.name) until it has connected once. An address that it never reached may be in another network,
+another host's `localhost`, or behind a firewall that refuses. A failure there says nothing about the broker.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from kafkacompat.ports import TimerHandle, Timers
 
 AGAIN_MS = (1_000, 5_000, 20_000, 60_000)
-"""Waits between attempts to an address that was not reached yet; the last one is repeated."""
+"""Waits between attempts to an address that was not reached yet. The last one is repeated."""
 
 Address = tuple[str, int]
 
 
 class Probed(Enum):
-    """What became of a connection attempt."""
+    """The outcome of a connection attempt."""
 
     REACHED = "somebody accepts connections there"
     REFUSED = "the host is there and nobody listens"
@@ -32,7 +32,7 @@ class Probed(Enum):
 
 
 Probe = Callable[[str, int], Deferred[Probed]]
-"""Host and port -> what became of a connection attempt there; never fails."""
+"""(host, port) -> outcome of a connection attempt. Never fails."""
 
 
 class Reach:
@@ -44,20 +44,21 @@ class Reach:
         self._timers = timers
         self.probe = probe
         self._wanted: set[Address] = set()
-        """Of the brokers that are unfenced."""
+        """Addresses of the unfenced brokers."""
         self._reached: set[Address] = set()
         self._attempts: dict[Address, TimerHandle | None] = {}
-        """Those not reached yet, with the timer of the next attempt; None while one is under way."""
+        """Addresses not reached yet, with the timer of the next attempt. None while an attempt is in progress."""
 
     def address_of(self, broker: BrokerRegistration) -> Address | None:
-        """Where other brokers find it; None for a broker without that listener, and for the one in this process."""
+        """The broker's address for other brokers. None for a broker without that listener, and for the one in this
+        process."""
         endpoint = broker.endpoints.get(self._listener_name)
         if endpoint is None or broker.id == self._node_id:
             return None
         return endpoint.host, endpoint.port
 
     def reached(self, broker: BrokerRegistration) -> Address | None:
-        """Its address if this controller has been through to it before."""
+        """The broker's address if this controller has reached it before, otherwise None."""
         address = self.address_of(broker)
         return address if address in self._reached else None
 

@@ -1,8 +1,8 @@
 """AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860): moving a partition to other brokers.
 
-A reassignment starts by putting the target first and whoever must leave behind it, with lists of who comes and who goes; any later
-change of the ISR completes it. Pure: image and request give records and response. Codes and texts are those
-of Apache Kafka 4.3.0.
+A reassignment starts with the target replicas first and the replicas to remove behind them, and with lists of added
+and removed replicas. A later change of the ISR completes it. Pure: image and request give records and response. Codes
+and texts are those of Apache Kafka 4.3.0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TOO_LARGE = "Unable to perform excessively large batch operation."
 
 
 class ReassignmentRefused(Exception):
-    """One partition's refusal."""
+    """The refusal for one partition."""
 
     def __init__(self, code: ErrorCode, message: str | None) -> None:
         super().__init__(f"{code.name}: {message}")
@@ -50,7 +50,7 @@ class ReassignmentRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """What a partition's lists are while it moves."""
+    """A partition's replica lists during a reassignment."""
 
     replicas: tuple[int, ...]
     removing: tuple[int, ...]
@@ -58,16 +58,16 @@ class Reassignment:
 
 
 def reassignment_replicas(current: Sequence[int], target: Sequence[int]) -> Reassignment:
-    """From all replicas that the partition has now, those of a running reassignment included, to the target."""
+    """The change from all present replicas, including those of a running reassignment, to the target."""
     removing = tuple(sorted(set(current) - set(target)))
     adding = tuple(sorted(set(target) - set(current)))
     return Reassignment((*target, *removing), removing, adding)
 
 
 def reassignment_revert(partition: PartitionRegistration) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """(replicas, ISR, whether that loses records): back to those that were there before, the comers out of both lists.
+    """(replicas, ISR, whether records are lost): the state before the reassignment, without the added replicas.
 
-    When only comers are in sync, the first replica of before is taken for in sync though it is not.
+    If only added replicas are in sync, the first original replica is put into the ISR although it is not in sync.
     """
     adding = partition.adding_replicas
     replicas = tuple(replica for replica in partition.replicas if replica not in adding)
@@ -106,7 +106,7 @@ def alter_partition_reassignments(
                 if record is not None:
                     if len(records) >= MAX_RECORDS_PER_OPERATION:
                         raise ReassignmentRefused(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
-                    # Of several wishes for one partition the last counts: each was worked out from the same state.
+                    # Of several changes for one partition the last one counts: each is based on the same state.
                     records[topic.name, partition.partition_index] = record
             except ReassignmentRefused as refusal:
                 answer.error_code, answer.error_message = refusal.code, refusal.message
@@ -186,7 +186,7 @@ def _reassign(
     plan = reassignment_replicas(partition.replicas, target)
     builder = partition_change(image, settings, topic, index)
     builder.target_replicas = plan.replicas
-    # A list that the new plan leaves empty keeps what a running reassignment has in it.
+    # If the new plan's list is empty, the list of a running reassignment stays.
     builder.target_removing = plan.removing or None
     builder.target_adding = plan.adding or None
     return builder.build()
@@ -210,7 +210,7 @@ def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> Steps[ControllerResult[MetadataRecord, ListPartitionReassignmentsResponse]]:
-    """Of those asked for, or of all, the partitions that are moving; topics without any are left out."""
+    """The partitions being reassigned, among those requested or all. Topics without any are left out."""
     wanted: Iterable[tuple[str, Sequence[int]]]
     if request.topics is None:
         wanted = [(name, sorted(image.topics[name].partitions)) for name in sorted(image.topics)]

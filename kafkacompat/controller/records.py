@@ -1,7 +1,7 @@
 """Metadata records and their frame: uvarint 1, uvarint type, uvarint version, flexible message body.
 
-Bytes <-> (type, message), and which message class a type is. Knows no merge rule. Classes are imported with the first record
-of their type, so that a start pays only for what its log holds.
+It converts bytes to (type, message) and back, and maps types to message classes. Merge rules are unknown here. A class
+is imported with the first record of its type, so that a start loads only the classes its log needs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from kafkacompat.wire.message import Message
 
 FRAME_VERSION = 1
 MAX_RECORDS_PER_OPERATION = 10_000
-"""One user operation's bound, Kafka's constant of the same meaning."""
+"""Kafka's bound for the records of one user operation."""
 MAX_RECORDS_PER_BATCH = 10_000
-"""Of what need not be one batch; Kafka's."""
+"""Kafka's bound for the records of a batch that need not be atomic."""
 
 _MODULES: dict[int, tuple[str, str]] = {
     0: ("register_broker_record", "RegisterBrokerRecord"),
@@ -51,18 +51,18 @@ _MODULES: dict[int, tuple[str, str]] = {
 
 
 class ReplayError(Exception):
-    """The metadata log says something that cannot follow from what it said before, or that 4.3 does not know. Fatal."""
+    """The metadata log has a record that contradicts earlier ones, or that 4.3 does not know. Fatal."""
 
 
 class MetadataRecord(NamedTuple):
-    """A record with the version it is written in."""
+    """A record and its version."""
 
     message: Message
     version: int
 
 
 class RecordClasses:
-    """Message classes by record type, imported when first asked for."""
+    """Message classes by record type, imported on first use."""
 
     __slots__ = ("_classes",)
 
@@ -70,7 +70,7 @@ class RecordClasses:
         self._classes: dict[int, type[Message]] = {}
 
     def get(self, api_key: int) -> type[Message]:
-        """ReplayError for a type that Kafka 4.3 does not have."""
+        """Raises ReplayError for a type that Kafka 4.3 does not have."""
         found = self._classes.get(api_key)
         if found is None:
             if api_key not in _MODULES:
@@ -114,7 +114,7 @@ def frame_all(records: Sequence[MetadataRecord]) -> list[bytes]:
 
 
 def unframe(value: bytes, classes: RecordClasses) -> tuple[int, Message]:
-    """(type, message). ReplayError for a frame, type or version that Kafka 4.3 does not have."""
+    """(type, message). Raises ReplayError for a frame, type or version that Kafka 4.3 does not have."""
     if len(value) >= 3 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
         api_key, version, position = value[1], value[2], 3
     else:

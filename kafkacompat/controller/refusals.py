@@ -1,7 +1,7 @@
-"""Refusals of a whole request that brokers and controllers send to the controller: the error at the level where Kafka puts it.
+"""Refusals of whole requests from brokers and controllers: the error at Kafka's place in each response.
 
-Pure. Knows the shapes of responses, not why anything is refused. None of them but ControllerRegistration carries a text to the
-sender, so the caller logs it.
+Pure. It knows the structure of responses, not the reasons. Of these responses only ControllerRegistration's has a
+text, so the caller logs it.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _RESPONSES = {
     70: ("controller_registration_response", "ControllerRegistrationResponse"),
     73: ("assign_replicas_to_dirs_response", "AssignReplicasToDirsResponse"),
 }
-"""By API key: module and class."""
+"""API key -> (module, class)."""
 CONTROLLER_REGISTRATION = 70
 
 
 TEXT_MAX = 8_000
-"""Characters of a text: what names of a request are put into has room in a string of the protocol, 32,767 bytes."""
+"""Characters of a text. With names from a request it then still fits into a string of the protocol, 32,767 bytes."""
 
 
 def told(text: str | None) -> str | None:
-    """As much of a refusal's text as an answer can hold."""
+    """A refusal's text, cut to what an answer can hold."""
     return text if text is None or len(text) <= TEXT_MAX else text[:TEXT_MAX]
 
 
 class BrokerRefused(Exception):
-    """A request of a broker or controller is refused as a whole, with Kafka's error code."""
+    """A broker's or controller's request is refused as a whole, with Kafka's error code."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class BrokerRefused(Exception):
 
 
 def refused_response(request: Message, code: ErrorCode, message: str | None = None) -> Message:
-    """The response that refuses `request`, one of the APIs above. `message` only where Kafka fills the field for one."""
+    """The response that refuses `request`, one of the APIs above. `message` only if Kafka fills that field."""
     assert request.API_KEY is not None
     module, name = _RESPONSES[request.API_KEY]
     response: Callable[..., Message] = getattr(import_module(f"kafkacompat.wire.messages.{module}"), name)

@@ -1,6 +1,6 @@
-"""BrokerRegistration (KIP-631) of a cluster: registration with the sessions that say whether another incarnation is alive.
+"""BrokerRegistration (KIP-631): registration, with the sessions that show whether another incarnation is alive.
 
-Image, sessions and request give records and response; brokers.py has the checks.
+Image, sessions and request give records and response. brokers.py has the checks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def broker_registration(
     next_offset: int,
     is_live: Callable[[BrokerRegistration], bool],
 ) -> Steps[ControllerResult[MetadataRecord, BrokerRegistrationResponse]]:
-    """`next_offset`: where the first of the records would go; `is_live`: whether what is registered may still run.
+    """`next_offset` is the offset of the first record. `is_live` tells whether the registered broker may still run.
 
     Raises BrokerRefused.
     """

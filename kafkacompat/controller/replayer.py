@@ -1,6 +1,6 @@
-"""Batches of committed records in order, metadata transactions held back until their end (KIP-868).
+"""Applies batches of records in order. Records of a metadata transaction are held back until its end (KIP-868).
 
-One image after the other. What a record does to an image is metadata_delta.py's.
+It produces one image after another. metadata_delta.py applies records to an image.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 
 
 class Replayer:
-    """Applies batches in order and holds back what stands in an unfinished metadata transaction (KIP-868)."""
+    """Applies batches in order, and holds back the records of an unfinished metadata transaction (KIP-868)."""
 
     __slots__ = ("_delta", "_held", "image")
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
-        """After the last `publish`."""
+        """The image after the last `publish`."""
         self._delta: MetadataDelta | None = None
         self._held: list[tuple[int, Any]] | None = None
 
@@ -36,13 +36,13 @@ class Replayer:
         return self._held is not None
 
     def copy(self) -> Replayer:
-        """A replayer that goes on from the same place on its own; only between publishes."""
+        """An independent replayer in the same state. Only between publishes."""
         other = Replayer(self.image)
         other._held = None if self._held is None else list(self._held)
         return other
 
     def apply(self, records: Iterable[tuple[int, Any]]) -> None:
-        """(api key, message) in log order."""
+        """Apply (api key, message) pairs in log order."""
         if self._delta is None:
             self._delta = MetadataDelta(self.image)
         replay = self._delta.replay
@@ -55,7 +55,7 @@ class Replayer:
                 replay(api_key, message)
 
     def apply_records(self, records: Iterable[MetadataRecord]) -> None:
-        """A command's, in order."""
+        """Apply a command's records in order."""
         self.apply((record.message.API_KEY or 0, record.message) for record in records)
 
     def set_kraft_version(self, level: int) -> None:
@@ -64,7 +64,7 @@ class Replayer:
         self._delta.features.set_kraft_version(level)
 
     def publish(self, offset: int, epoch: int) -> MetadataImage:
-        """A new image at this offset; what a transaction holds back is not in it."""
+        """A new image at this offset, without the records of an open transaction."""
         if self._delta is None:
             self.image = replace(self.image, offset=offset, epoch=epoch)
         else:
@@ -89,7 +89,7 @@ class Replayer:
 
 @Stepped
 def replayed(image: MetadataImage, records: Sequence[MetadataRecord]) -> Steps[MetadataImage]:
-    """The image as it will be with these records, for a command whose second step must see its first."""
+    """The image after these records, for a command whose second step depends on its first."""
     if not records:
         return image
     delta = MetadataDelta(image)

@@ -1,6 +1,6 @@
-"""What a command of the controller gives: records to append and the answer to send once they are committed.
+"""The result of a controller command: records to append, and the response to send once they are committed.
 
-A command looks at state and never changes it; state changes only when the records are replayed.
+A command reads the state and never changes it. The state changes only when the records are replayed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[R, T]):
-    """`records` in the order to be written, as one atomic unit; `response` leaves when they are committed."""
+    """`records` in order, to be written atomically. `response` is sent when they are committed."""
 
     records: tuple[R, ...]
     response: T

@@ -1,6 +1,7 @@
 """AlterUserScramCredentials (KIP-554): image and request -> records and response (ScramControlManager).
 
-Pure. Who may ask is decided before. What a client sends of a password is salted; what is kept of it cannot be sent.
+Pure. The caller has checked the rights. A client sends a salted password. The stored keys cannot be used to
+authenticate.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class CredentialRefused(Exception):
 def alter_user_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
 ) -> Steps[ControllerResult[MetadataRecord, AlterUserScramCredentialsResponse]]:
-    """Each user is answered once: whoever is named twice is left as before, whichever mechanisms are named."""
+    """Each user is answered once. A user named twice is not changed, for any mechanisms."""
     records: dict[str, MetadataRecord] = {}
     refused: dict[str, CredentialRefused] = {}
     kept = image.scram_credentials
@@ -100,7 +101,7 @@ def _upsertion(upsertion: ScramCredentialUpsertion) -> MetadataRecord:
     if upsertion.iterations > mechanism.max_iterations:
         raise CredentialRefused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not upsertion.salted_password:
-        # Java's HMAC has no empty key, and Kafka answers that as it answers a bug.
+        # Java's HMAC allows no empty key, and Kafka answers that like an internal error.
         raise CredentialRefused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     salt = bytes(upsertion.salt)
     credential = mechanism.credential(salt, bytes(upsertion.salted_password), upsertion.iterations)

@@ -1,7 +1,8 @@
-"""What the controller reads of the node's settings, and the effective values under the image's dynamic layers.
+"""The controller's settings: static ones of the node, and effective values with the image's dynamic layers.
 
-One place that says which layer wins. Knows the names of settings, not what a command does with them. With eligible leader
-replicas on, min.insync.replicas is a cluster default in metadata and never per broker (KIP-966).
+It is the only place that defines the precedence of layers. What commands do with settings is unknown here. With
+eligible leader replicas enabled, min.insync.replicas is a cluster default in the metadata and never a broker's
+(KIP-966).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from kafkacompat.config import ServerConfig
 from kafkacompat.config.dynamic import DynamicConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.security.delegation_tokens import token_settings
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
@@ -18,20 +20,21 @@ BROKER, TOPIC = int(ConfigResourceType.BROKER), int(ConfigResourceType.TOPIC)
 
 
 class ControllerSettings:
-    """Static settings of this node with the lookups that need the image too."""
+    """Static settings of this node, and lookups that also need the image."""
 
-    __slots__ = ("_dynamic", "_layers", "cluster_id", "has_authorizer", "node_id", "static")
+    __slots__ = ("_dynamic", "_layers", "cluster_id", "has_authorizer", "node_id", "static", "tokens")
 
     def __init__(self, static: ServerConfig, node_id: int, cluster_id: str) -> None:
         self.static = static
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.has_authorizer = bool(static.get_string("authorizer.class.name"))
+        self.tokens = token_settings(static)
         self._layers: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._dynamic: DynamicConfig | None = None
 
     def dynamic(self, image: MetadataImage) -> DynamicConfig:
-        """Static settings under the cluster default and this node's dynamic ones."""
+        """Static settings with the cluster default and this node's dynamic layer."""
         layers = (image.config(BROKER, ""), image.config(BROKER, str(self.node_id)))
         if self._dynamic is None or layers != self._layers:
             self._dynamic = DynamicConfig(self.static, *layers)
@@ -46,7 +49,7 @@ class ControllerSettings:
         )
 
     def min_insync_replicas(self, image: MetadataImage, topic: str) -> int:
-        """Of the topic, not above the replica count of its first partition."""
+        """The topic's value, not above the replica count of its first partition."""
         text = self._topic_setting(image, topic, MIN_INSYNC_REPLICAS)
         value = int(text) if text is not None else self.static.get_int(MIN_INSYNC_REPLICAS)
         partitions = image.topics[topic].partitions

@@ -1,6 +1,6 @@
-"""An image as the records that make it: what a metadata snapshot holds, in the order of Kafka's image writer.
+"""The records of an image: the contents of a metadata snapshot, in the order of Kafka's image writer.
 
-Pure. metadata.version comes first so that a reader knows the versions of what follows.
+Pure. metadata.version comes first, so that a reader knows the versions of the following records.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ from kafkacompat.wire.messages.topic_record import TopicRecord
 
 
 def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Replayed onto an empty image they give this one (but offset and epoch; kraft.version is a control record's)."""
+    """Records that give this image when replayed onto an empty one (except offset and epoch; kraft.version is in a
+    control record)."""
     level = metadata_version(image.features)
-    # An image without it is of a log whose first records the first active controller has yet to write.
+    # An image without it belongs to a log whose first records the first active controller has not written yet.
     if METADATA_VERSION in image.features:
         yield MetadataRecord(FeatureLevelRecord(name=METADATA_VERSION, feature_level=level), 0)
     for name in sorted(image.features):
@@ -100,7 +101,7 @@ def acl_record(key: Uuid, acl: Acl) -> AccessControlEntryRecord:
 
 
 def broker_record(broker: BrokerRegistration, level: int) -> RegisterBrokerRecord:
-    """As it is registered. `level`: the metadata.version."""
+    """The broker's registration record. `level` is the metadata.version."""
     return RegisterBrokerRecord(
         broker_id=broker.id,
         incarnation_id=broker.incarnation_id,

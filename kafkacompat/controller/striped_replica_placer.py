@@ -1,7 +1,8 @@
-"""Where the replicas of new partitions go: striped over racks, and over brokers within a rack, as Kafka's striped placer.
+"""Placement of new partitions' replicas: striped over racks, and over brokers within a rack, as in Kafka's striped
+placer.
 
-Pure; chance comes in. Unfenced brokers are used before fenced ones, and the first replica (the leader) is never on a fenced
-one. Two partitions of one call start one rack further each.
+Pure; the caller passes the random numbers. Unfenced brokers are used before fenced ones, and the first replica (the
+leader) is never on a fenced broker. Each further partition of a call starts one rack later.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class PlacementRefused(Exception):
 
 
 class _Stripe:
-    """A list of brokers, gone through once a round from a start that moves on by one each round."""
+    """A list of brokers that is walked once per round. The start moves by one each round."""
 
     __slots__ = ("brokers", "index", "offset", "round")
 
@@ -64,8 +65,8 @@ def _is_usable(broker: BrokerRegistration) -> bool:
 
 
 class StripedReplicaPlacer:
-    """Places the partitions of one request, one after the other. Left out: brokers in controlled shutdown, and those
-    with every log directory cordoned."""
+    """Places the partitions of one request one by one. Brokers in controlled shutdown, and those with every log
+    directory cordoned, are left out."""
 
     def __init__(self, brokers: Iterable[BrokerRegistration], random: Random) -> None:
         self._random = random
@@ -86,7 +87,7 @@ class StripedReplicaPlacer:
         self._round = 0
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
-        """Broker ids, leader first. PlacementRefused when there are too few."""
+        """Broker ids, leader first. Raises PlacementRefused if there are too few brokers."""
         if replication_factor <= 0:
             raise PlacementRefused(
                 f"Invalid replication factor {replication_factor}: the replication factor must be positive."
@@ -139,6 +140,6 @@ def _shuffle(items: list[T], random: Random) -> None:
 def place_partitions(
     brokers: Iterable[BrokerRegistration], partitions: int, replication_factor: int, random: Random
 ) -> Iterator[tuple[int, ...]]:
-    """One after another, as they are asked for. PlacementRefused."""
+    """The replicas of each partition, computed on demand. Raises PlacementRefused."""
     placer = StripedReplicaPlacer(brokers, random)
     return (placer.place(replication_factor) for _ in range(partitions))

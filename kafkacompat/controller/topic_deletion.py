@@ -1,6 +1,6 @@
 """DeleteTopics: image and request -> records and response.
 
-Pure. Checks, codes and texts are those of Kafka's controller; authorisation is the caller's.
+Pure. Checks, codes and texts are those of Kafka's controller. The caller checks the authorization.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
-from kafkacompat.controller.topics import UNKNOWN_TOPIC_TEXT
+from kafkacompat.controller.topics import THROTTLED_TEXT, UNKNOWN_TOPIC_TEXT
 from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.quota.mutations import MayMutate, unlimited
 from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
@@ -18,16 +19,15 @@ from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
 
 TOPICS_A_STEP = 1_000
 NAMED_A_STEP = 5_000
-"""Of a request, of which it is only noted who is named."""
+"""Topics of a request handled in one step when only their names are collected."""
 _UNKNOWN_ID = "This server does not host this topic ID."
 
 
 @Stepped
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest
+    image: MetadataImage, request: DeleteTopicsRequest, may_mutate: MayMutate = unlimited
 ) -> Steps[ControllerResult[MetadataRecord, DeleteTopicsResponse]]:
-    """Names of v1-5 and names or ids of v6 alike. That deletion is enabled at all is checked by the caller, who knows
-    the version."""
+    """Accepts names (v1-5), and names or ids (v6). The caller knows the version and checks that deletion is enabled."""
     results: list[DeletableTopicResult] = []
 
     def answer(name: str | None, topic_id: Uuid, code: ErrorCode, message: str | None) -> None:
@@ -82,6 +82,9 @@ def delete_topics(
     for position, topic in enumerate(doomed.values(), 1):
         if position % TOPICS_A_STEP == 0:
             yield
+        if not may_mutate(len(topic.partitions)):
+            answer(topic.name, topic.id, ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED_TEXT)
+            continue
         records.append(MetadataRecord(RemoveTopicRecord(topic_id=topic.id), 0))
         answer(topic.name, topic.id, ErrorCode.NONE, None)
     return ControllerResult(tuple(records), DeleteTopicsResponse(responses=results))

@@ -1,4 +1,4 @@
-"""What is wrong with a topic's name, in Kafka's words."""
+"""Invalid topic names, with Kafka's texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def topic_name_flaw(name: str) -> str | None:
-    """Kafka's text for what is wrong with a topic's name, None when nothing is."""
+    """Kafka's text for what is wrong with a topic's name. None for a valid name."""
     flaw: str | None = None
     if not name:
         flaw = "the empty string is not allowed"

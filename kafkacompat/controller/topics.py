@@ -1,7 +1,7 @@
 """CreateTopics and CreatePartitions: image and request -> records and response.
 
-Pure. Checks, their order, codes and texts are those of Kafka's controller; authorisation is the caller's. Ids and placement
-take chance from outside.
+Pure. Checks, their order, codes and texts are those of Kafka's controller. The caller checks the authorization, and
+passes the random numbers for ids and placement.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkacompat.controller.cluster_control import default_dir, is_active
+from kafkacompat.controller.config_changes import ConfigRefused
 from kafkacompat.controller.configs import describe_new_topic
-from kafkacompat.controller.configuration_validator import ConfigRefused, check_topic_configs
+from kafkacompat.controller.configuration_validator import check_topic_configs
 from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
@@ -22,6 +23,7 @@ from kafkacompat.controller.striped_replica_placer import PlacementRefused, plac
 from kafkacompat.controller.topic_name import topic_name_flaw
 from kafkacompat.ids import METADATA_TOPIC, Uuid
 from kafkacompat.ports import Random
+from kafkacompat.quota.mutations import MayMutate, unlimited
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
@@ -39,15 +41,16 @@ from kafkacompat.wire.messages.topic_record import TopicRecord
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 NAMED_A_STEP = 5_000
-"""Topics of which no more than the name is looked at, or settings: up to 2 us each."""
+"""Topics whose name only is checked, or settings, handled in one step, at up to 2 us each."""
 TOPICS_A_STEP = 100
-"""Whatever becomes of them: up to 100 us each."""
+"""Topics handled in one step with any outcome, at up to 100 us each."""
 _TOO_LARGE = "Unable to perform excessively large batch operation."
+THROTTLED_TEXT = "The throttling quota has been exceeded."
 UNKNOWN_TOPIC_TEXT = "This server does not host this topic-partition."
 
 
 class Refused(Exception):
-    """One topic's refusal, at the level where the protocol puts it."""
+    """The refusal of one topic, at its place in the protocol."""
 
     def __init__(self, code: ErrorCode, message: str | None) -> None:
         super().__init__(code.name)
@@ -63,7 +66,11 @@ class _Placed:
 
 @Stepped
 def create_topics(
-    image: MetadataImage, settings: ControllerSettings, random: Random, request: CreateTopicsRequest
+    image: MetadataImage,
+    settings: ControllerSettings,
+    random: Random,
+    request: CreateTopicsRequest,
+    may_mutate: MayMutate = unlimited,
 ) -> Steps[ControllerResult[MetadataRecord, CreateTopicsResponse]]:
     pace = Pace(NAMED_A_STEP)
     times = yield from _times_named(request.topics, pace)
@@ -95,7 +102,7 @@ def create_topics(
             yield
         begun += 1
         try:
-            result = yield from _create_topic(image, settings, random, topic, normalized, records)
+            result = yield from _create_topic(image, settings, random, topic, normalized, records, may_mutate)
         except Refused as refusal:
             result = _refused_topic(topic.name, refusal.code, refusal.message)
         results.append(result)
@@ -116,7 +123,7 @@ def create_topics(
 def _times_named(
     topics: Sequence[CreatableTopic | CreatePartitionsTopic], pace: Pace
 ) -> Steps[Mapping[str, int]]:
-    """How often a request names each, in its order."""
+    """How often a request names each topic, in order."""
     times: dict[str, int] = {}
     for topic in topics:
         times[topic.name] = times.get(topic.name, 0) + 1
@@ -155,6 +162,7 @@ def _create_topic(
     topic: CreatableTopic,
     normalized: dict[str, str],
     records: list[MetadataRecord],
+    may_mutate: MayMutate,
 ) -> Steps[CreatableTopicResult]:
     flaw = topic_name_flaw(topic.name)
     if topic.name in image.topics:
@@ -199,6 +207,8 @@ def _create_topic(
         except PlacementRefused as refusal:
             text = f"Unable to replicate the partition {factor} time(s): {refusal}"
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text) from refusal
+    if not may_mutate(len(placed)):
+        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED_TEXT)
     topic_id = random.uuid()
     while topic_id in image.topics_by_id:
         topic_id = random.uuid()
@@ -315,7 +325,10 @@ def _partition_records(
 
 @Stepped
 def create_partitions(
-    image: MetadataImage, random: Random, request: CreatePartitionsRequest
+    image: MetadataImage,
+    random: Random,
+    request: CreatePartitionsRequest,
+    may_mutate: MayMutate = unlimited,
 ) -> Steps[ControllerResult[MetadataRecord, CreatePartitionsResponse]]:
     pace = Pace(NAMED_A_STEP)
     repeated: dict[str, None] = {}
@@ -341,7 +354,7 @@ def create_partitions(
             continue
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
         try:
-            added = yield from _add_partitions(image, random, topic)
+            added = yield from _add_partitions(image, random, topic, may_mutate)
             if len(records) + len(added) > MAX_RECORDS_PER_OPERATION:
                 raise Refused(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
             records.extend(added)
@@ -354,7 +367,7 @@ def create_partitions(
 
 
 def _add_partitions(
-    image: MetadataImage, random: Random, request: CreatePartitionsTopic
+    image: MetadataImage, random: Random, request: CreatePartitionsTopic, may_mutate: MayMutate
 ) -> Steps[list[MetadataRecord]]:
     topic = image.topics.get(request.name)
     if topic is None:
@@ -370,13 +383,15 @@ def _add_partitions(
         )
     additional = request.count - current
     factor = len(topic.partitions[0].replicas)
+    if request.assignments is not None and len(request.assignments) != additional:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {additional} additional partition(s), but only "
+            f"{len(request.assignments)} assignment(s) were specified.",
+        )
+    if not may_mutate(additional):
+        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED_TEXT)
     if request.assignments is not None:
-        if len(request.assignments) != additional:
-            raise Refused(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Attempted to add {additional} additional partition(s), but only "
-                f"{len(request.assignments)} assignment(s) were specified.",
-            )
         placed = []
         for position, assignment in enumerate(request.assignments):
             placed.append(_check_assignment(image, assignment.broker_ids, factor, current + position))

@@ -1,6 +1,6 @@
-"""What records change of topics and their partitions. Pure.
+"""Changes of topics and their partitions by records. Pure.
 
-The map of topics is copied with the first write, a topic's partitions with the first change of one of them.
+The map of topics is copied before the first write, a topic's partitions before the first change of one of them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class TopicsDelta:
         self._topics: dict[str, TopicImage] | None = None
         self._topics_by_id: dict[Uuid, TopicImage] = {}
         self._partitions: dict[Uuid, dict[int, PartitionRegistration]] = {}
-        """Of the topics of which a partition is changed."""
+        """Partitions of the topics with changes."""
 
     def apply(self) -> tuple[Mapping[str, TopicImage], Mapping[Uuid, TopicImage]]:
-        """By name, by id."""
+        """(topics by name, topics by id)."""
         if self._topics is None:
             return self._base.topics, self._base.topics_by_id
         for topic_id, partitions in self._partitions.items():
@@ -112,7 +112,7 @@ class TopicsDelta:
                 )
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
-        """The name of the topic that is gone."""
+        """Returns the name of the removed topic."""
         topics = self._editable()
         topic = self._topics_by_id.pop(record.topic_id, None)
         if topic is None:

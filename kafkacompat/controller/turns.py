@@ -1,6 +1,6 @@
-"""The controller's commands one after another: one that takes several steps is not overtaken by the next.
+"""Runs the controller's commands one after another: no command overtakes one that takes several steps.
 
-The shell around commands in steps: as in Kafka's event queue every command sees all that was decided before it, while the loop
+The shell around commands in steps. As in Kafka's event queue, every command sees all earlier decisions, while the loop
 serves others in between.
 """
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_WAITING = 10_000
-"""Commands behind one in steps; one more is refused, to be asked again."""
+"""Commands that wait for a command in steps. Further ones are refused and must be retried."""
 
 
 class Turns:
-    """Everything that reads the image to decide on records goes through `take` or `take_steps`."""
+    """Everything that reads the image to decide on records must use `take` or `take_steps`."""
 
     def __init__(self, timers: Timers) -> None:
         self._stepper = Stepper(timers)
@@ -37,13 +37,13 @@ class Turns:
         return self._stepper.is_busy or bool(self._waiting)
 
     def take(self, command: Callable[[], Deferred[T]]) -> Deferred[T]:
-        """At once where nothing is under way, and then it may raise; else in its turn."""
+        """Run a command: at once if no other is in progress, so that it may raise; otherwise in its turn."""
         if not self.is_busy:
             return command()
         return self._wait(lambda answer: _pass_on(command, answer))
 
     def take_steps(self, command: Callable[[], Steps[Deferred[T]]]) -> Deferred[T]:
-        """As `take`, for a command that comes in steps; what its first step raises is raised."""
+        """Like `take`, for a command in steps. An exception of its first step is raised."""
         if self.is_busy:
             return self._wait(partial(self._begin, command))
         answer: Deferred[T] = Deferred()
@@ -70,7 +70,7 @@ class Turns:
         self._stepper.run(steps, ended)
 
     def _serve(self) -> None:
-        """Those that wait, until one takes several steps."""
+        """Run the waiting commands until one takes several steps."""
         if self._is_serving:
             return
         self._is_serving = True

@@ -1,7 +1,7 @@
-"""UnregisterBroker (KIP-631): a broker that will not come back is taken out of every ISR and forgotten.
+"""UnregisterBroker (KIP-631): removes a broker that will not return from every ISR and from the metadata.
 
-Pure: image and request give records and response; the caller forgets the session once the records are accepted. Replicas stay in
-assignments, as in Apache Kafka.
+Pure: image and request give records and response. The caller drops the session once the records are accepted. Replicas
+stay in assignments, as in Apache Kafka.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The runtime of coordinators, and the group service that stands on it."""
+"""The runtime of coordinators, and the group and transaction services that use it."""

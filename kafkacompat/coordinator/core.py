@@ -1,6 +1,7 @@
-"""What a coordinator's machine and the runtime agree upon.
+"""The interfaces between a coordinator's machine and the runtime.
 
-The result of an operation, the machine and the log as the runtime sees them, and the refusal that reaches a client.
+They are the result of an operation, the machine and the log as the runtime uses them, and the refusal sent to a
+client.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ U = TypeVar("U")
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorResult(Generic[R, T]):
-    """Records go to the partition as one batch; the response leaves once they are committed.
+    """The result of an operation. Its records are appended as one batch, and the response is sent once they are
+    committed.
 
-    With `replay` the machine's `replay` is called for each record once the log has it. Without, the operation has changed
-    the state itself, as classic membership does; `refused` then undoes it when the log has not taken the records. It is not
-    called when they are in the log and only the wait for the replicas failed: they may be committed any time, and others may use
-    what they say. `committed` is called, after `refused`, with the wall clock's ms and NONE when the records are committed, or
-    what a client is told of the failure; its own result is carried out like any other.
+    - With `replay`, the machine's `replay` is called for each record after the append. Without it, the operation has
+      already changed the state itself, as classic membership does.
+    - `refused` undoes such a change if the log has refused the records. It is not called if they are in the log and
+      only the wait for the replicas failed: they may still be committed, and others may already use them.
+    - `committed` is called after `refused`, with the wall clock in ms and with NONE once the records are committed, or
+      the error that the client gets. Its own result is carried out like any other.
     """
 
     records: tuple[R, ...]
@@ -40,12 +43,12 @@ class CoordinatorResult(Generic[R, T]):
     committed: Callable[[ErrorCode, int], CoordinatorResult[R, Any] | None] | None = None
 
     def answering(self, response: U) -> CoordinatorResult[R, U]:
-        """The same with another response."""
+        """The same result with another response."""
         return CoordinatorResult(self.records, response, self.replay, self.refused, self.committed)
 
 
 class Refused(Exception):
-    """An operation's expected refusal; nothing has changed."""
+    """An expected refusal of an operation. Nothing has changed."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code.name if message is None else f"{code.name}: {message}")
@@ -54,12 +57,12 @@ class Refused(Exception):
 
 
 class LoadFailure(Exception):
-    """The partition holds what this machine cannot read: the shard stays failed and the files stay as they are."""
+    """The partition has data that this machine cannot read. The shard stays failed and the files stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
-    """Whose transaction an operation's records belong to; `verification_guard` as the log gave it, None where none is needed."""
+    """The transaction of an operation's records. `verification_guard` comes from the log; None if none is needed."""
 
     producer_id: int
     epoch: int
@@ -67,14 +70,14 @@ class InTransaction:
 
 
 class Machine(Protocol[R]):
-    """One shard's replayed state. `producer_id` is -1 outside transactions."""
+    """The replayed state of one shard. `producer_id` is -1 outside transactions."""
 
     def encode(self, record: R) -> tuple[bytes, bytes | None]:
-        """Key and value bytes; None is a tombstone."""
+        """Key and value bytes. A value of None is a tombstone."""
         ...
 
     def decode(self, key: bytes, value: bytes | None) -> R | None:
-        """The record, or None for a kind that is not known and to be passed over. Raises LoadFailure."""
+        """The record, or None for an unknown kind, which is skipped. Raises LoadFailure."""
         ...
 
     def replay(self, record: R, offset: int, producer_id: int) -> None: ...
@@ -82,8 +85,8 @@ class Machine(Protocol[R]):
     def load_large(
         self, key: bytes, value: bytes, offset: int, producer_id: int
     ) -> Generator[int, None, bool]:
-        """`decode` and `replay` of a value that may hold very much, in pieces, each of which says what it has cost.
-        False for a kind that is not known."""
+        """`decode` and `replay` of a value that may be very large, in steps that report their cost. Returns False for
+        an unknown kind."""
         ...
 
     def replay_end_transaction(
@@ -91,22 +94,24 @@ class Machine(Protocol[R]):
     ) -> None: ...
 
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[R, None] | None]:
-        """Everything has been replayed: start timers; what must be written now. None after a little that wrote nothing.
+        """All records are replayed: start timers. Yields results to write now, or None after a short step that writes
+        nothing.
 
-        The shard is active already: between two steps anybody may have changed what is there.
+        The shard is already active, so its state may change between two steps.
         """
         ...
 
     def unload(self, now_ms: int) -> Iterator[int]:
-        """Leadership is gone: answer whoever is parked. Timers are dropped by the runtime. What each step has cost."""
+        """The leadership is lost: answer all parked requests. The runtime drops the timers. Each step reports its
+        cost."""
         ...
 
     def take_apart(self) -> Iterator[int]:
-        """Nobody needs the state any more. What each step has cost."""
+        """Free the state, which is no longer needed. Each step reports its cost."""
         ...
 
     def take_replies(self) -> list[tuple[Any, Any]]:
-        """(Deferred, message) to send now, in order; the list is the caller's."""
+        """(Deferred, message) pairs to send now, in order. The caller owns the list."""
         ...
 
 
@@ -114,32 +119,33 @@ class PartitionWriter(Protocol):
     """The partitions of one internal topic, by index."""
 
     def append(self, partition: int, batch: Buffer) -> tuple[ErrorCode, int]:
-        """(NONE, last offset), or the error and -1."""
+        """Returns (NONE, last offset), or (error, -1)."""
         ...
 
     def append_transactional(
         self, partition: int, batch: Buffer, terms: TransactionTerms
     ) -> tuple[ErrorCode, int]:
-        """As `append`, a batch of a transaction or a marker."""
+        """Like `append`, for a batch of a transaction or a marker."""
         ...
 
     def when_committed(self, partition: int, end_offset: int) -> Deferred[ErrorCode] | None:
-        """None when the high watermark is there already; else NONE once it is, or what went wrong."""
+        """None if the high watermark has reached the offset. Otherwise a result: NONE once it has, or the error."""
         ...
 
     def log(self, partition: int) -> Log | None:
-        """The log when this node leads the partition."""
+        """The log if this node leads the partition, otherwise None."""
         ...
 
 
 UNBOUNDED = 1 << 62
-"""Bytes."""
+"""A number of bytes that is never reached."""
 LOADED_ELEMENTS_MAX = 1_000_000
-"""Members, partitions and the like that one value of a coordinator's log may name: each takes up to a kilobyte."""
+"""Members, partitions and similar elements that one value of a coordinator's log may contain. Each takes up to a
+kilobyte."""
 ELEMENT_COST = 6
-"""Of one of those, to decode it or to take it over."""
+"""Cost of decoding or applying one such element."""
 STEP_COST = STEP_UNITS * ELEMENT_COST
-"""Of a step of decoding."""
+"""Cost of one step of decoding."""
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -155,5 +161,5 @@ _APPEND_ERRORS = {
 
 
 def client_error(code: ErrorCode) -> ErrorCode:
-    """What a client is told when the coordinator's own write fails with this code."""
+    """The error that a client gets if the coordinator's own write fails with this code."""
     return _APPEND_ERRORS.get(code, code)

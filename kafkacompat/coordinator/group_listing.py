@@ -1,4 +1,4 @@
-"""Looking at many groups, in steps: DescribeGroups, and ListGroups over all shards of this node."""
+"""DescribeGroups, and ListGroups over all shards of this node, in steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 
 GROUP_COST = 20
-"""To find one and to answer for it, in microseconds."""
+"""Cost in microseconds of finding and answering for one group."""
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 def describe_all(
     names: Sequence[str], shard_of: Callable[[str], Shard], absent_is_error: bool
 ) -> Generator[int, None, list[Deferred[DescribedGroup]]]:
-    """An answer a name. `shard_of` raises Refused."""
+    """One answer per name. `shard_of` raises Refused."""
     answers: list[Deferred[DescribedGroup]] = []
     for group_id in names:
 
@@ -50,7 +50,7 @@ def describe_all(
 def list_all(
     request: ListGroupsRequest, shards: Callable[[], Iterable[Shard]]
 ) -> Generator[int, None, list[Deferred[list[ListedGroup]]]]:
-    """An answer a shard. Raises Refused while one is loading."""
+    """One answer per shard. Raises Refused while a shard is loading."""
     states = yield from lowered(request.states_filter)
     types = yield from lowered(request.types_filter)
     answers: list[Deferred[list[ListedGroup]]] = []
@@ -59,7 +59,7 @@ def list_all(
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if shard.state is ShardState.ACTIVE and machine_of(shard).groups:
             listed = yield from list_groups(machine_of(shard), states, types)
-            if shard.state is ShardState.ACTIVE:  # else they are another node's by now
+            if shard.state is ShardState.ACTIVE:  # otherwise another node leads them by now
                 answers.append(shard.read(partial(_same, listed)))
     return answers
 

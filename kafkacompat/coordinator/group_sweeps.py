@@ -1,7 +1,7 @@
-"""What goes out of the groups' shards without end: expired offsets, those of deleted topics, and groups that are deleted.
+"""Removals from the groups' shards: expired offsets, offsets of deleted topics, and deleted groups.
 
-Walk a shard in stretches and write the tombstones of each stretch before anybody else has the loop. One shard or stretch that
-fails is reported, and the others have their turn.
+They walk a shard in stretches and write the tombstones of each stretch before the loop continues. A shard or stretch
+that fails is reported, and the others continue.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STRETCH = 250
-"""Places looked at, and thus tombstones written at most, in one piece."""
+"""Places examined, and so the most tombstones written, in one step."""
 PLACE_COST = 2
 TOMBSTONE_COST = 12
 BATCH_BYTES_MAX = 16_384
-"""Of keys, in one batch of tombstones, as of transactional ids in Kafka; a batch holds one at least."""
+"""Bytes of keys in one batch of tombstones, as for transactional ids in Kafka. A batch has at least one."""
 KEY_OVERHEAD_BYTES = 32
 
 
@@ -55,7 +55,7 @@ def stretches(items: Iterator[T]) -> Iterator[list[T]]:
 
 
 def batches(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
-    """In order, each small enough for any log."""
+    """The records in order, in batches that are small enough for any log."""
     batch: list[GroupRecord] = []
     size = 0
     for record in records:
@@ -80,7 +80,7 @@ class GroupSweeps:
     # --- expiry
 
     def expire(self, shards: list[Shard]) -> None:
-        """One pass over these; nothing while the last one is not over."""
+        """Run one pass over these shards. Does nothing while the last pass runs."""
         if not self._is_expiring:
             self._is_expiring = True
             self._steps.start_now("the expiry of offsets", self._expire(shards))
@@ -101,9 +101,10 @@ class GroupSweeps:
     # --- deletion of topics
 
     def drop_topics(self, shard: Shard, deleted: dict[str, Uuid] | None = None, *, now: bool = True) -> None:
-        """Forget the offsets of deleted topics (name -> id), and of those that were deleted while the shard was loaded.
+        """Drop the offsets of deleted topics (name -> id), including topics deleted while the shard was loading.
 
-        Not `now`: others begin with it already, and one image may set off as many of these as there are shards.
+        With `now` False the start is delayed: other shards start at once, and one image may cause as many of these as
+        there are shards.
         """
         deleting = machine_of(shard).deleting
         for name, topic_id in (deleted or {}).items():
@@ -131,7 +132,8 @@ class GroupSweeps:
     # --- deletion of a group
 
     def delete_group(self, shard: Shard, group_id: str) -> Deferred[None]:
-        """Raises Refused. At once what a stretch holds; of a larger group the offsets go first, while nobody else may use it."""
+        """Delete a group. Raises Refused. A group that fits into a stretch is deleted at once. For a larger one the
+        offsets are deleted first, and it cannot be used meanwhile."""
         shard.require_active()
         machine = machine_of(shard)
         group = begin_deletion(machine, group_id)
@@ -167,7 +169,8 @@ class GroupSweeps:
     # --- deletion of offsets
 
     def delete_offsets(self, shard: Shard, request: OffsetDeleteRequest) -> Deferred[OffsetDeleteResponse]:
-        """Raises Refused. A request for more partitions than a stretch is carried out in pieces, as so many small ones."""
+        """Delete offsets. Raises Refused. A request for more partitions than a stretch is carried out in pieces, like
+        many small requests."""
         if sum(len(topic.partitions) for topic in request.topics) <= STRETCH:
             return shard.write(lambda _: delete_offsets(machine_of(shard), request))
         shard.require_active()
@@ -209,12 +212,12 @@ class GroupSweeps:
                     report(f"writing to coordinator partition {shard.partition}", error)
                 break
             if written.done and written.has_failed:
-                break  # what comes after it, a group's end perhaps, relies on it
+                break  # later steps, such as the end of the group, depend on this one
         return STRETCH * PLACE_COST + len(records) * TOMBSTONE_COST
 
 
 def _joined(parts: list[OffsetDeleteResponse]) -> OffsetDeleteResponse:
-    """One answer out of those of the pieces, each of which has one topic."""
+    """One response from those of the pieces, each of which has one topic."""
     topics: dict[str, OffsetDeleteResponseTopic] = {}
     for part in parts:
         for topic in part.topics:

@@ -1,9 +1,9 @@
-"""Reading a coordinator's partition back into its machine, a piece at a time.
+"""Loads a coordinator's partition into its machine, a piece at a time.
 
-Batches to records to `replay`, markers to `replay_end_transaction`; stretches of the log read one after another. Records of
-an unknown kind are counted and passed over, as a broker must that follows a newer one. What lies in a log was never held to
-the bounds of what is produced. So a batch that is large, or unfolds to much, is opened by a worker, one of a coordinator at a
-time; headers, which mean nothing here, are not looked at.
+It passes records to `replay` and markers to `replay_end_transaction`, and reads the log in stretches. Records of an
+unknown kind are counted and skipped, because a newer broker may have written them. The data in a log was never checked
+against the bounds of Produce. So a worker opens a batch that is large or expands to much, one per coordinator at a
+time. Headers mean nothing here and are not parsed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkacompat.ports import FileSlice, LogRefused
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
 from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressedTooLarge, unpack
 from kafkacompat.records.control import parse_end_transaction_marker
-from kafkacompat.records.record import walk_records
+from kafkacompat.records.scan import walk_records
 from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.wire.errors import WireError
 
@@ -32,22 +32,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOAD_STEP_BYTES = 262_144
-"""Bytes read at once."""
+"""Bytes per read."""
 LOAD_RETRY_MS = 100
-"""Until a read is asked for again that no worker could do, or whether what was read is committed."""
+"""Delay before a read that no worker could take is retried, or before checking again whether the loaded records are
+committed."""
 RECORD_COST = 12
 BATCH_COST_PER_BYTE = 1 / 200
-"""For the checksum, to unpack, and to cut out of it."""
+"""Cost of the checksum, decompression and slicing, per byte."""
 READ_AT_ONCE_BYTES = 8 * 1024 * 1024
-"""More than that is copied by a worker, even from the page cache."""
+"""A larger batch is copied by a worker, even from the page cache."""
 AT_ONCE_BYTES = 1024 * 1024
-"""A batch that is no larger, packed and unpacked, is opened in one step."""
+"""A batch up to this size, both compressed and decompressed, is opened in one step."""
 LARGE_VALUE_BYTES = 32 * 1024
-"""A value that is larger is decoded in steps: it may name thousands of members."""
+"""A larger value is decoded in steps, because it may have thousands of members."""
 
 
 def opened(batch: memoryview, header: BatchHeader, bound: int) -> Buffer:
-    """Its body, once the crc is known to fit. Raises LoadFailure, DecompressionFailed, DecompressedTooLarge."""
+    """The decompressed records of a batch, after its CRC was checked. Raises LoadFailure, DecompressionFailed or
+    DecompressedTooLarge."""
     if not has_valid_crc(batch, header):
         raise LoadFailure(f"offset {header.base_offset}: the batch's crc does not fit its bytes")
     body = batch[HEADER_SIZE:]
@@ -55,7 +57,7 @@ def opened(batch: memoryview, header: BatchHeader, bound: int) -> Buffer:
 
 
 class Loader:
-    """Replays from `next_offset` on. `skipped` counts records by the first bytes of their key that nobody here knows."""
+    """Replays from `next_offset` on. `skipped` counts records with an unknown key type."""
 
     __slots__ = ("_machine", "body", "next_offset", "opening", "record_count", "skipped")
 
@@ -64,14 +66,15 @@ class Loader:
         self.next_offset = start_offset
         self.record_count = 0
         self.skipped: dict[int, int] = {}
-        """Key type -> records."""
+        """Key type -> number of records."""
         self.opening: Callable[[], Buffer] | None = None
-        """What is to be done aside, before `feed` goes on: its value is to be put into `body`."""
+        """A function to run in a worker before `feed` continues. Its value must be stored in `body`."""
         self.body: Buffer | None = None
-        """Of a large batch, while its records are replayed."""
+        """The decompressed body of a large batch while its records are replayed."""
 
     def feed(self, data: Buffer) -> Work:
-        """Replay the whole batches in data, record by record; `next_offset` moves with each batch. Raises LoadFailure."""
+        """Replay the complete batches in `data`, record by record. `next_offset` moves with each batch. Raises
+        LoadFailure."""
         try:
             for header in iterate_batches(data):
                 if header.last_offset < self.next_offset:
@@ -93,7 +96,7 @@ class Loader:
             self.opening = partial(opened, batch, header, UNPACKED_BYTES_MAX)
             yield TURN_COST
             body = self.body
-            assert body is not None  # whoever drives this has put it there
+            assert body is not None  # the caller of these steps has set it
         yield int(len(body) * BATCH_COST_PER_BYTE)
         if not isinstance(body, (bytes, bytearray)):
             body = self.body = bytes(body)
@@ -132,7 +135,8 @@ class Loader:
 
 
 class Loading:
-    """One shard's partition read from start to end. `is_wanted` says whether to go on; then `loaded` or `failed` is called."""
+    """Loads one shard's partition from start to end. `is_wanted` tells whether to continue. At the end `loaded` or
+    `failed` is called."""
 
     def __init__(
         self,
@@ -147,7 +151,8 @@ class Loading:
         loaded: Callable[[Loader], None],
         failed: Callable[[object], None],
     ) -> None:
-        """`newest_log`: it may move to another directory meanwhile. `workers` None: cold reads block."""
+        """`newest_log` returns the log again, because it may move to another directory meanwhile. With `workers` None,
+        cold reads block."""
         self.step_bytes = step_bytes
         self._log = log
         self._newest_log = newest_log
@@ -159,7 +164,7 @@ class Loading:
         self._loaded = loaded
         self._tell_failed = failed
         self.has_turn = False
-        """To hold a large body."""
+        """Whether it has the permission to hold a large body."""
 
     def _failed(self, error: object) -> None:
         self._give_turn_back()
@@ -201,7 +206,7 @@ class Loading:
             else:
                 self.read_on()
             return
-        except Exception as error:  # too many jobs, or our own bug
+        except Exception as error:  # too many jobs, or a bug in kafkacompat
             logger.error("no worker read a coordinator's partition: %s", error)
             self._timers.call_after(LOAD_RETRY_MS, self.read_on)
             return
@@ -240,7 +245,7 @@ class Loading:
         else:
             self._loaded(loader)
 
-    # Large batches
+    # Large batches.
 
     def _open(self, feed: Work, began_at: int) -> None:
         self.has_turn = True

@@ -1,8 +1,8 @@
-"""Markers on their way to every partition of a transaction, until all have them.
+"""Sends a transaction's markers to all its partitions, until every partition has one.
 
-Find the leaders, send (this node's own directly), send again what failed for now, and say when all is done. As Kafka's
-TransactionMarkerChannelManager: partitions that were deleted are left out, and a newer coordinator or producer epoch ends the
-sending, since whoever has it finishes.
+It finds the leaders, sends (directly to this node itself), retries temporary failures, and reports the end. As in
+Kafka's TransactionMarkerChannelManager, deleted partitions are left out. A newer coordinator or producer epoch ends
+the sending, since its owner completes the transaction.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WRITTEN_AT_ONCE = 50
-"""Markers, some 30 microseconds each, and more than a millisecond where a log is written for the first time."""
+"""Markers written in one step, at some 30 microseconds each, and more than a millisecond if a log is written for the
+first time."""
 RETRY_MS = 50
 WRONG_RETRY_MS = 1_000
-"""After an answer that nobody expects: Kafka's coordinator dies of it, this one says so and tries again."""
+"""Delay after an unexpected answer. Kafka's coordinator stops then; this one reports it and retries."""
 _WRITTEN = frozenset(
     {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
 )
@@ -53,7 +54,7 @@ _PASSING = frozenset(
 
 
 class Sending:
-    """One transaction's markers, and the partitions that have none yet."""
+    """One transaction's markers, and the partitions that do not have one yet."""
 
     __slots__ = ("cancelled", "coordinator_epoch", "left", "markers", "shard_partition")
 
@@ -83,7 +84,7 @@ class Sending:
 
 
 Part = tuple[Sending, list[TopicPartition]]
-"""What one node is to write of one transaction."""
+"""One transaction's partitions on one node."""
 
 
 class MarkerSender:
@@ -105,7 +106,7 @@ class MarkerSender:
         self._finished = finished
         self._queues: NodeQueues[Part] = NodeQueues(channel, timeout_ms, _request, self._answered)
         self._sendings: dict[int, dict[Sending, None]] = {}
-        """By partition of the transaction topic; bounded by the transactions that are being ended."""
+        """By partition of the transaction topic. Bounded by the transactions that are being ended."""
 
     def send(self, markers: Markers, shard_partition: int, coordinator_epoch: int) -> None:
         sending = Sending(markers, shard_partition, coordinator_epoch)
@@ -113,7 +114,7 @@ class MarkerSender:
         self._send(sending, sorted(sending.left))
 
     def cancel(self, shard_partition: int) -> None:
-        """This node does not coordinate those transactions any more."""
+        """Cancel the sendings of a partition that this node no longer coordinates."""
         for sending in self._sendings.pop(shard_partition, {}):
             sending.cancelled = True
 
@@ -153,7 +154,8 @@ class MarkerSender:
             self._queues.put(node_id, (sending, part))
 
     def _write_own(self, sending: Sending, partitions: list[TopicPartition], start: int) -> None:
-        """A transaction may have thousands of partitions here: the next ones are written in the loop's next turn."""
+        """Write markers to this node's own partitions. There may be thousands, so the rest is written in the loop's
+        next turn."""
         end = start + WRITTEN_AT_ONCE
         own = (sending, partitions[start:end])
         self._local.write(_request([own])).on_done(partial(self._answered, [own]))

@@ -1,16 +1,16 @@
-"""WriteTxnMarkers on the partitions that this node leads: api.transaction_services.MarkerWriter.
+"""WriteTxnMarkers for the partitions that this node leads: api.transaction_services.MarkerWriter.
 
-One control batch a marker and partition, acknowledged when every replica in sync has it. Partitions of the offsets topic are
-written by the group coordinator, which has to know.
+It writes one control batch per marker and partition, acknowledged when every in-sync replica has it. The group
+coordinator writes to partitions of the offsets topic, because it must know of the marker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred, when_all_done
-from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID, OFFSETS_TOPIC, TopicPartition
 from kafkacompat.ports import TransactionTerms
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.validate import Origin
@@ -37,7 +37,7 @@ _AS_NOT_LEADER = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What the group coordinator says and no sender of markers understands; it tries again for a moved leader."""
+"""Errors of the group coordinator that senders of markers do not know. They retry after NOT_LEADER_OR_FOLLOWER."""
 
 
 class LocalMarkerWriter:
@@ -57,7 +57,7 @@ class LocalMarkerWriter:
             results = [self._write_one(marker, work) for marker in request.markers]
         finally:
             self._partitions.release_wakeups()
-        # Kafka answers partitions: a marker without any is not answered.
+        # Kafka answers by partition, so a marker without partitions gets no answer.
         response = WriteTxnMarkersResponse(markers=[each for each in results if each.topics])
         if work.appended:
             ends = {partition: end for partition, (end, _) in work.appended.items()}
@@ -68,6 +68,7 @@ class LocalMarkerWriter:
 
     def _write_one(self, marker: WritableTxnMarker, work: _Work) -> WritableTxnMarkerResult:
         topics: dict[str, WritableTxnMarkerTopicResult] = {}
+        asked: list[tuple[TopicPartition, WritableTxnMarkerPartitionResult]] = []
         for topic in marker.topics:
             for index in topic.partition_indexes:
                 answer = WritableTxnMarkerPartitionResult(partition_index=index)
@@ -75,15 +76,39 @@ class LocalMarkerWriter:
                     topic.name, WritableTxnMarkerTopicResult(name=topic.name, partitions=[])
                 )
                 told.partitions.append(answer)
-                if topic.name == OFFSETS_TOPIC:
-                    error = self._partitions.leader_error(TopicPartition(OFFSETS_TOPIC, index))
-                    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                        answer.error_code = error
-                        continue
-                    self._end_in_group(marker, index, answer, work)
-                else:
-                    self._append(marker, TopicPartition(topic.name, index), answer, work)
+                asked.append((TopicPartition(topic.name, index), answer))
+        if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_EPOCH:
+            self._refuse(asked)
+        else:
+            for partition, answer in asked:
+                self._end(marker, partition, answer, work)
         return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=list(topics.values()))
+
+    def _refuse(self, asked: Sequence[tuple[TopicPartition, WritableTxnMarkerPartitionResult]]) -> None:
+        """A marker needs a producer. As in Kafka, one without fails the request, unless the partitions are all unknown or
+        of the group coordinator, which fails only its own."""
+        errors = [self._partitions.leader_error(partition) for partition, _ in asked]
+        fails = any(
+            error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and partition.topic != OFFSETS_TOPIC
+            for error, (partition, _) in zip(errors, asked, strict=True)
+        )
+        for error, (_, answer) in zip(errors, asked, strict=True):
+            is_unknown = fails or error is ErrorCode.NONE
+            answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR if is_unknown else error
+
+    def _end(
+        self,
+        marker: WritableTxnMarker,
+        partition: TopicPartition,
+        answer: WritableTxnMarkerPartitionResult,
+        work: _Work,
+    ) -> None:
+        if partition.topic != OFFSETS_TOPIC:
+            self._append(marker, partition, answer, work)
+        elif self._partitions.leader_error(partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            self._end_in_group(marker, partition.partition, answer, work)
 
     def _append(
         self,
@@ -133,26 +158,28 @@ class LocalMarkerWriter:
         if ended.done:
             done(ended)
         else:
-            answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # until it is known, and if it never is
+            answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # until the result is known, or if it never is
             ended.on_done(done)
             work.waits.append(ended)
 
 
 class _Work:
-    """What one request has set off."""
+    """The work of one request."""
 
     __slots__ = ("appended", "waits")
 
     def __init__(self) -> None:
         self.appended: dict[TopicPartition, tuple[int, list[WritableTxnMarkerPartitionResult]]] = {}
-        """End offset, and whose answers depend on it."""
+        """(end offset, the answers that depend on it) per partition."""
         self.waits: list[Deferred[Any]] = []
-        """Whose callbacks put their outcomes into the answers."""
+        """Pending results. Their callbacks fill in the answers."""
 
     def wait_for(self, replicated: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
         for _, answers in self.appended.values():
             for answer in answers:
-                answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # until it is known, and if it never is
+                answer.error_code = (
+                    ErrorCode.UNKNOWN_SERVER_ERROR
+                )  # until the result is known, or if it never is
 
         def done(finished: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
             for partition, code in finished.result().items():

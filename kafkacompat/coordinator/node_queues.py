@@ -1,6 +1,6 @@
-"""Requests to other nodes that gather while one is in flight: one connection, one request at a time, a node.
+"""Requests to other nodes: one connection and one request in flight per node, and batching meanwhile.
 
-Keep what is to be sent to each node, and send all of it as one request as soon as the last is answered. As Kafka's
+It collects the items for each node and sends all of them as one request when the last one is answered, as Kafka's
 InterBrokerSendThreads do for markers and verifications.
 """
 
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 QUEUED_MAX = 10_000
-"""Of one node; more are lost at once and their senders told, who send them again or say so to a client."""
+"""Queued items per node. Further items are lost at once. Their senders are told, and retry or report an error to a
+client."""
 
 
 class NodeLost(Exception):
-    """The node has no address, or too much waits for it already."""
+    """The node has no address, or too many items wait for it."""
 
 
 class Requests(Protocol):
-    """net.Channel's part that is used here."""
+    """The part of net.Channel that is used here."""
 
     def request(self, message: Any, timeout_ms: int) -> Deferred[Any]: ...
 
@@ -40,7 +41,8 @@ class _Queue(Generic[Item]):
 
 
 class NodeQueues(Generic[Item]):
-    """`channel` gives the way to a node, None without an address. `answered` is told of each request's items and its answer."""
+    """`channel` returns the channel to a node, or None without an address. `answered` is called with each request's
+    items and answer."""
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class NodeQueues(Generic[Item]):
         self._send(node_id, queue)
 
     def close(self) -> None:
-        """Nothing is sent any more, and what waits is lost."""
+        """Stop sending. Waiting items are lost."""
         self._closed = True
         for queue in self._queues.values():
             items, queue.in_flight, queue.items = queue.in_flight + queue.items, [], []
@@ -94,13 +96,13 @@ class NodeQueues(Generic[Item]):
         try:
             answer = channel.request(self._make_request(items), self._timeout_ms)
         except Exception as error:
-            # These are lost; what gathers behind them is not to wait for an answer that never comes.
+            # These items are lost. Later items must not wait for an answer that never comes.
             report("making a request to another node", error)
             answer = _failed(error)
         answer.on_done(answered)
 
     def _tell(self, items: list[Item], done: Deferred[Any]) -> None:
-        """Whoever takes the answer is not to keep from the node what waits for it."""
+        """Report the answer. An error of the receiver must not block the items that wait for the node."""
         try:
             self._answered(items, done)
         except Exception as error:
@@ -110,7 +112,7 @@ class NodeQueues(Generic[Item]):
 def channels_to(
     channels: Any, image: Callable[[], MetadataImage], listener_name: str, purpose: str
 ) -> Callable[[int], Requests | None]:
-    """The ways to brokers over net.Channels, by the newest image."""
+    """A function for the channel to a broker over net.Channels, by the newest image."""
 
     def channel(node_id: int) -> Requests | None:
         broker = image().brokers.get(node_id)

@@ -1,6 +1,6 @@
 """The partitions of an internal topic, as a coordinator's shards write and read them.
 
-Turn shards' appends into the partition service's.
+It passes the shards' appends to the partition service.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ALL_REPLICAS = -1
 BATCH_FORMAT_VERSION = 13
-"""The Produce version whose rules the batches are built by."""
+"""The Produce version that the batches conform to."""
 
 
 class ServicePartitionWriter:

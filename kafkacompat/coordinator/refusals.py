@@ -1,4 +1,4 @@
-"""A refusal put where each response has its error. Knows responses' shapes and nothing of what was refused."""
+"""Puts an error in the right place of each response."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def commit_refusal(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    """Every partition asked for, with the error: this response has no level above."""
+    """A response with the error for every requested partition, because it has no error field above them."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -44,7 +44,7 @@ def commit_refusal(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommi
 
 
 def transactional_commit_refusal(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """As `commit_refusal`."""
+    """Like `commit_refusal`."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
@@ -60,7 +60,7 @@ def transactional_commit_refusal(request: TxnOffsetCommitRequest, code: ErrorCod
 
 
 def or_refused(answer: Deferred[T], refused: Callable[[Refused], T]) -> Deferred[T]:
-    """The answer, with a refusal turned into the response that carries it."""
+    """The answer, with a Refused error turned into the response for it."""
     if answer.done:
         try:
             answer.result()

@@ -1,7 +1,6 @@
 """The group coordinator of this node: GroupService of api/context.
 
-Find the shard of a group, check what is checked before any group is looked at, run the operation there, and put refusals
-where each response has its error.
+It finds the shard of a group, checks the request, runs the operation there, and puts errors in each response.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse,
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.request_context import RequestContext
@@ -66,20 +65,22 @@ SKIP_ASSIGNMENT_SINCE = 9
 ABSENT_GROUP_ON_COMMIT_SINCE = 9
 ABSENT_GROUP_ON_DESCRIBE_SINCE = 6
 PROTOCOLS_MAX = 100
-"""Of one member: every rebalance goes through those of all members. Clients name one to five."""
+"""Protocols of one member. Each rebalance examines those of all members. Clients name one to five."""
+BASE_SEQUENCE = 0
+"""The first sequence number of every batch in the offsets topic, as in Kafka. Batches of the transaction topic have none."""
 GROUPS_AT_ONCE = 200
-"""Of all shards together, in which the offsets of deleted topics are looked for at once."""
+"""The most groups, over all shards, for which offsets of deleted topics are searched in one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """`group` goes to the groups, the rest is the runtime's. Times in ms, sizes in bytes."""
+    """`group` is for the groups, the rest for the runtime. Times in ms, sizes in bytes."""
 
     group: GroupSettings = field(default_factory=GroupSettings)
     commit_timeout_ms: int = 5_000
     retention_check_interval_ms: int = 600_000
     compression: int = 0
-    """offsets.topic.compression.codec, as the batch's attributes have it."""
+    """offsets.topic.compression.codec, as in a batch's attributes."""
     load_step_bytes: int = LOAD_STEP_BYTES
 
 
@@ -95,7 +96,7 @@ class GroupCoordinator:
         settings: CoordinatorSettings,
         keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """Serves nothing before `start`. `keep`: as for Steps."""
+        """Serves nothing before `start`. `keep`: see Steps."""
         self._clock = clock
         self._timers = timers
         self._random = random
@@ -116,18 +117,29 @@ class GroupCoordinator:
         self._sweep = self._timers.call_after(self._settings.retention_check_interval_ms, self._expire)
 
     def stop(self) -> None:
-        """Answer whoever is parked; nothing is served afterwards."""
+        """Answer all parked requests and stop serving."""
         self._active = False
         if self._sweep is not None:
             self._sweep.cancel()
         self._shards.close()
         self._steps.finish()
 
+    def shard_states(self) -> list[str]:
+        """The state of each shard on this node."""
+        return [shard.state.value for shard in self._shards]
+
+    def group_states(self) -> Iterator[str]:
+        """The state of each group of the shards that are loaded, as the protocol names it."""
+        for shard in self._shards:
+            if shard.state is ShardState.ACTIVE:
+                for group in list(_machine(shard).groups.values()):
+                    yield group.state.value
+
     def is_active(self) -> bool:
         return self._active
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """After the partition service has taken the same image: it must know the logs that are led now."""
+        """Call it after the partition service has applied the same image, because that must know the logs it leads."""
         self._shards.on_image(old, new)
         if old.topics is new.topics:
             return
@@ -159,6 +171,7 @@ class GroupCoordinator:
             self._steps,
             self._make_machine,
             compression=self._settings.compression,
+            base_sequence=BASE_SEQUENCE,
             load_step_bytes=self._settings.load_step_bytes,
             on_active=self._sweeps.drop_topics,
         )
@@ -180,7 +193,7 @@ class GroupCoordinator:
             shard = self._shard(request.group_id)
             shard.require_active()
         except Refused as refusal:
-            # Kafka names the member only where it has not looked for the coordinator yet.
+            # Kafka names the member only in refusals from before the lookup of the coordinator.
             return Deferred.of(join_refusal("", refusal.code))
         machine = _machine(shard)
         if request.group_id in machine.carried:
@@ -196,7 +209,7 @@ class GroupCoordinator:
         return caller.waiter
 
     def _join_refused(self, request: JoinGroupRequest) -> ErrorCode | None:
-        """For what the request itself says."""
+        """Checks of the request itself."""
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not request.group_id:
@@ -228,7 +241,7 @@ class GroupCoordinator:
             answer = shard.read(lambda: heartbeat(_machine(shard).env, request))
         except Refused as refusal:
             if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # Members of a group that is being loaded keep their assignments and go on.
+                # Members of a loading group keep their assignments and continue.
                 return Deferred.of(HeartbeatResponse())
             return Deferred.of(HeartbeatResponse(error_code=refusal.code))
         return or_refused(
@@ -237,7 +250,7 @@ class GroupCoordinator:
         )
 
     def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> Deferred[Any]:
-        """`request.members` of the batched shape, whatever the client's version."""
+        """`request.members` has the batched form in every client version."""
 
         def refused(refusal: Refused) -> LeaveGroupResponse:
             return LeaveGroupResponse(error_code=refusal.code)
@@ -290,7 +303,7 @@ class GroupCoordinator:
         self, group: OffsetFetchRequestGroup, require_stable: bool
     ) -> Deferred[OffsetFetchResponseGroup]:
         def refused(refusal: Refused) -> OffsetFetchResponseGroup:
-            # A write that could not be committed means, to a reader, that this node may lead no more.
+            # To a reader, a write that could not be committed means that this node may no longer be the leader.
             unavailable = refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and self._active
             code = ErrorCode.NOT_COORDINATOR if unavailable else refusal.code
             return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
@@ -352,7 +365,7 @@ class GroupCoordinator:
         )
 
     def _shard(self, group_id: str | None, may_be_empty: bool = False) -> Shard:
-        """The shard of a group, not always active. Raises Refused."""
+        """The shard of a group, not necessarily active. Raises Refused."""
         if not self._active:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if group_id is None or (group_id == "" and not may_be_empty):

@@ -1,4 +1,4 @@
-"""The coordinators' settings out of the broker's. Knows Kafka's names for them and nothing of what they do."""
+"""Reads the coordinators' settings from the broker's, by their Kafka names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Numbers(Protocol):
 
 
 def coordinator_settings(config: Numbers) -> CoordinatorSettings:
-    """From the settings in effect at start; none of them is dynamic in Kafka either."""
+    """The settings in force at the start. As in Kafka, none of them is dynamic."""
     return CoordinatorSettings(
         group=GroupSettings(
             min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
@@ -34,7 +34,7 @@ def coordinator_settings(config: Numbers) -> CoordinatorSettings:
 
 
 def transaction_settings(config: Numbers) -> TransactionCoordinatorSettings:
-    """From the settings in effect at start."""
+    """The settings in force at the start."""
     return TransactionCoordinatorSettings(
         transactions=TransactionSettings(
             max_timeout_ms=config.get_int("transaction.max.timeout.ms"),

@@ -1,9 +1,10 @@
-"""One coordinator partition that this node leads: its machine, its timers, and the way of an operation through the log.
+"""One coordinator partition that this node leads: its machine, its timers, and the execution of operations through the
+log.
 
-Load, run operations one at a time, append their records as one batch each, release answers when they are committed, unload.
-Order kept: operation, append, replay, `committed`, replies last, since a reply may bring the next request in at once. What is
-long (loading, unloading, very many replies) goes in steps. Follows Kafka's coordinator runtime; the append is synchronous
-here, so nothing is ever replayed that the log has not taken, and nothing needs to be reverted.
+It loads the state, runs operations one at a time, appends the records of each as one batch, sends answers when they
+are committed, and unloads. The order is: operation, append, replay, `committed`, then replies, since a reply may cause
+the next request at once. Long work (loading, unloading, very many replies) runs in steps. Follows Kafka's coordinator
+runtime. The append is synchronous here, so only records in the log are replayed, and nothing is ever reverted.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kafkacompat.coordinator.shard_log import ShardLog
 from kafkacompat.coordinator.timers import Operation, ShardTimers
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
+from kafkacompat.records.batch import NO_SEQUENCE
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.stepping.works import Steps, Work
 from kafkacompat.wire.errors import ErrorCode
@@ -37,7 +39,9 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 REPLIES_AT_ONCE = 50
-"""More of one operation are sent in steps: a group of 10,000 members is told of a rebalance at once."""
+"""More replies of one operation are sent in steps: a rebalance may answer a group of 10,000 members at once. @-1 With
+`workers` None, cold reads block (the simulator's disk has none). `is_patient`: the shard becomes active only when all
+loaded records are committed, for a machine that acts on them before it writes anything itself."""
 REPLY_COST = 80
 OPERATION_COST = 200
 
@@ -80,17 +84,21 @@ class Shard:
         make_machine: Callable[[ShardTimers], Machine[Any]],
         *,
         compression: int = 0,
+        base_sequence: int = NO_SEQUENCE,
         load_step_bytes: int = LOAD_STEP_BYTES,
         on_active: Callable[[Shard], None] | None = None,
         is_patient: bool = False,
     ) -> None:
-        """`workers` None: cold reads block (the simulator's disk has none). `is_patient`: active only once all that was
-        loaded is committed, for a machine that acts on it before it writes anything itself."""
+        """`workers` None: cold reads block (the simulator's disk has none).
+
+        `is_patient`: the shard becomes active only after everything that it has loaded is committed. Machines need it that
+        act on what they loaded before they write anything. `base_sequence` is that of each batch that the shard writes.
+        """
         self._is_patient = is_patient
         self.partition = partition
         self.epoch = epoch
         self.state = ShardState.INITIAL
-        self._log = ShardLog(writer, partition, compression)
+        self._log = ShardLog(writer, partition, compression, base_sequence)
         self._clock = clock
         self._timers = timers
         self._workers = workers
@@ -104,7 +112,7 @@ class Shard:
     # --- life
 
     def start(self) -> None:
-        """Begin to load, or be active at once when there is nothing to load. Stays INITIAL while there is no log."""
+        """Begin to load, or become active at once if the log is empty. The shard stays INITIAL while there is no log."""
         log = self._log.found()
         if log is None:
             return
@@ -127,13 +135,13 @@ class Shard:
         self._timers.call_after(0, self.loading.read_on)
 
     def close(self) -> None:
-        """Leadership is gone: nothing is served or written from now on, and whoever waits is told."""
+        """The leadership is lost: stop serving and writing, and answer waiting requests."""
         was_active = self.state is ShardState.ACTIVE
         self.state = ShardState.CLOSED
         self._steps.start_now("unloading a coordinator's partition", self._unload(was_active))
 
     def _unload(self, was_active: bool) -> Work:
-        """Taken apart piece by piece: to free millions of objects takes its time as well."""
+        """Free the state in steps, because freeing millions of objects also takes time."""
         if was_active:
             for cost in self.machine.unload(self._clock.now_ms()):
                 self._send_replies()
@@ -155,13 +163,13 @@ class Shard:
     # --- operations
 
     def write(self, operation: Callable[[int], CoordinatorResult[Any, T]]) -> Deferred[T]:
-        """Carry out one operation. Raises Refused (nothing has changed), or the Deferred fails with it."""
+        """Run one operation. Raises Refused (nothing has changed), or the Deferred fails with it."""
         return self._write(operation, None)
 
     def transactional_write(
         self, operation: Callable[[int], CoordinatorResult[Any, T]], owner: InTransaction
     ) -> Deferred[T]:
-        """As `write`, but the records count only once the transaction's marker says so."""
+        """Like `write`, but the records take effect only with the transaction's marker."""
         return self._write(operation, owner)
 
     def complete_transaction(
@@ -184,7 +192,7 @@ class Shard:
         return Deferred.of(ErrorCode.NONE) if pending is None else pending
 
     def read(self, operation: Callable[[], T]) -> Deferred[T]:
-        """An answer from the state, released once everything that it may show is committed."""
+        """An answer from the state, given when everything it may show is committed."""
         self.require_active()
         value = operation()
         pending = self._log.when_all_committed()
@@ -200,14 +208,14 @@ class Shard:
         try:
             result = operation(now_ms)
         except BaseException:
-            self._send_replies()  # whoever was answered on the way is not to wait for the next operation
+            self._send_replies()  # requests answered meanwhile must not wait for the next operation
             raise
         return self._complete(result, now_ms, owner)
 
     def _complete(
         self, result: CoordinatorResult[Any, T], now_ms: int, owner: InTransaction | None = None
     ) -> Deferred[T]:
-        """The response once the records are committed; without any, once all that it may show is."""
+        """The response, once the records are committed. Without records, once everything it may show is."""
         if result.records:
             error, end_offset = self._append(result, now_ms, owner)
             if error is not ErrorCode.NONE:
@@ -228,7 +236,7 @@ class Shard:
     def _append(
         self, result: CoordinatorResult[Any, T], now_ms: int, owner: InTransaction | None
     ) -> tuple[ErrorCode, int]:
-        """(error, end offset). What the log has taken is replayed; what it has not is undone."""
+        """(error, end offset). Records in the log are replayed. If the log has refused them, the operation is undone."""
         try:
             error, first_offset, end_offset = self._log.append(
                 result.records, self.machine.encode, now_ms, owner
@@ -329,7 +337,7 @@ class Shard:
             self._activate()
 
     def _activate_when_committed(self, end_offset: int) -> None:
-        """What another leader appended and could not commit may be lost with this one as well."""
+        """Loaded records that an earlier leader did not commit may still be lost."""
         if self.state is not ShardState.LOADING:
             return
         pending = self._log.when_loaded_is_committed(end_offset)
@@ -353,5 +361,5 @@ def _send(replies: list[tuple[Any, Any]]) -> Work:
 def _answer(waiter: Deferred[Any], message: Any) -> None:
     try:
         waiter.resolve(message)
-    except Exception as error:  # answered before
+    except Exception as error:  # it was answered before
         report("answering a member", error)

@@ -1,4 +1,4 @@
-"""What a shard writes to its partition: records as batches, markers, and how much of all that is not committed yet."""
+"""A shard's writes to its partition: records as batches, markers, and the position up to which they are committed."""
 
 from __future__ import annotations
 
@@ -23,38 +23,47 @@ logger = logging.getLogger(__name__)
 
 
 class ShardLog:
-    __slots__ = ("_compression", "_doubtful_end", "_partition", "_told", "_uncommitted", "_writer")
+    __slots__ = (
+        "_base_sequence",
+        "_compression",
+        "_doubtful_end",
+        "_partition",
+        "_told",
+        "_uncommitted",
+        "_writer",
+    )
 
-    def __init__(self, writer: PartitionWriter, partition: int, compression: int) -> None:
+    def __init__(self, writer: PartitionWriter, partition: int, compression: int, base_sequence: int) -> None:
         self._writer = writer
         self._partition = partition
         self._compression = compression
+        self._base_sequence = base_sequence
         self._uncommitted: Deferred[ErrorCode] | None = None
         """The latest append that is not committed yet."""
         self._doubtful_end = -1
-        """Where the latest append ends when the wait for it has failed."""
+        """The end offset of the latest append if the wait for it has failed."""
         self._told = ErrorCode.NONE
-        """What the last append was refused with."""
+        """The error of the last append, to log it once."""
 
     def found(self) -> Log | None:
-        """The log when this node leads the partition."""
+        """The log if this node leads the partition, otherwise None."""
         return self._writer.log(self._partition)
 
     @property
     def end_offset(self) -> int:
-        """Where the log ends just now; -1 without one."""
+        """The present log end offset. -1 without a log."""
         log = self.found()
         return -1 if log is None else log.log_end_offset
 
     def batch_bytes_max(self) -> int:
-        """What keys and values of one operation's records may take; more are refused. No bound where they are compressed."""
+        """The most bytes of keys and values in one operation's records. Unbounded if they are compressed."""
         log = None if self._compression else self.found()
         return UNBOUNDED if log is None else log.config.max_message_bytes
 
     def append(
         self, records: tuple[Any, ...], encode: Encode, now_ms: int, owner: InTransaction | None
     ) -> tuple[ErrorCode, int, int]:
-        """(error, first offset, end offset)."""
+        """Returns (error, first offset, end offset)."""
         entries = []
         left = self.batch_bytes_max()
         for index, record in enumerate(records):
@@ -65,9 +74,9 @@ class ShardLog:
                 break
         error, last_offset = ErrorCode.MESSAGE_TOO_LARGE, -1
         if left < 0:
-            pass  # the log would say so of the whole batch
+            pass  # the log would refuse the whole batch with this error
         elif owner is None:
-            batch = build_batch(entries, compression=self._compression)
+            batch = build_batch(entries, base_sequence=self._base_sequence, compression=self._compression)
             error, last_offset = self._writer.append(self._partition, batch)
         else:
             batch = build_batch(
@@ -75,12 +84,13 @@ class ShardLog:
                 compression=self._compression,
                 producer_id=owner.producer_id,
                 producer_epoch=owner.epoch,
+                base_sequence=self._base_sequence,
                 is_transactional=True,
             )
-            terms = TransactionTerms(owner.verification_guard)
+            terms = TransactionTerms(owner.verification_guard, from_client=False)
             error, last_offset = self._writer.append_transactional(self._partition, batch, terms)
         if error is not ErrorCode.NONE and error is not self._told:
-            # Once: on a full disk each commit of each client is refused, and what tells of it may lie there too.
+            # Log it once: a full disk refuses every commit of every client, and the log file may be on the same disk.
             logger.warning(
                 "coordinator partition %d: %d records could not be written: %s",
                 self._partition,
@@ -91,12 +101,12 @@ class ShardLog:
         return error, last_offset - len(records) + 1, last_offset + 1
 
     def append_marker(self, marker: Buffer, transaction_version: int) -> tuple[ErrorCode, int]:
-        """(error, its offset)."""
+        """Returns (error, offset of the marker)."""
         terms = TransactionTerms(transaction_version=transaction_version)
         return self._writer.append_transactional(self._partition, marker, terms)
 
     def when_committed(self, end_offset: int) -> Deferred[ErrorCode] | None:
-        """Of what has just been appended, which others wait for from now on as well; None when it is committed."""
+        """The result for records just appended, which later reads wait for too. None if they are committed."""
         pending = self._writer.when_committed(self._partition, end_offset)
         if pending is not None and not pending.done:
             self._wait_for(pending, end_offset)
@@ -105,7 +115,7 @@ class ShardLog:
         return pending
 
     def when_all_committed(self) -> Deferred[ErrorCode] | None:
-        """What an answer out of the state waits for; None when all of it is committed."""
+        """The result that a read must wait for. None if everything is committed."""
         if self._uncommitted is None and self._doubtful_end >= 0:
             pending = self._writer.when_committed(self._partition, self._doubtful_end)
             if pending is not None and pending.done:
@@ -116,7 +126,7 @@ class ShardLog:
         return self._uncommitted
 
     def when_loaded_is_committed(self, end_offset: int) -> Deferred[ErrorCode] | None:
-        """As `when_committed`, of what others have appended; nobody else waits for it."""
+        """Like `when_committed`, for loaded records. Reads do not wait for it."""
         return self._writer.when_committed(self._partition, end_offset)
 
     def _wait_for(self, pending: Deferred[ErrorCode], end_offset: int) -> None:

@@ -1,7 +1,6 @@
-"""The shards of one internal topic on this node: which there are, and which one a key belongs to.
+"""The shards of one internal topic on this node, and the shard of each key.
 
-Follow leadership in published images, find the shard of a key. A partition whose log is empty costs one object, and is active
-at once.
+It follows the leadership in published images. A partition with an empty log costs one object and is active at once.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
 
 MAX_REMEMBERED_KEYS = 10_000
-"""Keys whose partition is remembered, since hashing one costs more than looking it up."""
+"""Keys whose partition is cached, since hashing a key costs more than a lookup."""
 
 
 class Shards:
-    """`make_shard(partition, leader epoch)` gives a shard that has not been started."""
+    """`make_shard(partition, leader epoch)` gives a shard that is not started."""
 
     __slots__ = (
         "_by_partition",
@@ -42,8 +41,8 @@ class Shards:
         *,
         reloads_for_new_epoch: bool = False,
     ) -> None:
-        """`reloads_for_new_epoch`: a shard lives for one leader epoch, since its writes of the former one may have failed
-        after they were appended."""
+        """`reloads_for_new_epoch`: a shard lives for one leader epoch, since its writes in the former epoch may have
+        failed after they were appended."""
         self._reloads = reloads_for_new_epoch
         self._node_id = node_id
         self._topic = topic
@@ -54,10 +53,10 @@ class Shards:
         """0 while the topic does not exist."""
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Start shards that this node has come to lead, close those that it leads no more.
+        """Start the shards that this node now leads, and close those it no longer leads.
 
-        Those of a topic that was made just now have nothing to load and are started by the first request for them, so that
-        their logs need not be there yet.
+        The shards of a topic that was just created have nothing to load. The first request starts them, so their logs
+        need not exist yet.
         """
         topic = new.topics.get(self._topic)
         former = old.topics.get(self._topic)
@@ -88,7 +87,7 @@ class Shards:
                 shard.start()
 
     def partition_for(self, key: str) -> int:
-        """COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
+        """Raises Refused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
         partition = self._remembered.get(key)
         if partition is None:
             if self.partition_count == 0:
@@ -99,7 +98,7 @@ class Shards:
         return partition
 
     def shard_for(self, key: str) -> Shard:
-        """The active or loading shard of a key. Raises Refused NOT_COORDINATOR when it is not here."""
+        """The active or loading shard of a key. Raises Refused NOT_COORDINATOR if another node has it."""
         if self.partition_count == 0:
             raise Refused(ErrorCode.NOT_COORDINATOR)
         shard = self._by_partition.get(self.partition_for(key))
@@ -110,7 +109,7 @@ class Shards:
         return shard
 
     def started(self) -> Iterator[Shard]:
-        """All shards, those that nobody has asked for yet started first."""
+        """All shards, started if necessary."""
         for shard in self:
             if shard.state is ShardState.INITIAL:
                 shard.start()

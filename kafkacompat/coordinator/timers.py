@@ -1,8 +1,8 @@
 """Timers of one shard.
 
-At most one pending operation a key, the latest. A key holds the very thing that it is about and not its name, which may be
-given again. Every heartbeat puts a session's end off, so that costs no more than a new deadline: the old alarm rings, finds
-it early, and sets itself again.
+A key has at most one pending operation, the latest. A key is the object itself and not its name, because a name may be
+reused. Every heartbeat delays the end of a session, so a delay only changes the deadline: the old timer fires early,
+and is set again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Entry:
 
 
 class ShardTimers:
-    """`run` is given the operation when its time has come; it decides about the result."""
+    """`run` is called with the operation when it is due, and handles the result."""
 
     __slots__ = ("_clock", "_entries", "_run", "_timers")
 
@@ -61,7 +61,7 @@ class ShardTimers:
             entry.handle.cancel()
 
     def cancel_all(self) -> Iterator[int]:
-        """In pieces; nothing rings that the runtime would not pass over by then."""
+        """Cancel all timers in steps. The runtime ignores timers that fire meanwhile."""
         while self._entries:
             _, entry = self._entries.popitem()
             if entry.handle is not None:

@@ -1,7 +1,8 @@
 """The transaction coordinator of this node: api.transaction_services.TransactionService.
 
-Find the shard of a transactional id, check what is checked before any id is looked at, run the operation there, sweep for
-what time ends, and finish what markers have ended. Follows Kafka's TransactionCoordinator.
+It finds the shard of a transactional id, checks the request, runs the operation there, sweeps for timed-out
+transactions and expired ids, and completes transactions whose markers are written. Follows Kafka's
+TransactionCoordinator.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from kafkacompat.txn.describe import ListFilter, describe_transaction, list_tran
 from kafkacompat.txn.end import EndRequest, end_transaction
 from kafkacompat.txn.environment import Environment, Markers, TransactionSettings
 from kafkacompat.txn.id_pattern import InvalidPattern, id_matcher
-from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, init_producer_id
+from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, check_timeout, init_producer_id
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
 from kafkacompat.txn.states import STATES_BY_NAME
@@ -63,21 +64,21 @@ logger = logging.getLogger(__name__)
 TRANSACTION_VERSION = "transaction.version"
 COMPLETION_RETRY_MS = 100
 NAMED_A_STEP = 5_000
-"""States of a filter."""
+"""States of a filter handled in one step."""
 DESCRIBED_A_STEP = 2_000
-"""Partitions of transactions, half a microsecond each."""
+"""Partitions of transactions described in one step, at half a microsecond each."""
 ID_COST = 10
 CHARACTERS_LIKE_A_PARTITION = 10
-"""Of an id, which is hashed."""
+"""Characters of an id that cost as much as a partition, because ids are hashed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionCoordinatorSettings:
-    """`transactions` goes to the ids, the rest is the runtime's. Times in ms, sizes in bytes."""
+    """`transactions` is for the ids, the rest for the runtime. Times in ms, sizes in bytes."""
 
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     append_timeout_ms: int = 60_000
-    """Kafka takes each transaction's own timeout; this is a client's default one."""
+    """Kafka uses each transaction's own timeout. This is a client's default one."""
     request_timeout_ms: int = 30_000
     abort_interval_ms: int = 10_000
     expiry_interval_ms: int = 3_600_000
@@ -99,7 +100,7 @@ class TransactionCoordinator:
         settings: TransactionCoordinatorSettings,
         keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """Serves nothing before `start`. `channel` is the way to another broker. `keep`: as for Steps."""
+        """Serves nothing before `start`. `channel` returns the channel to another broker. `keep`: see Steps."""
         self._producer_ids = producer_ids
         self._image = image
         self._clock = clock
@@ -122,7 +123,7 @@ class TransactionCoordinator:
         self._sweeps.start(self._settings.abort_interval_ms, self._settings.expiry_interval_ms)
 
     def stop(self) -> None:
-        """Nothing is served afterwards."""
+        """Stop serving."""
         self._active = False
         self._sweeps.stop()
         self._shards.close()
@@ -130,14 +131,14 @@ class TransactionCoordinator:
         self._sender.close()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """After the partition service has taken the same image: it must know the logs that are led now."""
+        """Call it after the partition service has applied the same image, because that must know the logs it leads."""
         before = {shard.partition: shard for shard in self._shards}
         for partition in self._lost(old, new, before):
             self._sender.cancel(partition)
         self._shards.on_image(old, new)
 
     def _lost(self, old: MetadataImage, new: MetadataImage, before: Mapping[int, Shard]) -> list[int]:
-        """Partitions whose coordinator is another one in the new image, or this one in a new epoch."""
+        """Partitions that the new image gives to another coordinator, or to this one in a new epoch."""
         topic, former = new.topics.get(TRANSACTION_TOPIC), old.topics.get(TRANSACTION_TOPIC)
         is_same = topic is not None and former is not None and topic.id == former.id
         found = topic.partitions if topic is not None and is_same else {}
@@ -175,7 +176,7 @@ class TransactionCoordinator:
     # --- operations
 
     def init_producer_id(self, request: InitProducerIdRequest) -> Deferred[Any]:
-        """Both of producer id and epoch, or neither, are expected; whoever calls has checked that."""
+        """The request has both expected producer id and epoch, or neither. The caller has checked that."""
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         transactional_id = request.transactional_id or ""
 
@@ -184,6 +185,15 @@ class TransactionCoordinator:
                 error_code=answer.error, producer_id=answer.producer_id, producer_epoch=answer.epoch
             )
 
+        def refused(code: ErrorCode) -> InitProducerIdResponse:
+            return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
+        if transactional_id:
+            # As in Apache Kafka, also where another node coordinates the id.
+            try:
+                check_timeout(request.transaction_timeout_ms, self._settings.transactions)
+            except Refused as refusal:
+                return Deferred.of(refused(refusal.code))
         return self._run(
             transactional_id,
             lambda shard: shard.write(
@@ -191,7 +201,7 @@ class TransactionCoordinator:
                     _machine(shard), transactional_id, request.transaction_timeout_ms, expected, now_ms
                 )
             ).then(respond),
-            lambda code: InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1),
+            refused,
         )
 
     def add_partitions(
@@ -256,7 +266,7 @@ class TransactionCoordinator:
     def describe_transactions(
         self, request: DescribeTransactionsRequest
     ) -> RequestSteps[DescribeTransactionsResponse]:
-        """Who is named twice is described once, as Kafka's clients expect, which keep the answers in a map."""
+        """An id that is named twice is described once, because Kafka's clients keep the answers in a map."""
         described: dict[str, TransactionState] = {}
         pace = Pace(DESCRIBED_A_STEP)
         for transactional_id in request.transactional_ids:
@@ -304,7 +314,7 @@ class TransactionCoordinator:
                 return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if shard.state is ShardState.ACTIVE:
                 listed = yield from list_transactions(_machine(shard), wanted, now_ms)
-                if shard.state is ShardState.ACTIVE:  # else they are another node's by now
+                if shard.state is ShardState.ACTIVE:  # otherwise another node leads them by now
                     response.transaction_states += listed
         return response
 
@@ -318,7 +328,7 @@ class TransactionCoordinator:
         try:
             written = shard.write(lambda _: _machine(shard).complete(transactional_id))
         except Exception as error:
-            # Nobody else would ever end it: it stays pending.
+            # No other component would end it, so it stays pending.
             report(f"writing the end of {transactional_id!r}", error)
             self._timers.call_after(COMPLETION_RETRY_MS, lambda: self._markers_written(sending))
             return
@@ -350,7 +360,7 @@ class TransactionCoordinator:
         operation: Callable[[Shard], Deferred[T]],
         refused: Callable[[ErrorCode], T],
     ) -> Deferred[T]:
-        """The operation's answer, with a refusal turned into the answer that carries it."""
+        """The operation's answer, with a Refused error turned into the answer for it."""
         try:
             answer = operation(self._shard(transactional_id))
         except Refused as refusal:

@@ -1,6 +1,7 @@
-"""What time does to the shards of transactions: those open too long are aborted, ids unused for long are forgotten.
+"""Expiry in transaction shards: aborts transactions that were open too long, and removes ids that were unused too
+long.
 
-Walk all ids now and then, in steps. One id that fails is reported, and the others have their turn.
+It walks all ids periodically, in steps. An id that fails is reported, and the others continue.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _LATER = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""A timed-out transaction that somebody else is ending."""
+"""Errors for a timed-out transaction that another request is ending."""
 
 
 class TransactionSweeps:
-    """`start`, then `stop`. A sweep that is not over when its next time comes goes on."""
+    """Call `start`, then `stop`. A sweep that is not complete at the next interval continues."""
 
     def __init__(self, steps: Steps, clock: Clock, timers: Timers, shards: Iterable[Shard]) -> None:
         self._steps = steps

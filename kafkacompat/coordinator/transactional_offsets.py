@@ -1,6 +1,6 @@
-"""The group coordinator's share in transactions: offsets committed within one, and the markers that end it.
+"""The group coordinator's part in transactions: offsets committed in a transaction, and the markers that end it.
 
-Have the transaction verified or begun for the offsets' partition, then write. KIP-447, KIP-890.
+The transaction is verified or begun for the offsets' partition, then the offsets are written. KIP-447, KIP-890.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
 ABORTABLE_SINCE = 4
-"""From this version on the client knows TRANSACTION_ABORTABLE."""
+"""From this version on, clients know TRANSACTION_ABORTABLE."""
 ADDS_SINCE = 5
-"""From this version on the offsets' partition is added to the transaction by this commit itself."""
+"""From this version on, the commit itself adds the offsets' partition to the transaction."""
 LOAD_IN_PROGRESS_SINCE = 2
 NO_SEQUENCE = -1
 
 
 class TransactionalOffsets:
-    """`verifier` is given once it exists; None verifies nothing."""
+    """`verifier` is set once it exists. With None nothing is verified."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class TransactionalOffsets:
         find: Callable[[str], Shard],
         at: Callable[[int], Shard],
     ) -> None:
-        """`find` and `at` give the shard of a group and of a partition, or raise Refused."""
+        """`find` and `at` return the shard of a group and of a partition, or raise Refused."""
         self._partitions = partitions
         self._clock = clock
         self._find = find
@@ -130,7 +130,7 @@ class TransactionalOffsets:
 
 
 def _for_version(code: ErrorCode, version: int) -> ErrorCode:
-    """What a client of that version makes sense of."""
+    """The error code that a client of that version knows."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOAD_IN_PROGRESS_SINCE:

@@ -1,7 +1,4 @@
-"""What a broker has for transactions, joined: coordinator, marker writer, verifier.
-
-Build the three and hand each what it needs of the others.
-"""
+"""A broker's parts for transactions, connected: coordinator, marker writer, verifier."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ VERIFICATION_PURPOSE = "add-partitions-to-transactions"
 
 
 class TransactionsSide:
-    """`services` is for the handlers; `start`, `on_image` and `stop` as for the group coordinator."""
+    """`services` is for the handlers. `start`, `on_image` and `stop` are as in the group coordinator."""
 
     def __init__(
         self,
@@ -48,9 +45,8 @@ class TransactionsSide:
         verifies: Callable[[], bool],
         keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """`listener_name`: where brokers are reached. `image`: the newest that the partitions have taken. `verifies`:
-        transaction.partition.verification.enable, as it is just now. `keep`: as for Steps.
-        """
+        """`listener_name` is the listener of the brokers. `image` returns the newest image that the partitions have
+        applied. `verifies` returns the present value of transaction.partition.verification.enable. `keep`: see Steps."""
         markers = LocalMarkerWriter(partitions, groups, clock, settings.request_timeout_ms)
         self.coordinator = TransactionCoordinator(
             node_id,
@@ -81,7 +77,7 @@ class TransactionsSide:
         self.coordinator.start()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """After partitions and groups have taken it."""
+        """Call it after partitions and groups have applied the image."""
         self.coordinator.on_image(old, new)
 
     def stop(self) -> None:

@@ -1,8 +1,9 @@
-"""Whether a transaction may write to partitions that this node leads: api.transaction_services.TransactionVerifier.
+"""Checks whether a transaction may write to partitions that this node leads:
+api.transaction_services.TransactionVerifier.
 
-Ask the transaction's coordinator, wherever it is, to verify or to add partitions, and say what a leader makes of the answer.
-Follows Kafka's AddPartitionsToTxnManager: one request in flight to a node, others gather; of two questions about the same id
-that wait for the same node the newer one stands.
+It asks the transaction's coordinator, on any node, to verify or to add partitions, and translates the answer for the
+producer. Follows Kafka's AddPartitionsToTxnManager: one request is in flight per node and others are collected. If two
+requests for the same id wait for a node, the newer one replaces the older one.
 """
 
 from __future__ import annotations
@@ -54,9 +55,11 @@ class PartitionVerifier:
         not_known: type[Exception],
         verifies: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`coordinator` is this node's own. `not_known`: how a channel says that the peer does not serve the request.
+        """`coordinator` is this node's own. `not_known` is the error of a channel whose peer does not support the
+        request.
 
-        `verifies`: transaction.partition.verification.enable; what adds partitions is asked in any case.
+        `verifies` returns transaction.partition.verification.enable. Requests that add partitions are sent in any
+        case.
         """
         self._verifies = verifies
         self._node_id = node_id
@@ -64,11 +67,11 @@ class PartitionVerifier:
         self._coordinator = coordinator
         self._not_known = not_known
         self._waiting: dict[int, dict[str, _Question]] = {}
-        """Node -> transactional id -> what waits to be sent."""
+        """Node -> transactional id -> request that waits to be sent."""
         self._queues: NodeQueues[_Question] = NodeQueues(channel, timeout_ms, self._request, self._answered)
 
     def close(self) -> None:
-        """Whoever waits for an answer gets NETWORK_EXCEPTION."""
+        """Fail all waiting requests with NETWORK_EXCEPTION."""
         self._queues.close()
 
     def ask(
@@ -106,7 +109,7 @@ class PartitionVerifier:
         older = waiting.get(transactional_id)
         if older is not None:
             known = older.transaction
-            is_same = known.producer_id == producer_id  # epochs of another begin anew
+            is_same = known.producer_id == producer_id  # another producer id has its own epochs
             if is_same and known.producer_epoch > producer_epoch:
                 question.settle(ErrorCode.INVALID_PRODUCER_EPOCH)
                 return question.answer
@@ -152,10 +155,10 @@ class PartitionVerifier:
         )
 
     def _answered(self, questions: list[_Question], done: Deferred[Any]) -> None:
-        self._forget(questions)  # those of which no request was made
+        self._forget(questions)  # those without a request
         try:
             response = done.result()
-        except self._not_known:  # an older release, which verifies nothing either
+        except self._not_known:  # an older release, which does not verify either
             for question in questions:
                 question.settle(ErrorCode.NONE)
             return
@@ -188,7 +191,7 @@ class PartitionVerifier:
 
 
 def _code(number: int) -> ErrorCode:
-    """What another node said, which may know of more errors than this one."""
+    """The code from another node, which may know more errors than this one."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -196,5 +199,5 @@ def _code(number: int) -> ErrorCode:
 
 
 def _for_leader(code: ErrorCode) -> ErrorCode:
-    """What the coordinator says, as a producer knows it from the partition's leader."""
+    """The coordinator's error as a producer expects it from a partition's leader."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

@@ -1,7 +1,7 @@
 """A classic group: its state, members and generation.
 
-Keep them consistent, by the transition table below and the counts derived from members. Follows Kafka's classic rebalance
-protocol (KIP-62, KIP-345, KIP-394).
+The transition table below, and counts derived from the members, keep them consistent. Follows Kafka's classic
+rebalance protocol (KIP-62, KIP-345, KIP-394).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class ClassicGroupState(Enum):
-    """The values are the names on the wire."""
+    """The values are the names in the protocol."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -39,15 +39,15 @@ VALID_PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     _S.STABLE: frozenset({_S.COMPLETING_REBALANCE}),
     _S.DEAD: frozenset(_S),
 }
-"""State -> the states it may be entered from."""
+"""State -> the states from which it may be entered."""
 
 
 class InvalidTransition(Exception):
-    """A transition outside the table: a bug of ours."""
+    """A transition that is not in the table: a bug in kafkacompat."""
 
 
 class ClassicGroup:
-    """Members in order of joining. `protocol_type` None means a simple group, made by commits alone."""
+    """Members are in the order of joining. `protocol_type` None means a simple group, created by commits alone."""
 
     __slots__ = (
         "_supported",
@@ -87,17 +87,17 @@ class ClassicGroup:
         self.protocol_name = protocol_name
         self.leader_id = leader_id
         self.current_state_timestamp_ms = current_state_timestamp_ms
-        """When the state was entered; -1 unknown."""
+        """When the state was entered, in ms. -1 if unknown."""
         self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
         self.pending_join: set[str] = set()
-        """Ids handed out that have not joined yet (KIP-394)."""
+        """Member ids handed out whose members have not joined yet (KIP-394)."""
         self.pending_sync: set[str] = set()
         self.awaiting_join_count = 0
         self.new_member_added = False
         self.subscribed_topics: frozenset[str] | None = None
-        """None: not known."""
+        """None if unknown."""
         self._supported: dict[str, int] = {}
 
     # --- state
@@ -113,7 +113,7 @@ class ClassicGroup:
         return self.state in VALID_PREVIOUS_STATES[ClassicGroupState.PREPARING_REBALANCE]
 
     def init_next_generation(self, now_ms: int) -> None:
-        """Close the joining: the group completes with a protocol that all speak, or is empty."""
+        """End the join phase: the group completes with a protocol that all members support, or becomes empty."""
         self.generation_id += 1
         if self.members:
             self.protocol_name = self.select_protocol()
@@ -146,7 +146,7 @@ class ClassicGroup:
         self.pending_join.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or a pending id; the leadership goes to the member that joined first of those left."""
+        """Remove a member or a pending id. The leadership moves to the remaining member that joined first."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member.protocols, -1)
@@ -162,7 +162,7 @@ class ClassicGroup:
     def replace_static_member(
         self, group_instance_id: str, old_member_id: str, new_member_id: str
     ) -> ClassicGroupMember:
-        """The same instance under a new id: it inherits everything but parked calls, leadership included."""
+        """Give the instance a new member id. It inherits everything, including the leadership, except parked requests."""
         old = self.members.pop(old_member_id)
         if old.awaiting_join is not None or old.awaiting_sync is not None:
             raise ValueError(
@@ -204,7 +204,7 @@ class ClassicGroup:
         member.awaiting_join = waiter
 
     def take_join_waiter(self, member: ClassicGroupMember) -> Deferred[Any] | None:
-        """The parked join, which the caller must answer."""
+        """Take the parked join, which the caller must answer."""
         waiter = member.awaiting_join
         if waiter is not None:
             member.awaiting_join = None
@@ -212,7 +212,8 @@ class ClassicGroup:
         return waiter
 
     def maybe_elect_new_joined_leader(self) -> bool:
-        """True when the leader takes part in this join, after electing one that does if need be."""
+        """Whether the leader has joined this rebalance. If the former leader has not, a member that has joined is
+        elected."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
@@ -230,7 +231,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when the instance has gone over to another member id."""
+        """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member id now has the instance."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
@@ -242,7 +243,7 @@ class ClassicGroup:
     # --- protocols
 
     def supports_protocols(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
-        """Whether a member with these may be in the group: a protocol common to all must remain."""
+        """Whether a member with these protocols may join: all members must keep a common protocol."""
         names = [name for name, _ in protocols]
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(names)
@@ -251,8 +252,9 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """By vote among the protocols that all members speak; a tie goes to the one first voted for."""
-        # What all speak the first one speaks: of the others' there may be any number.
+        """The protocol with the most votes among those that all members support. In a tie the one first voted for
+        wins."""
+        # Every common protocol is also one of the first member's. The other members may have any number of protocols.
         first = next(iter(self.members.values()))
         candidates = {name for name, _ in first.protocols if self._supported[name] == len(self.members)}
         votes: dict[str, int] = {}
@@ -265,7 +267,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Topics that the members of a `consumer` group ask for; None when they cannot be known."""
+        """The topics that the members of a `consumer` group subscribe to. None if they are unknown."""
         if not self.uses_consumer_protocol():
             return None
         if not self.members:
@@ -279,7 +281,7 @@ class ClassicGroup:
             return None
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """A `consumer` group whose metadata cannot be read counts as subscribed to everything."""
+        """A `consumer` group with unreadable metadata counts as subscribed to every topic."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol()
         return topic in self.subscribed_topics

@@ -1,7 +1,7 @@
 """One member of a classic group.
 
-Hold what a member said of itself and which of its calls is parked. Follows Kafka's classic rebalance protocol with static
-members (KIP-345).
+It has the data of the member's requests, and its parked requests. Follows Kafka's classic rebalance protocol with
+static members (KIP-345).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata) in the member's order of preference."""
+"""(name, metadata) pairs in the member's order of preference."""
 
 EMPTY_ASSIGNMENT = b""
 
 
 class ClassicGroupMember:
-    """`awaiting_join` and `awaiting_sync` are the parked calls; at most one of each.
+    """`awaiting_join` and `awaiting_sync` are the parked requests, at most one of each.
 
-    `is_new` holds from the first join to its answer: such a member has its own, longer deadline, because it cannot send
+    `is_new` is true from the first join to its answer. Such a member has a longer deadline, because it cannot send
     heartbeats before it knows its id. Timeouts in ms.
     """
 
@@ -56,7 +56,7 @@ class ClassicGroupMember:
         self.group_instance_id = group_instance_id
         self.client_id = client_id
         self.client_host = client_host
-        """With the leading slash of Java's InetAddress, as it stands in records and DescribeGroups."""
+        """With the leading slash of Java's InetAddress, as in records and DescribeGroups."""
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
         self.protocol_type = protocol_type
@@ -67,19 +67,20 @@ class ClassicGroupMember:
         self.is_new = False
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What the member said under this protocol; KeyError if it does not speak it."""
+        """The member's metadata for this protocol. Raises KeyError if the member does not support it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         raise KeyError(protocol_name)
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The member's first choice among the candidates; KeyError when it speaks none of them."""
+        """The member's preferred protocol among the candidates. Raises KeyError if it supports none."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name
         raise KeyError(f"member {self.member_id} speaks none of {sorted(candidates)}")
 
     def has_satisfied_heartbeat(self) -> bool:
-        """A parked call proves that the member lives, but for a new one, whose caller may have gone away unnoticed."""
+        """A parked request proves that the member is alive. Exception: a new member, whose client may have
+        disconnected unnoticed."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)

@@ -1,7 +1,7 @@
 """OffsetCommit, OffsetFetch and OffsetDelete of one group.
 
-Decide who may commit, and turn requests into records and stored offsets into answers. Follows KIP-211, KIP-447, KIP-848 in
-the parts that concern classic groups.
+It checks who may commit, and turns requests into records and stored offsets into answers. Follows KIP-211, KIP-447 and
+KIP-848, as far as they concern classic groups.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 _S = ClassicGroupState
 END_OF_TIME_MS = 2**63 - 1
-"""Of what expires as late as a record can tell."""
+"""The latest expiry time that a record can have."""
 TOLD_A_STEP = 500
 TOLD_COST = 3
-"""Of one partition, or of a topic without any, in microseconds."""
+"""Cost in microseconds of one partition, or of a topic without partitions."""
 
 
 def commit_offsets(
@@ -56,7 +56,7 @@ def commit_offsets(
     absent_group_is_named: bool,
     now_ms: int,
 ) -> CoordinatorResult[GroupRecord, OffsetCommitResponse]:
-    """Raises Refused for the whole request. `absent_group_is_named`: the caller knows GROUP_ID_NOT_FOUND."""
+    """Raises Refused for the whole request. `absent_group_is_named`: the client's version knows GROUP_ID_NOT_FOUND."""
     group_id = request.group_id
     group = machine.groups.get(group_id)
     generation_id = request.generation_id_or_member_epoch
@@ -96,7 +96,7 @@ def commit_offsets(
 
 
 def java_length(text: str) -> int:
-    """Length in UTF-16 units, by which Kafka measures commit metadata."""
+    """Length in UTF-16 units, which Kafka uses for commit metadata."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -121,7 +121,8 @@ def _validate_offset_commit(
 def _validate_offset_commit_elsewhere(
     machine: GroupMachine, group_id: str, generation_id: int, absent_group_is_named: bool
 ) -> None:
-    """An absent group, or one of a kind that is carried only: its members are not served here, so none can be valid."""
+    """For a missing group, or one of an unsupported kind whose records are only kept. No member of it can be valid
+    here."""
     carried = machine.carried.get(group_id)
     if carried is None:
         if generation_id >= 0:
@@ -135,23 +136,23 @@ def _validate_offset_commit_elsewhere(
 
 
 class SeenOffsets(NamedTuple):
-    """What a fetch is answered from: the group's offsets as they are at one moment, by topic."""
+    """The group's offsets by topic at one moment, from which a fetch is answered."""
 
     offsets: Mapping[str, Mapping[int, OffsetAndMetadata]]
     pending: Mapping[str, Container[int]]
-    """Partitions with offsets in open transactions, where these are asked for."""
+    """Partitions with offsets in open transactions, if the request needs them."""
     deleting: Mapping[str, Mapping[Uuid, int]]
-    """As in the machine."""
+    """The same as in the machine."""
 
 
 def see_offsets(machine: GroupMachine, request: OffsetFetchRequestGroup, require_stable: bool) -> SeenOffsets:
-    """Copies, so that they may be told later. Raises Refused."""
+    """Copy the offsets, so that they can be sent later. Raises Refused."""
     group_id = request.group_id
     group = machine.groups.get(group_id)
     if group is not None and group.state is _S.DEAD:
         raise Refused(
             ErrorCode.COORDINATOR_NOT_AVAILABLE
-        )  # it is being deleted, or this is no coordinator any more
+        )  # the group is being deleted, or this node is no longer its coordinator
     known = group is not None or group_id in machine.carried
     offsets = machine.offsets.of_group(group_id) if known else {}
     names: Iterable[str] = offsets
@@ -167,7 +168,8 @@ def see_offsets(machine: GroupMachine, request: OffsetFetchRequestGroup, require
 def tell_offsets(
     seen: SeenOffsets, request: OffsetFetchRequestGroup
 ) -> Generator[int, None, OffsetFetchResponseGroup]:
-    """In steps that say their cost. `request.topics` None asks for all; a partition without an offset answers -1 and no error."""
+    """The answer, in steps that report their cost. `request.topics` None asks for all. A partition without an offset
+    gets -1 and no error."""
     topics: list[OffsetFetchResponseTopics] = []
     pace = Pace(TOLD_A_STEP)
     asked: Iterable[tuple[str, Uuid, Sequence[int]]]
@@ -189,7 +191,8 @@ def tell_offsets(
 
 
 def is_gone(stored: OffsetAndMetadata, deleted: Mapping[Uuid, int]) -> bool:
-    """Whether it belongs to a deleted topic (id -> where the log of the offsets ended then) and not to a later one."""
+    """Whether the offset belongs to a deleted topic (id -> end of the offsets' log at its deletion) and not to a later
+    one."""
     before = max(deleted.values()) if stored.topic_id == ZERO_UUID else deleted.get(stored.topic_id, -1)
     return stored.record_offset < before
 
@@ -205,7 +208,7 @@ def _fetched(seen: SeenOffsets, topic: str, topic_id: Uuid, partition: int) -> O
         )
     stored = seen.offsets.get(topic, {}).get(partition)
     if stored is not None and ZERO_UUID not in (stored.topic_id, topic_id) and stored.topic_id != topic_id:
-        stored = None  # of a former topic of the same name
+        stored = None  # it belongs to an earlier topic of the same name
     if stored is None or (topic in seen.deleting and is_gone(stored, seen.deleting[topic])):
         return OffsetFetchResponsePartitions(
             partition_index=partition, committed_offset=-1, committed_leader_epoch=-1, metadata=""
@@ -221,7 +224,7 @@ def _fetched(seen: SeenOffsets, topic: str, topic_id: Uuid, partition: int) -> O
 def delete_offsets(
     machine: GroupMachine, request: OffsetDeleteRequest
 ) -> CoordinatorResult[GroupRecord, OffsetDeleteResponse]:
-    """Raises Refused for the whole request: carried groups keep their offsets."""
+    """Raises Refused for the whole request. Groups of unsupported kinds keep their offsets."""
     group_id = request.group_id
     group = machine.groups.get(group_id)
     if group is None or group.state is _S.DEAD:

@@ -1,7 +1,7 @@
 """DescribeGroups and ListGroups over one shard.
 
-Show classic groups as they stand. Groups of kinds that are carried but not served are not shown: a client that saw one could
-not do anything with it.
+They show classic groups. Groups of unsupported kinds, whose records are only kept, are not shown, because a client
+could do nothing with them.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 TOLD_A_STEP = 500
-"""Groups or members."""
+"""Groups or members handled in one step."""
 LOWERED_A_STEP = 4_000
-"""Names of a filter, a quarter of a microsecond each."""
+"""Names of a filter handled in one step, at a quarter of a microsecond each."""
 TOLD_COST = 3
-"""Of one, in microseconds."""
+"""Cost of one group or member, in microseconds."""
 
 
 def describe_group(
     machine: GroupMachine, group_id: str, absent_is_error: bool
 ) -> Generator[int, None, DescribedGroup]:
-    """In steps that say their cost, as it is at the first. What is not a classic group is described as Dead, with
-    GROUP_ID_NOT_FOUND where the caller knows it."""
+    """Describe the group as it is at the first step; the steps report their cost. A name without a classic group is
+    described as Dead, with GROUP_ID_NOT_FOUND if the client's version knows it."""
     group = machine.groups.get(group_id)
     if group is None:
         carried = machine.carried.get(group_id)
@@ -77,7 +77,7 @@ def dead_group(group_id: str, absent_is_error: bool, message: str) -> DescribedG
 
 
 def lowered(names: Sequence[str]) -> Generator[int, None, frozenset[str]]:
-    """A filter in lower case, in steps that say their cost: a request may name hundreds of thousands."""
+    """A filter in lower case, in steps that report their cost. A request may have hundreds of thousands of names."""
     found: set[str] = set()
     for start in range(0, len(names), LOWERED_A_STEP):
         found.update([name.lower() for name in names[start : start + LOWERED_A_STEP]])
@@ -88,7 +88,7 @@ def lowered(names: Sequence[str]) -> Generator[int, None, frozenset[str]]:
 def list_groups(
     machine: GroupMachine, states: AbstractSet[str], types: AbstractSet[str]
 ) -> Generator[int, None, list[ListedGroup]]:
-    """In steps that say their cost. Filters in lower case; an empty one lets everything through."""
+    """List groups in steps that report their cost. Filters are in lower case. An empty filter accepts everything."""
     listed: list[ListedGroup] = []
     if types and GroupKind.CLASSIC.value not in types:
         return listed

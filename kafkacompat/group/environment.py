@@ -1,6 +1,6 @@
-"""What the operations of classic groups work with: settings, timers, chance, and the answers they give.
+"""The environment of classic group operations: settings, timers, random numbers, and the collected replies.
 
-Answers are collected, so that nobody outside runs in the middle of an operation.
+Replies are collected, so that no other code runs in the middle of an operation.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 TimerKey = tuple[Hashable, ...]
 GroupResult = CoordinatorResult[GroupRecord, None]
 TimerOperation = Callable[[int], GroupResult]
-"""Called with the wall clock's ms when the time has come."""
+"""Called with the wall clock in ms when it is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Kafka's settings of the group coordinator; sizes in characters, times in ms."""
+    """Kafka's settings of the group coordinator. Sizes in characters, times in ms."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -39,14 +39,15 @@ class GroupSettings:
 
 class GroupTimers(Protocol):
     def schedule(self, key: TimerKey, delay_ms: int, operation: TimerOperation) -> None:
-        """Run the operation after the delay, instead of the one that the key stood for."""
+        """Run the operation after the delay. It replaces the key's earlier operation."""
         ...
 
     def cancel(self, key: TimerKey) -> None: ...
 
 
 class Environment:
-    """One shard's. `replies` are (parked call, message) in the order of giving; the shell sends them after the operation."""
+    """The environment of one shard. `replies` has (parked request, message) pairs in order. The shell sends them after
+    the operation."""
 
     __slots__ = ("groups", "random", "replies", "settings", "timers")
 
@@ -64,14 +65,14 @@ class Environment:
         self.replies: list[tuple[Deferred[Any], Any]] = []
 
     def reply(self, waiter: Deferred[Any] | None, message: Any) -> bool:
-        """True when there was a caller to answer."""
+        """Add a reply. Returns whether there was a request to answer."""
         if waiter is None:
             return False
         self.replies.append((waiter, message))
         return True
 
     def member_id(self, prefix: str) -> str:
-        """A fresh id: the prefix, a dash, and a uuid in Java's text form."""
+        """A new member id: the prefix, a dash, and a UUID in Java's text form."""
         digits = self.random.uuid().hex()
         return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -80,7 +81,7 @@ def nothing() -> GroupResult:
     return CoordinatorResult((), None)
 
 
-# A timer belongs to a group and not to its name: another group of that name may come while it runs.
+# A timer belongs to the group object and not to its name, because another group of that name may exist when it fires.
 
 
 def heartbeat_key(group: ClassicGroup, member_id: str) -> TimerKey:

@@ -1,6 +1,6 @@
 """Heartbeat on a classic group.
 
-Keep a member's session alive and tell it to join again when the group rebalances.
+It extends the member's session, and tells the member to rejoin if the group rebalances.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """JoinGroup on a classic group.
 
-Decide what a join does, by who asks and the state the group is in. Follows KIP-394 (ids are handed out first) and KIP-345
+The member and the group's state decide what a join does. Follows KIP-394 (ids are handed out first) and KIP-345
 (static members).
 """
 
@@ -44,13 +44,13 @@ _S = ClassicGroupState
 
 @dataclass(frozen=True, slots=True)
 class JoinCaller:
-    """Who asks, what he can take, and the call that is answered (`waiter`)."""
+    """The client of the request, its capabilities, and the parked request to answer (`waiter`)."""
 
     waiter: Deferred[Any]
     client_id: str
     client_host: str
     requires_known_member_id: bool
-    """A dynamic member is sent away with an id first."""
+    """Whether a dynamic member first gets an id and must join again with it."""
     can_skip_assignment: bool
 
 
@@ -73,14 +73,15 @@ def join(env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms
 def _join_new_group(
     env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
-    """A group exists once the log has its first record, also when the wait for the replicas fails: others may be in it by then.
+    """The group exists once the log has its first record, even if the wait for the replicas fails, because other
+    members may have joined by then.
 
-    What its caller is told waits for that record; a member that is parked is answered when the group is joined.
+    Replies wait for that record. A parked member is answered when the join completes.
     """
     group = ClassicGroup(request.group_id, current_state_timestamp_ms=now_ms)
     env.groups[group.group_id] = group
     first_reply = len(env.replies)
-    _join_new_member(env, group, request, caller, now_ms)  # an empty group only begins to wait for company
+    _join_new_member(env, group, request, caller, now_ms)  # an empty group only starts the initial delay
     held = env.replies[first_reply:]
     del env.replies[first_reply:]
 
@@ -92,7 +93,7 @@ def _join_new_group(
         if error is ErrorCode.NONE:
             env.replies.extend(held)
             return None
-        # Whoever is refused never learns its id: nobody waits for it.
+        # A refused member never learns its id, so the group must not wait for it.
         refusal = join_refusal("", error)
         for waiter, message in held:
             env.reply(waiter, refusal)
@@ -121,7 +122,8 @@ def _forget(env: Environment, group: ClassicGroup, member_id: str) -> None:
 
 
 def _accept_joining_member(env: Environment, group: ClassicGroup, member_id: str) -> bool:
-    """Whether group.max.size has room. While joining, those who wait are counted, so that the last to come are refused."""
+    """Whether group.max.size has room. During a join the waiting members count, so the last ones to arrive are
+    refused."""
     if group.state in (_S.EMPTY, _S.DEAD):
         return True
     member = group.members.get(member_id)
@@ -184,7 +186,7 @@ def _join_existing_member(
         return _refuse(env, caller, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member_id in group.pending_join:
         if request.group_instance_id is not None:
-            # Pending ids are given to dynamic members only; Kafka answers this contradiction the same way.
+            # Pending ids belong to dynamic members only. Kafka answers this contradiction in the same way.
             return _refuse(env, caller, member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
         return _add_member_then_rebalance_or_complete_join(env, group, request, caller, member_id, now_ms)
     error = group.validate_member(member_id, request.group_instance_id)
@@ -195,13 +197,14 @@ def _join_existing_member(
         return _refuse(env, caller, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     unchanged = member.protocols == protocols
     if group.state is _S.COMPLETING_REBALANCE and unchanged:
-        # The first answer may have been lost on its way.
+        # The first answer may have been lost.
         env.reply(caller.waiter, join_response(group, member))
         return nothing()
     if group.state is _S.STABLE and unchanged and group.leader_id != member_id:
         env.reply(caller.waiter, join_response(group, member))
         return nothing()
-    # A leader that joins again asks for a rebalance, since what it assigns from may have changed outside the group.
+    # A leader that rejoins asks for a rebalance, because the input of its assignment may have changed outside the
+    # group.
     return _update_member_then_rebalance_or_complete_join(env, group, member, request, caller, now_ms)
 
 
@@ -244,7 +247,8 @@ def _update_member_then_rebalance_or_complete_join(
     caller: JoinCaller,
     now_ms: int,
 ) -> GroupResult:
-    # The same member may ask again while its first call is still parked (a new connection): the old call is over.
+    # A member may send the request again on a new connection while the first one is parked. The first one is then
+    # answered with an error.
     env.reply(group.take_join_waiter(member), join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
     group.update_member(
         member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms, caller.waiter
@@ -260,7 +264,7 @@ def _update_static_member_then_rebalance_or_complete_join(
     new_member_id: str,
     now_ms: int,
 ) -> GroupResult:
-    """A static member came back without its id: it takes its old place, and whoever still holds the old id is fenced."""
+    """A static member rejoins without its member id: it takes its former place, and the old member id is fenced."""
     instance_id = request.group_instance_id
     assert instance_id is not None
     old = group.members[group.static_members[instance_id]]
@@ -273,7 +277,7 @@ def _update_static_member_then_rebalance_or_complete_join(
     )
     reschedule_heartbeat(env, group, member)
     if group.state is _S.COMPLETING_REBALANCE:
-        # The leader may be assigning to the old id.
+        # The leader may be assigning partitions to the old id.
         return prepare_rebalance(env, group, now_ms)
     if group.state is not _S.STABLE:
         return maybe_complete_join_phase(env, group, now_ms)
@@ -311,7 +315,7 @@ def _update_static_member_then_rebalance_or_complete_join(
             response.leader = group.leader_id or ""
             response.skip_assignment = leads
         else:
-            # Told of the former leader's id, the client does not believe itself to be the leader and assigns nothing.
+            # With the former leader's id in the answer, the client does not act as leader and assigns nothing.
             response.leader = old_leader_id or ""
         env.reply(waiter, response)
         return None
@@ -329,7 +333,7 @@ def _update_static_member_then_rebalance_or_complete_join(
 def _revert_replacement(
     env: Environment, group: ClassicGroup, member: ClassicGroupMember, old: ClassicGroupMember
 ) -> None:
-    """The log has not taken the new id: the old one holds the place again, as it was."""
+    """Restore the old id, because the log refused the new one."""
     assert member.group_instance_id is not None
     group.update_member(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms, None)
     env.timers.cancel(heartbeat_key(group, member.member_id))

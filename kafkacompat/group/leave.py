@@ -1,6 +1,6 @@
 """LeaveGroup on a classic group.
 
-Remove those who go, also pending ids and, by an administrator, static members by their instance id (KIP-345).
+It removes members, pending ids and, on an administrator's request, static members by instance id (KIP-345).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _S = ClassicGroupState
 def leave(
     env: Environment, group_id: str, members: Sequence[MemberIdentity], now_ms: int
 ) -> CoordinatorResult[GroupRecord, LeaveGroupResponse]:
-    """One answer a member, in the order asked. An absent group knows none of them."""
+    """One answer per member, in the order of the request. A missing group has no members."""
     group = env.groups.get(group_id)
     if group is None:
         return CoordinatorResult((), unknown_members(members))

@@ -1,7 +1,8 @@
 """One shard of the group coordinator: all groups of one partition of `__consumer_offsets`, replayed from its records.
 
-Hold groups and offsets, apply records to them, and keep the groups of kinds that are not served yet. Order the runtime keeps:
-operation, append, replay, replies. Follows Kafka's record kinds in `__consumer_offsets`; see records.py for their bytes.
+It has the groups and offsets, applies records to them, and keeps the records of group kinds that are not supported
+yet. The runtime's order is: operation, append, replay, replies. Follows Kafka's record kinds in `__consumer_offsets`;
+see records.py for their bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class CarriedGroup:
-    """A consumer, share or streams group that Kafka wrote. It lives as long as one of its records does."""
+    """A consumer, share or streams group written by Kafka. It exists as long as one of its records does."""
 
     __slots__ = ("group_id", "kind", "live_keys", "member_count")
 
@@ -56,10 +57,10 @@ class GroupMachine:
     def __init__(self, settings: GroupSettings, timers: GroupTimers, random: Random) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.carried: dict[str, CarriedGroup] = {}
-        """By group id; never one that is also in `groups`."""
+        """By group id. A group is never also in `groups`."""
         self.offsets = OffsetStore()
         self.deleting: dict[str, dict[Uuid, int]] = {}
-        """Deleted topics whose offsets are still to go: name -> id -> where the log ended then."""
+        """Deleted topics whose offsets must still be removed: name -> id -> end of the log at the deletion."""
         self.env = Environment(settings, timers, random, self.groups)
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -72,7 +73,7 @@ class GroupMachine:
         if isinstance(record, OffsetRecord):
             group_id = record.group_id
             if record.value is not None and group_id not in self.groups and group_id not in self.carried:
-                # Commits alone make a simple group: empty, without a protocol.
+                # Commits alone create a simple group: empty, without a protocol.
                 self.groups[group_id] = ClassicGroup(
                     group_id, current_state_timestamp_ms=record.value.commit_timestamp_ms
                 )
@@ -109,7 +110,7 @@ class GroupMachine:
         self.offsets.replay_end_transaction(producer_id, committed)
 
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[GroupRecord, None] | None]:
-        """Every member gets a whole session; a group that group.max.size has become too small for starts over."""
+        """Every member gets a full session. A group that is larger than the present group.max.size is rebalanced."""
         for group in list(self.groups.values()):
             for member in list(group.members.values()):
                 if group.members.get(member.member_id) is member:
@@ -165,7 +166,7 @@ class GroupMachine:
 
 
 def restored_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """A group as its last record has it: stable with members, empty without."""
+    """A group as in its last record: stable with members, empty without."""
     steps = restored_in_steps(group_id, value)
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Committed offsets of all groups of one shard, and those of transactions that are still open.
+"""Committed offsets of all groups of one shard, and the offsets of open transactions.
 
-The replayed state, looked up by group, topic and partition. A transaction's offsets stay aside until its marker; then the
-writer that stands later in the log wins (KIP-447).
+The replayed state, found by group, topic and partition. The offsets of a transaction are kept separately until its
+marker. Then the record that is later in the log wins (KIP-447).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class OffsetStore:
         target.setdefault(record.group_id, {}).setdefault(record.topic, {})[record.partition] = value
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> list[str]:
-        """The groups that the transaction touched."""
+        """Returns the groups that the transaction committed offsets for."""
         pending = self._pending.pop(producer_id, {})
         touched = [group_id for group_id, ids in self._open_transactions.items() if producer_id in ids]
         for group_id in touched:
@@ -64,14 +64,14 @@ class OffsetStore:
         return self._committed.get(group_id, {}).get(topic, {}).get(partition)
 
     def of_group(self, group_id: str) -> dict[str, dict[int, OffsetAndMetadata]]:
-        """Topic -> partition -> offset; to be read, not kept."""
+        """Topic -> partition -> offset. The caller must not keep the result."""
         return self._committed.get(group_id, {})
 
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open_transactions
 
     def pending(self, group_id: str, topic: str, partition: int) -> Iterator[OffsetAndMetadata]:
-        """Of each open transaction that has one."""
+        """The partition's pending offset in each open transaction that has one."""
         for producer_id in self._open_transactions.get(group_id, ()):
             if producer_id in self._pending:
                 value = self._pending[producer_id].get(group_id, {}).get(topic, {}).get(partition)
@@ -90,18 +90,19 @@ class OffsetStore:
         return pending
 
     def places(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """(topic, partition) of everything committed. It may change between two of them."""
+        """(topic, partition) of every committed offset. The state may change between two of them."""
         yield from _places(self._committed, group_id)
 
     def pending_places(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """(topic, partition) of everything in open transactions, once for each of these. It may change between two of them."""
+        """(topic, partition) of every pending offset, once per open transaction. The state may change between two of
+        them."""
         for producer_id in sorted(self._open_transactions.get(group_id, ())):
             pending = self._pending.get(producer_id)
             if pending is not None:
                 yield from _places(pending, group_id)
 
     def has_more_than(self, group_id: str, count: int) -> bool:
-        """Whether a group has more committed offsets than so many."""
+        """Whether a group has more than `count` committed offsets."""
         found = 0
         for partitions in self._committed.get(group_id, {}).values():
             found += len(partitions)
@@ -110,7 +111,7 @@ class OffsetStore:
         return False
 
     def is_tracked(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a tombstone has anything to remove."""
+        """Whether a tombstone would remove anything."""
         return self.get(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
 
     def group_ids(self) -> list[str]:
@@ -119,7 +120,7 @@ class OffsetStore:
         return [*committed, *(group_id for group_id in self._open_transactions if group_id not in committed)]
 
     def take_apart(self) -> Iterator[int]:
-        """Forget everything, a little at a time."""
+        """Free everything in steps."""
         self._open_transactions = {}
         for offsets in (self._committed, *self._pending.values()):
             while offsets:
@@ -141,7 +142,7 @@ def _places(offsets: Offsets, group_id: str) -> Iterator[tuple[str, int]]:
 
 
 def _remove(offsets: Offsets, group_id: str, topic: str, partition: int) -> None:
-    """Emptied levels go too, so that a group without offsets costs nothing."""
+    """Remove an offset and its empty levels, so that a group without offsets uses no memory."""
     topics = offsets.get(group_id)
     if topics is None:
         return

@@ -1,8 +1,8 @@
-"""How a classic group moves from one generation to the next, and the timers that drive it.
+"""How a classic group moves from one generation to the next, and the timers for it.
 
-Prepare a rebalance, complete a join, hand out assignments, remove members whose time is up, and answer everybody when the
-group goes. A timer has its very group, dead by then perhaps. Follows KIP-62 (rebalance timeout), KIP-134 (initial delay),
-KIP-345 (static members stay), KIP-394 (ids first).
+It prepares a rebalance, completes the join, hands out assignments, removes members whose session has ended, and
+answers all members when the group ends. A timer refers to its group object, which may be dead by then. Follows KIP-62
+(rebalance timeout), KIP-134 (initial delay), KIP-345 (static members stay), KIP-394 (ids first).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def maybe_prepare_rebalance_or_complete_join(
 
 
 def prepare_rebalance(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
-    """Ask everybody to join again; an empty group first waits for company (group.initial.rebalance.delay.ms)."""
+    """Ask all members to rejoin. An empty group first waits for more members (group.initial.rebalance.delay.ms)."""
     if group.state is _S.COMPLETING_REBALANCE:
         reset_and_propagate_assignments(env, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
@@ -54,7 +54,7 @@ def prepare_rebalance(env: Environment, group: ClassicGroup, now_ms: int) -> Gro
 
 
 def maybe_complete_join_phase(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
-    """Complete at once when all have joined, unless the initial delay is running."""
+    """Complete the join if all members have joined and no initial delay is running."""
     if (
         group.state is _S.PREPARING_REBALANCE
         and group.previous_state is not _S.EMPTY
@@ -65,22 +65,22 @@ def maybe_complete_join_phase(env: Environment, group: ClassicGroup, now_ms: int
 
 
 def complete_classic_group_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
-    """Start the next generation with those who joined; static members stay until their session ends."""
+    """Start the next generation with the members that have joined. Static members stay until their session ends."""
     if group.state is _S.DEAD:
         return nothing()
     env.timers.cancel(join_key(group))
-    # The last to have joined first, so that the leadership does not pass through all who go.
+    # Remove the newest members first, so that the leadership does not pass through all removed members.
     for member in reversed(list(group.members.values())):
         if member.awaiting_join is None and member.group_instance_id is None:
             group.remove(member.member_id)
             env.timers.cancel(heartbeat_key(group, member.member_id))
     if not group.maybe_elect_new_joined_leader() and group.members:
-        # Only static members are left and none of them came: their sessions decide.
+        # Only static members are left, and none has rejoined: wait for the end of their sessions.
         _schedule_join(env, group)
         return nothing()
     group.init_next_generation(now_ms)
     if group.state is _S.EMPTY:
-        # A failed write is harmless: the generation written before has nobody alive in it.
+        # A failed write does no harm, because the generation in the log has no live member.
         return CoordinatorResult((group_metadata_record(group, {}),), None, replay=False)
     for member in group.members.values():
         env.reply(group.take_join_waiter(member), join_response(group, member))
@@ -97,7 +97,7 @@ def complete_classic_group_join(env: Environment, group: ClassicGroup, now_ms: i
 
 
 def join_response(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupResponse:
-    """The current generation; the leader alone is told of the members."""
+    """The current generation. Only the leader gets the list of members."""
     return JoinGroupResponse(
         members=current_members(group) if group.leader_id == member.member_id else [],
         member_id=member.member_id,
@@ -128,7 +128,7 @@ def join_refusal(member_id: str, error: ErrorCode) -> JoinGroupResponse:
 
 
 def reset_and_propagate_assignments(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
-    """Take all assignments back and tell whoever waits for one."""
+    """Revoke all assignments and answer the parked syncs."""
     for member in group.members.values():
         member.assignment = EMPTY_ASSIGNMENT
     _propagate_assignments(env, group, error)
@@ -153,7 +153,7 @@ def _propagate_assignments(env: Environment, group: ClassicGroup, error: ErrorCo
             error_code=error,
         )
         if env.reply(waiter, response):
-            # A session that ended while the call was parked has been ignored, so nothing else counts its time.
+            # The end of a session is ignored while the request is parked, so the session must start again now.
             reschedule_heartbeat(env, group, member)
 
 
@@ -174,7 +174,7 @@ def reschedule_heartbeat(
 def expire_member_heartbeat(
     env: Environment, group: ClassicGroup, member_id: str, now_ms: int
 ) -> GroupResult:
-    """A member's time is up; one with a parked call lives on, but for a new one."""
+    """A session has ended. A member with a parked request stays, unless it is new."""
     if group.state is _S.DEAD:
         return nothing()
     if member_id in group.pending_join:
@@ -190,7 +190,7 @@ def expire_member_heartbeat(
 
 
 def remove_member(env: Environment, group: ClassicGroup, member: ClassicGroupMember) -> None:
-    """Without a rebalance yet; whatever the member waits for is answered UNKNOWN_MEMBER_ID, so that it comes again."""
+    """Remove a member without a rebalance. Its parked requests get UNKNOWN_MEMBER_ID, so that it rejoins."""
     env.timers.cancel(heartbeat_key(group, member.member_id))
     env.reply(group.take_join_waiter(member), join_refusal("", ErrorCode.UNKNOWN_MEMBER_ID))
     waiter, member.awaiting_sync = member.awaiting_sync, None
@@ -199,7 +199,7 @@ def remove_member(env: Environment, group: ClassicGroup, member: ClassicGroupMem
 
 
 def end_group(env: Environment, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
-    """The group is no more, here at least: everybody who waits in it is told, and its timers go with it."""
+    """The group is no longer on this broker: answer all its parked requests and cancel its timers."""
     group.transition_to(_S.DEAD, now_ms)
     for member in group.members.values():
         env.reply(group.take_join_waiter(member), join_refusal(member.member_id, error))
@@ -217,7 +217,7 @@ def _complete_join_if_all_joined(env: Environment, group: ClassicGroup, now_ms: 
     return nothing()
 
 
-# --- timers of the rebalance itself
+# --- timers of a rebalance
 
 
 def _schedule_join(env: Environment, group: ClassicGroup) -> None:

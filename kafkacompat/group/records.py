@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets`: bytes to and from what the machine replays.
+"""The records of `__consumer_offsets`: bytes to and from the values that the machine replays.
 
-Kafka's framing (key: int16 type and body; value: int16 version and body, null for a tombstone), the choice of value versions,
-and the recognition of kinds that are carried but not served. Values are written as Kafka 4.3 writes them: OffsetCommit
-version 4, or 1 with an explicit expiry; GroupMetadata version 3.
+This module knows Kafka's framing (key: int16 type and body; value: int16 version and body, null for a tombstone), the
+value versions, and the kinds that are kept but not supported. Values are written as by Kafka 4.3: OffsetCommit version
+4, or 1 with an explicit expiry; GroupMetadata version 3.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GROUP_METADATA_VERSION = 3
 
 
 class GroupKind(Enum):
-    """The values are the types on the wire."""
+    """The values are the types in the protocol."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -54,11 +54,11 @@ CARRIED_TYPES: dict[int, GroupKind] = {
     **dict.fromkeys((17, 19, 20, 21, 22, 23), GroupKind.STREAMS),
 }
 MEMBER_TYPES = frozenset({5, 10, 19})
-"""Of the carried ones, those of which there is one a member."""
+"""Of the kept types, those with one record per member."""
 
 
 class OffsetAndMetadata:
-    """A committed offset. `record_offset` is where it stands in the partition's log, -1 before it is written."""
+    """A committed offset. `record_offset` is its record's offset in the partition's log, -1 before it is written."""
 
     __slots__ = (
         "commit_timestamp_ms",
@@ -85,14 +85,14 @@ class OffsetAndMetadata:
         self.metadata = metadata
         self.commit_timestamp_ms = commit_timestamp_ms
         self.expire_timestamp_ms = expire_timestamp_ms
-        """-1: none asked for."""
+        """-1 if the commit has no expiry time."""
         self.topic_id = topic_id
-        """ZERO_UUID: not known."""
+        """ZERO_UUID if unknown."""
         self.record_offset = record_offset
 
 
 class OffsetRecord:
-    """A commit of one partition; `value` None is its tombstone."""
+    """A commit of one partition. `value` None is its tombstone."""
 
     __slots__ = ("group_id", "partition", "topic", "value")
 
@@ -111,7 +111,7 @@ class GroupMetadataRecord:
 
 @dataclass(frozen=True, slots=True)
 class CarriedRecord:
-    """A record of a group kind that is not served: known by its key alone."""
+    """A record of an unsupported group kind. Only its key is decoded."""
 
     kind: GroupKind
     record_type: int
@@ -125,7 +125,7 @@ GroupRecord = OffsetRecord | GroupMetadataRecord | CarriedRecord
 
 
 def group_metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupMetadataRecord:
-    """The group as it is to be restored, with these assignments by member id."""
+    """The group's record, from which it can be restored, with these assignments by member id."""
     name = group.protocol_name or ""
     return GroupMetadataRecord(
         group.group_id,
@@ -153,7 +153,7 @@ def group_metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes])
 
 
 def empty_group_record(group_id: str, now_ms: int) -> GroupMetadataRecord:
-    """A group that has been made and has had no generation yet."""
+    """A new group that has had no generation yet."""
     return GroupMetadataRecord(
         group_id,
         GroupMetadataValue(
@@ -168,7 +168,7 @@ def empty_group_record(group_id: str, now_ms: int) -> GroupMetadataRecord:
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value bytes. Carried records are never written by us: TypeError."""
+    """Key and value bytes. Kept records are never written here: they raise TypeError."""
     if isinstance(record, OffsetRecord):
         key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
         key_bytes = b"\x00\x01" + encode(key, 0)
@@ -199,7 +199,7 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """The record; None when its type is not known. LoadFailure for a known type that cannot be read."""
+    """The record, or None for an unknown type. Raises LoadFailure for a known type that cannot be read."""
     try:
         if len(key) < _TYPE.size:
             raise LoadFailure(f"a key of {len(key)} bytes")
@@ -217,14 +217,14 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
             return None
         group_id = decode(
             GroupMetadataKey, 0, key[2:]
-        ).group  # every key of these types begins with the group
+        ).group  # in all these types the key begins with the group
         return CarriedRecord(kind, record_type, group_id, bytes(key), value is not None)
     except WireError as error:
         raise LoadFailure(f"a record with key {bytes(key[:64]).hex()} cannot be read: {error}") from error
 
 
 def decode_large(key: bytes, value: bytes) -> Generator[int, None, GroupRecord | None]:
-    """As `decode_record`, in pieces, each of which says what it has cost."""
+    """Like `decode_record`, in steps that report their cost."""
     if int.from_bytes(key[: _TYPE.size], "big", signed=True) != GROUP_METADATA:
         return decode_record(key, value)
     record = decode_record(key, None)

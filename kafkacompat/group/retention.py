@@ -1,8 +1,8 @@
-"""Which offsets and groups have had their time, and what goes when a group or a topic is deleted.
+"""Which offsets and groups have expired, and what is removed when a group or a topic is deleted.
 
-Walk the places where offsets lie, a bounded number at a time, and name the tombstones. Between two stretches of places
-anything may change, so each is judged when its turn comes, and what is judged is to be written before anybody else has the
-loop. Groups of kinds that are carried but not served keep everything but offsets of topics that are gone. Follows KIP-211 and
+The functions walk the places where offsets may be, a bounded number at a time, and return the tombstones. The state
+may change between two stretches, so each place is checked in its turn, and the tombstones must be written before other
+code runs. Groups of unsupported kinds lose only offsets of deleted topics. Follows KIP-211 and
 offsets.retention.minutes.
 """
 
@@ -27,7 +27,7 @@ _S = ClassicGroupState
 
 
 class Place(NamedTuple):
-    """Where an offset may lie; without a topic, the end of its group, at which the group itself is judged."""
+    """A place where an offset may be. Without a topic it is the end of its group, where the group itself is checked."""
 
     group_id: str
     topic: str | None = None
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 def places(machine: GroupMachine) -> Iterator[Place]:
-    """Everything that time may take: offsets, and after those of each group the group."""
+    """All places that may expire: offsets, and each group after its offsets."""
     for group_id in list(machine.groups):
         for topic, partition in machine.offsets.places(group_id):
             yield Place(group_id, topic, partition)
@@ -46,7 +46,7 @@ def places(machine: GroupMachine) -> Iterator[Place]:
 
 
 def expired_records(machine: GroupMachine, stretch: Iterable[Place], now_ms: int) -> list[GroupRecord]:
-    """Tombstones of what is past its retention; a group's own comes after those of its offsets."""
+    """Tombstones for everything past its retention. A group's tombstone comes after those of its offsets."""
     records: list[GroupRecord] = []
     going: dict[str, int] = {}
     for place in stretch:
@@ -62,7 +62,7 @@ def expired_records(machine: GroupMachine, stretch: Iterable[Place], now_ms: int
 
 
 def _expired(machine: GroupMachine, place: Place, now_ms: int, going: int) -> GroupRecord | None:
-    """`going`: how many offsets of the group go with those judged before, and are there still."""
+    """`going` is the number of the group's offsets that are about to be removed but are still present."""
     group = machine.groups.get(place.group_id)
     if group is None:
         return None
@@ -74,7 +74,7 @@ def _expired(machine: GroupMachine, place: Place, now_ms: int, going: int) -> Gr
             or machine.offsets.has_open_transaction(place.group_id)
         )
         return None if stays else GroupMetadataRecord(place.group_id, None)
-    stored = machine.offsets.get(*place)  # type: ignore[arg-type]  # with a topic
+    stored = machine.offsets.get(*place)  # type: ignore[arg-type]  # the place has a topic
     if stored is None or not _has_expired(machine, group, place.topic, stored, now_ms):
         return None
     if machine.offsets.is_pending(place.group_id, place.topic, place.partition):
@@ -103,7 +103,7 @@ def _has_expired(
 
 
 def begin_deletion(machine: GroupMachine, group_id: str) -> ClassicGroup:
-    """The group, if it may be deleted. Raises Refused: carried groups are not ours to delete."""
+    """The group, if it may be deleted. Raises Refused, also for groups of unsupported kinds."""
     carried = machine.carried.get(group_id)
     if carried is not None and not carried.is_empty():
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
@@ -116,7 +116,7 @@ def begin_deletion(machine: GroupMachine, group_id: str) -> ClassicGroup:
 
 
 def shut(machine: GroupMachine, group: ClassicGroup, now_ms: int) -> None:
-    """While its offsets go one after another nobody else is to use the group: it counts as dead."""
+    """Mark the group as dead, so that no request uses it while its offsets are removed step by step."""
     for member_id in list(group.pending_join):
         group.remove(member_id)
         machine.env.timers.cancel(heartbeat_key(group, member_id))
@@ -124,12 +124,12 @@ def shut(machine: GroupMachine, group: ClassicGroup, now_ms: int) -> None:
 
 
 def open_again(group: ClassicGroup) -> None:
-    """It could not be deleted."""
+    """The group could not be deleted: make it usable again."""
     group.state = _S.EMPTY
 
 
 def places_of_group(machine: GroupMachine, group_id: str) -> Iterator[Place]:
-    """All its offsets, those of open transactions too, and the group last."""
+    """All offsets of the group, including those of open transactions, and the group last."""
     for topic, partition in machine.offsets.places(group_id):
         yield Place(group_id, topic, partition)
     for topic, partition in machine.offsets.pending_places(group_id):
@@ -153,11 +153,11 @@ def deletion_records(machine: GroupMachine, stretch: Iterable[Place]) -> list[Gr
 # --- deletion of topics
 
 DeletedTopics = Mapping[str, Mapping[Uuid, int]]
-"""Name -> id -> where the log of the offsets ended when the topic was deleted: what stands behind is a later topic's."""
+"""Name -> id -> end of the offsets' log when the topic was deleted. Later records belong to a later topic."""
 
 
 def places_of_topics(machine: GroupMachine, topics: DeletedTopics) -> Iterator[Place]:
-    """Where offsets of these lie; now and then a place at which there is nothing, so that every one costs about the same."""
+    """Places of these topics' offsets, with empty places in between, so that each step costs about the same."""
     for group_id in machine.offsets.group_ids():
         yield Place(group_id)
         for topic in topics:
@@ -171,9 +171,11 @@ def places_of_topics(machine: GroupMachine, topics: DeletedTopics) -> Iterator[P
 def deleted_topic_records(
     machine: GroupMachine, stretch: Iterable[Place], topics: DeletedTopics
 ) -> list[GroupRecord]:
-    """Tombstones for the offsets of deleted topics. An offset under another id, or a later one, is the new topic's and stays.
+    """Tombstones for the offsets of deleted topics. An offset with another topic id, or a later one, belongs to the
+    new topic and stays.
 
-    A tombstone takes those of open transactions too: where one of them is the new topic's there is none.
+    A tombstone also removes the offsets of open transactions. So no tombstone is written if one of those belongs to
+    the new topic.
     """
     gone: dict[Place, None] = {}
     for place in stretch:

@@ -1,7 +1,7 @@
-"""The one thing a broker reads in a classic consumer's metadata: which topics it subscribes to.
+"""The only part of a classic consumer's metadata that a broker reads: the topics it subscribes to.
 
-Decode the topics of ConsumerProtocolSubscription, whose first version is a prefix of all later ones. Everything after the
-topics is the clients' own affair.
+It decodes the topics of ConsumerProtocolSubscription, whose first version is a prefix of all later ones. The bytes
+after the topics are for the clients only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _HEAD = struct.Struct(">hi")
 _LENGTH = struct.Struct(">h")
 
 DISTINCT_KEPT = 16
-"""Subscriptions that the next ones are compared with."""
+"""The most recent distinct subscriptions that the next ones are compared with."""
 
 
 class MalformedSubscription(Exception):
@@ -21,13 +21,14 @@ class MalformedSubscription(Exception):
 
 
 DISTINCT_BYTES_MAX = 524_288
-"""Of subscriptions read for one generation of a group; those of members that say the same count once."""
+"""Bytes of subscriptions decoded for one generation of a group. Equal subscriptions count once."""
 
 
 def topics_of_all(subscriptions: Iterable[bytes]) -> frozenset[str]:
-    """What the members subscribe to together; MalformedSubscription also when they say too much to be read at once.
+    """The topics that all members subscribe to together. Raises MalformedSubscription, also if there are too many
+    bytes to decode.
 
-    Thousands of members mostly say the same, each with other bytes behind the topics.
+    With thousands of members most subscriptions are equal, except for the bytes after the topics.
     """
     topics: set[str] = set()
     read: list[bytes] = []
@@ -47,7 +48,7 @@ def topics_of_all(subscriptions: Iterable[bytes]) -> frozenset[str]:
 
 
 def subscribed_topics(metadata: bytes) -> list[str]:
-    """Topic names in the client's order; MalformedSubscription when the bytes do not hold them."""
+    """Topic names in the client's order. Raises MalformedSubscription if the bytes are invalid."""
     try:
         version, count = _HEAD.unpack_from(metadata, 0)
         if version < 0 or count < 0 or count > len(metadata):

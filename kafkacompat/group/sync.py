@@ -1,6 +1,6 @@
 """SyncGroup on a classic group.
 
-Park those who wait for the leader's plan, write the plan, hand out the assignments.
+It parks the members that wait for the leader's assignment, writes the assignment, and hands it out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _S = ClassicGroupState
 
 
 def sync(env: Environment, request: SyncGroupRequest, waiter: Deferred[Any]) -> GroupResult:
-    """Every path answers `waiter`, now or when the plan is committed or the group starts over."""
+    """Every path answers `waiter`, now or when the assignment is committed or the group rebalances again."""
     group = env.groups.get(request.group_id)
     if group is None or group.state is _S.EMPTY:
         return _refuse(env, waiter, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -49,7 +49,8 @@ def sync(env: Environment, request: SyncGroupRequest, waiter: Deferred[Any]) -> 
             ),
         )
         return nothing()
-    # The same member may ask again while its first call is still parked (a new connection): the old call is over.
+    # A member may send the request again on a new connection while the first one is parked. The first one is then
+    # answered with an error.
     env.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.awaiting_sync = waiter
     if group.leader_id != member.member_id:
@@ -58,13 +59,13 @@ def sync(env: Environment, request: SyncGroupRequest, waiter: Deferred[Any]) -> 
 
 
 def _write_plan(env: Environment, group: ClassicGroup, request: SyncGroupRequest) -> GroupResult:
-    """Members the leader forgot get an empty assignment; ids that are not members are passed over."""
+    """Members missing from the leader's assignment get an empty one. Ids that are not members are ignored."""
     plan = {each.member_id: each.assignment for each in request.assignments}
     assignments = {member_id: plan.get(member_id, EMPTY_ASSIGNMENT) for member_id in group.members}
     generation_id = group.generation_id
 
     def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:
-        # The group may have moved on while the plan was being written.
+        # The group may have changed while the assignment was being written.
         if group.state is not _S.COMPLETING_REBALANCE or group.generation_id != generation_id:
             return None
         if error is ErrorCode.NONE:

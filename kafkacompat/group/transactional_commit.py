@@ -1,7 +1,7 @@
 """TxnOffsetCommit of one group: offsets that count once the transaction is committed.
 
-Decide who may commit within a transaction, and turn the request into records. A producer without the consumer's membership
-(before KIP-447) is believed, as in Kafka.
+It checks who may commit in a transaction, and turns the request into records. A producer that sends no consumer
+membership (before KIP-447) is accepted, as in Kafka.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def _validate(group: ClassicGroup, request: TxnOffsetCommitRequest) -> None:
 
 
 def _validate_elsewhere(machine: GroupMachine, request: TxnOffsetCommitRequest) -> None:
-    """An absent group, or one of a kind that is carried only: its members are not served here, so none can be valid."""
+    """For a missing group, or one of an unsupported kind whose records are only kept. No member of it can be valid
+    here."""
     carried = machine.carried.get(request.group_id)
     if carried is None:
         if request.generation_id >= 0:

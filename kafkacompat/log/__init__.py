@@ -1,21 +1,26 @@
-"""The segmented log of a partition, and the manager of all logs of a node. Its modules, in the order in which a log lives:
+"""The segmented log of a partition, and the manager of all logs of a node. Its modules, in the order of a log's life:
 
-Open and recover: `opening` opens or makes one log, `recovery` finds out what its directory holds, `segment_recovery` checks a
-segment after an unclean stop, `soundness` looks where nobody has checked, `replay` brings the producers' state back.
+Open and recover: `opening` opens or creates one log. `recovery` runs the steps: `leftovers` removes files that a crash
+left behind, `segment_recovery` checks segments after an unclean stop, `soundness` checks indexes that were never
+checked, `replay` restores the producers' state.
 
-Append: `appending`, with `verifications`, `producer_state` and `snapshots` for who writes, and `epoch_cache` for who led.
+Append: `appending`, with `verifications`, `producer_state` and `snapshots` for producers, and `epoch_cache` for leader
+epochs.
 
-Read: `reading` by offset, `lookup` by time and of aborted transactions (`aborted`).
+Read: `reading` by offset, `lookup` by time, `aborted` for aborted transactions.
 
-What both stand on: `segment_list` and `segment`, a segment's `segment_batches` and `segment_indexes` (`offset_index`, `time_index`,
-`transaction_index`, and what they share: `index`, `index_cache`, `scan`); `mending` builds damaged indexes anew.
+Used by both: `segment_list` and `segment`, a segment's `segment_batches` and `segment_indexes` (`offset_index`,
+`time_index`, `transaction_index`, and their shared parts: `index`, `index_cache`, `scan`). `mending` rebuilds damaged
+indexes.
 
-Roll, sync and retain: `log` truncates, syncs (`flush`), keeps (`retention`) and closes; `rolling` says when a segment is too old;
-`looks` and `retaining` do for many logs what would hold the loop up; `upkeep` is called by the clock.
+Roll, sync and retain: `log` truncates, syncs (`flush`), applies retention (`retention`) and closes. `rolling` decides
+when a segment is too old, `rolled` lists the logs that have begun a new segment. `looks` and `retaining` split work on
+many logs that would block the loop. `upkeep` runs periodically.
 
-All logs of a node: `homes` knows which lies where, `start` takes what a start finds (`loading`), `manager` makes and deletes
-(`preparation`, `deletion`), `moves` changes directories (`future`, `predecessors`). `directory` is one log directory, with the
-files of `checkpoint`; `checkpointing` keeps them true. `disk` is the real disk, `changes` what one may stop half way.
+All logs of a node: `homes` maps logs to log directories, `start` takes over the logs that a start finds (`loading`),
+`manager` creates and deletes logs (`preparation`, `deletion`), `moves` moves them to another directory (`future`,
+`predecessors`). `directory` is one log directory with its `checkpoint` files, and `checkpointing` keeps those correct.
+`disk` is the real disk, `changes` marks changes that an error can interrupt.
 
-Clean: the package `cleaner`. Look at files from outside: `dump`.
+Clean: the package `cleaner`. Inspect files from outside: `dump`.
 """

@@ -1,6 +1,6 @@
-"""The aborted transactions of one segment: its `.txnindex`, and what tells whether it need be looked into.
+"""The aborted transactions of one segment: its `.txnindex`, and whether the file must be read.
 
-Duty: open, search for a range, take new ones. Must not know: batches, other segments, when the file is written (segment.py).
+SegmentAborted opens the index, searches a range and takes new entries. segment.py decides when to write the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ TXN_INDEX_SUFFIX = ".txnindex"
 
 
 def read_txn_index(disk: Disk, stem: str, base_offset: int) -> TransactionIndex:
-    """Read whole; empty without a file. BatchCorrupt when the file can be no index of this segment."""
+    """Read the whole file. A missing file gives an empty index.
+
+    Raises BatchCorrupt when the file cannot be an index of this segment.
+    """
     try:
         index = TransactionIndex(base_offset, disk.read_bytes(stem + TXN_INDEX_SUFFIX))
         index.check()
@@ -35,7 +38,10 @@ def _damaged(stem: str, damage: IndexCorrupt) -> BatchCorrupt:
 
 
 class SegmentAborted:
-    """Offsets absolute. What reads the file raises BatchCorrupt when it is damaged; OSError passes through."""
+    """Aborted transactions with absolute offsets.
+
+    Methods that read the file raise BatchCorrupt when it is damaged, and OSError from the disk.
+    """
 
     __slots__ = ("_base_offset", "_cache", "_disk", "_span", "_stem", "attached")
 
@@ -45,9 +51,9 @@ class SegmentAborted:
         self._base_offset = base_offset
         self._cache = cache
         self.attached: TransactionIndex | None = None
-        """None while the file has not been looked at."""
+        """None until the file is first opened."""
         self._span: TransactionSpan | None = None
-        """None while nobody has looked; then never narrower than the entries."""
+        """None until the file is first read. Afterwards it covers at least all entries."""
 
     @property
     def index(self) -> TransactionIndex:
@@ -74,7 +80,7 @@ class SegmentAborted:
             self.attached.path = stem + TXN_INDEX_SUFFIX
 
     def find(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """See TransactionIndex.collect. Reads the file only when it may have entries of the range."""
+        """See TransactionIndex.collect. Reads the file only if it may have entries in the range."""
         span = self._span
         if span is not None and span.first_offset >= upper_bound_offset:
             return [], span.stable_offset >= upper_bound_offset
@@ -84,11 +90,11 @@ class SegmentAborted:
             raise _damaged(self._stem, damage) from damage
 
     def has_none(self) -> bool:
-        """Whether it is known that there are no entries."""
+        """Whether the index is known to be empty."""
         return self._span is not None and self._span.stable_offset < 0
 
     def make_ready(self) -> None:
-        """What an append may need of the file is done now. OSError, BatchCorrupt."""
+        """Read from the file now whatever an append may need. Raises OSError or BatchCorrupt."""
         try:
             self.index.make_ready()
         except IndexCorrupt as damage:
@@ -96,7 +102,7 @@ class SegmentAborted:
 
     def append(self, entry: AbortedTxn) -> None:
         self.index.append(entry)
-        # Of earlier entries nothing may be known: then they may begin anywhere.
+        # If the earlier entries are unknown, they may begin at any offset.
         first = 0 if self._span is None else self._span.first_offset
         self._span = TransactionSpan(min(first, entry.first_offset), entry.last_stable_offset)
 
@@ -108,7 +114,7 @@ class SegmentAborted:
             self._span = TransactionSpan(first if index.size else MAX_OFFSET, index.last_stable_offset())
 
     def is_sound(self) -> bool:
-        """Whether the file, if there is one, can be an index of this segment. Reads it, and keeps only its span."""
+        """Whether the file, if it exists, can be an index of this segment. Reads the file and keeps only its span."""
         try:
             self._span = read_txn_index(self._disk, self._stem, self._base_offset).span()
         except BatchCorrupt:
@@ -116,15 +122,15 @@ class SegmentAborted:
         return True
 
     def note_absence(self) -> None:
-        """There is no such file."""
+        """Record that the file does not exist."""
         self._span = NO_TRANSACTIONS
 
     def begin(self) -> None:
-        """Empty, whatever the file holds, to be filled from the batches."""
+        """Start with an empty index, whatever the file contains. The caller fills it from the batches."""
         self.attached = self._new()
         self._span = NO_TRANSACTIONS
 
     def let_go(self) -> None:
-        """Nothing is appended for now: no entry stays in memory that the file has."""
+        """Free the entries in memory that the file also has. For segments that take no appends for now."""
         if self.attached is not None:
             self.attached.let_go()

@@ -1,7 +1,8 @@
-"""A log that grows: batches are appended, segments rolled, epochs begun, the high watermark and the log's start moved.
+"""Appending to a log: batches, segment rolls, new epochs, and moves of the high watermark and the log start.
 
-Order of an append: sequence check, offsets and epoch stamped, epoch cache, roll, write, producer state. Who leads, who waits, and
-which requests there are is unknown here. The high watermark is the caller's.
+An append runs in this order: check the sequence, stamp offsets and epoch, update the epoch cache, roll, write, update
+the producer state. This module does not know about leaders, waiting requests or request types. The caller decides the
+high watermark.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class AppendingLog(ReadableLog):
-    """On OSError from an append nothing has changed."""
+    """The appending part of a log. An append that raises OSError leaves the log unchanged."""
 
     __slots__ = (
         "_config",
@@ -77,7 +78,8 @@ class AppendingLog(ReadableLog):
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
-        # An index gets an entry for every index.interval.bytes at most, so a smaller segment need not be asked.
+        # An index gets at most one entry per index.interval.bytes. Below this segment size the index cannot be full,
+        # so it is not checked.
         entries = min(config.segment_index_bytes // 8, config.segment_index_bytes // 12 - 1)
         self._indexes_full_from = (entries - 1) * min(config.index_interval_bytes, INDEX_INTERVAL_MOST)
         self._draw_roll_time()
@@ -86,23 +88,17 @@ class AppendingLog(ReadableLog):
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, terms: TransactionTerms | None = None
     ) -> AppendInfo:
         if batch.size > self._segment_bytes:
-            raise LogRefused(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"a batch of {batch.size} bytes does not fit a segment of {self._segment_bytes}",
-            )
+            raise self._too_large(batch)
         marker = marker_of(batch.buffer) if batch.is_control and batch.producer_id >= 0 else None
         if batch.producer_id >= 0:
             original = self._check_producer(batch, marker, terms)
             if original is not None:
-                stamped = original.timestamp_ms if batch.log_append_time else -1
-                return AppendInfo(original.first_offset, original.last_offset, stamped, True)
+                return _appended_before(original, batch)
         first_offset = self.log_end_offset
         last_offset = first_offset + batch.last_offset_delta
         stamp_offset_and_epoch(batch.buffer, first_offset, leader_epoch)
-        if leader_epoch != self._latest_epoch:
-            self.assign_epoch_start(leader_epoch, first_offset)
-        if self._epochs.changed:
-            self._write_epochs()
+        if leader_epoch != self._latest_epoch or self._epochs.changed:
+            self._begin_epoch(leader_epoch, first_offset)
         timestamp_ms = batch.max_timestamp_ms
         segment = self._segment_for(batch.size, timestamp_ms, first_offset, last_offset, now_ms)
         if marker is not None:
@@ -114,10 +110,14 @@ class AppendingLog(ReadableLog):
         self._state.end_offset = last_offset + 1
         return AppendInfo(first_offset, last_offset, timestamp_ms if batch.log_append_time else -1)
 
+    def _too_large(self, batch: ValidatedBatch) -> LogRefused:
+        text = f"a batch of {batch.size} bytes does not fit a segment of {self._segment_bytes}"
+        return LogRefused(ErrorCode.RECORD_LIST_TOO_LARGE, text)
+
     def _check_producer(
         self, batch: ValidatedBatch, marker: EndTransactionMarker | None, terms: TransactionTerms | None
     ) -> BatchMetadata | None:
-        """What was appended before if the batch is there already. LogRefused where it does not follow."""
+        """Return the earlier append if the batch is a duplicate. Raises LogRefused if the sequence does not follow."""
         original = self._state.check(
             batch.producer_id,
             batch.producer_epoch,
@@ -127,11 +127,18 @@ class AppendingLog(ReadableLog):
             is_control=batch.is_control,
             coordinator_epoch=marker.coordinator_epoch if marker is not None else -1,
             transaction_version=0 if terms is None else terms.transaction_version,
-            from_client=batch.base_sequence >= 0,
+            from_client=batch.base_sequence >= 0 and (terms is None or terms.from_client),
         )
         if original is None and terms is not None and batch.is_transactional and marker is None:
             self._state.check_verified(batch.producer_id, batch.producer_epoch, terms.verification_guard)
         return original
+
+    def _begin_epoch(self, leader_epoch: int, first_offset: int) -> None:
+        """Add the epoch to the cache and write the file before the first batch of the epoch is written."""
+        if leader_epoch != self._latest_epoch:
+            self.assign_epoch_start(leader_epoch, first_offset)
+        if self._epochs.changed:
+            self._write_epochs()
 
     def _update_producer(
         self,
@@ -141,7 +148,7 @@ class AppendingLog(ReadableLog):
         last_offset: int,
         segment: Segment,
     ) -> None:
-        """What the batch, which is written, says of its producer and of its transaction."""
+        """Update producer and transaction state from a batch that is already written."""
         state, timestamp_ms = self._state, batch.max_timestamp_ms
         if marker is not None:
             completed = state.apply_marker(
@@ -166,8 +173,11 @@ class AppendingLog(ReadableLog):
             )
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo:
-        """Raises LogRefused CORRUPT_MESSAGE for bytes that must be fetched again, OFFSET_OUT_OF_RANGE for offsets that
-        do not follow. Batches of a later epoch than the follower's are left out, and a cut-off one at the end.
+        """Append batches unchanged. Batches of an epoch later than `leader_epoch` and an incomplete last batch are
+        skipped.
+
+        Raises LogRefused: CORRUPT_MESSAGE if the bytes must be fetched again, OFFSET_OUT_OF_RANGE if the offsets do
+        not follow.
         """
         view = memoryview(records)
         run = list(follower_batches(view, leader_epoch, self.log_end_offset))
@@ -178,7 +188,7 @@ class AppendingLog(ReadableLog):
         return AppendInfo(first_offset, self.log_end_offset - 1, -1)
 
     def _append_run(self, view: memoryview, run: list[BatchHeader]) -> int:
-        """Append as many batches as the segment that takes the first one has room for; how many."""
+        """Append the batches that fit into the segment of the first one. Returns their number."""
         first = run[0]
         segment = self._segment_for(
             first.size, first.max_timestamp_ms, first.base_offset, first.last_offset, first.max_timestamp_ms
@@ -209,7 +219,7 @@ class AppendingLog(ReadableLog):
     def _segment_for(
         self, size: int, timestamp_ms: int, first_offset: int, last_offset: int, now_ms: int
     ) -> Segment:
-        """The active segment, or a new one where Kafka would roll."""
+        """The active segment, or a new one if Kafka would roll here."""
         segment = self._segments.items[-1]
         config = self._config
         if segment.size:
@@ -232,12 +242,13 @@ class AppendingLog(ReadableLog):
         try:
             return segment.first_batch_timestamp()
         except BatchCorrupt:
-            # Damage where nobody has looked: the segment is as old as this start.
+            # An unchecked segment is damaged: its age counts from this start.
             segment.rolling_timestamp_ms = -1
             return None
 
     def roll(self, base_offset: int, now_ms: int) -> Segment:
-        """Begin a new active segment there; the producers' state at that offset is kept beside it."""
+        """Begin a new active segment at `base_offset`. A snapshot of the producers' state at that offset is written
+        beside it."""
         old = self._segments.active
         segment = self._segments.roll(base_offset, self._config.index_interval_bytes, now_ms)
         if segment is not old:
@@ -245,7 +256,7 @@ class AppendingLog(ReadableLog):
             try:
                 self._snapshots.take(self._state)
             finally:
-                # What is closed is closed, also where there is no room for the snapshot.
+                # What is closed stays closed, even if the disk has no room for the snapshot.
                 self._draw_roll_time()
                 self._rolled()
         return segment
@@ -256,13 +267,15 @@ class AppendingLog(ReadableLog):
     def set_high_watermark(self, offset: int) -> None:
         if offset > self.log_end_offset:
             offset = self.log_end_offset
-        # It is never below the log's start. Nothing is committed in a log that a power loss may take from its topic.
+        # The high watermark is never below the log start. It stays put until the log is anchored, because a power loss
+        # could still separate the log from its topic.
         if offset > self.high_watermark and self.is_anchored:
             self.high_watermark = offset
             self._state.on_high_watermark(offset)
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Raises LogRefused OFFSET_OUT_OF_RANGE above the high watermark; False when it is no increment."""
+        """Return False if the offset is not above the log start. Raises LogRefused OFFSET_OUT_OF_RANGE above the high
+        watermark."""
         if offset > self.high_watermark:
             raise LogRefused(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -270,23 +283,32 @@ class AppendingLog(ReadableLog):
             )
         if offset <= self.log_start_offset:
             return False
-        # The epochs are trimmed with the segments: after a crash the log may begin where it did, for the checkpoint comes later.
+        # The epochs are trimmed later, with the segments. The checkpoint is also written later, so after a crash the
+        # log may begin at its old start.
         self.log_start_offset = offset
         return True
 
     def assign_epoch_start(self, epoch: int, start_offset: int) -> None:
-        """An epoch that begins at the log's end is written with its first batch or at the close: opening drops it anyway,
-        and a start with thousands of partitions need not write thousands of files."""
+        """Record that an epoch starts at an offset. An epoch at the log's end is written with its first batch or at
+        the close: opening drops it anyway, and a start with thousands of partitions would have to write thousands of
+        files."""
         self._epochs.assign(epoch, start_offset)
         self._latest_epoch = self._epochs.latest_epoch()
         if start_offset < self.log_end_offset:
             self._write_epochs()
 
     def _write_epochs(self, *, sync: bool = False) -> None:
-        """Mostly unsynced: recovery finds the epochs of unflushed batches in the batches, and a flush syncs the file."""
+        """Write the epoch file, usually without a sync: recovery finds the epochs of unflushed batches in the batches
+        themselves, and a flush syncs the file."""
         self._latest_epoch = self._epochs.latest_epoch()
         if self._epochs.changed:
             self._disk.write_atomic(
                 f"{self.directory}/{LEADER_EPOCH_FILE}", format_epochs(self._epochs.entries), sync=sync
             )
             self._epochs.changed = False
+
+
+def _appended_before(original: BatchMetadata, batch: ValidatedBatch) -> AppendInfo:
+    """The answer to a duplicate batch: the same as for the first append."""
+    stamped = original.timestamp_ms if batch.log_append_time else -1
+    return AppendInfo(original.first_offset, original.last_offset, stamped, True)

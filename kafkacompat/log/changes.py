@@ -1,6 +1,6 @@
-"""Changes of several files, which a disk may stop half way.
+"""Changes that span several files, which a disk error may interrupt half way.
 
-Duty: tell such an end from a refusal before anything has changed. Must not know: which files.
+HalfDone separates such an interruption from an error before the first change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafkacompat.ports import HalfDone
 
 @contextmanager
 def change_of_many(what: str) -> Iterator[None]:
-    """HalfDone for an OSError within: the log is not what it was, and not what it was to be."""
+    """Turn an OSError of the block into HalfDone: the log is neither in its old nor in its new state."""
     try:
         yield
     except OSError as error:

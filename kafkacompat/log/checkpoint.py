@@ -1,7 +1,8 @@
-"""The small text files beside the logs: offset checkpoints, leader epochs, partition.metadata, the clean-shutdown mark.
+"""The small text files of a log directory: offset checkpoints, leader epochs, partition.metadata, the clean-shutdown
+mark.
 
-Duty: their text, both ways. Must not know: disks or what the offsets are for. A file that does not parse raises
-CheckpointCorrupt; Kafka stops the directory on that too, rather than guess.
+The functions format and parse their text. A file that does not parse raises CheckpointCorrupt. Kafka takes the
+directory offline in that case too, and does not guess.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 SYNC_FAILED_FILE = "sync-failed"
-"""Ours, empty, in a partition's directory: what follows the recovery point is to be read from the disk, not from memory."""
+"""kafkacompat's own empty file in a partition's directory. It says: read the data after the recovery point from the
+disk, not from the page cache."""
 
 
 class CheckpointCorrupt(ValueError):
-    """Text that is not a checkpoint of version 0."""
+    """The text is not a checkpoint of version 0."""
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Topic, partition and offset of each partition, sorted so that equal states give equal bytes."""
+    """One line of topic, partition and offset for each partition, sorted so that equal states give equal bytes."""
     return _format(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
 
 
@@ -43,12 +45,13 @@ def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def format_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
-    """(epoch, start offset) pairs in ascending order."""
+    """Format (epoch, start offset) pairs, given in ascending order."""
     return _format(f"{epoch} {start_offset}" for epoch, start_offset in entries)
 
 
 def parse_epochs(data: bytes) -> list[tuple[int, int]]:
-    """The file is not synced with every change, so a crash may leave a part of it: it must end with a whole line."""
+    """Parse (epoch, start offset) pairs. The file is not synced with every change, so a crash may cut it: it must end
+    with a complete line."""
     if data and not data.endswith(b"\n"):
         raise CheckpointCorrupt("the last line has no end")
     result = []
@@ -62,7 +65,7 @@ def parse_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def format_partition_metadata(topic_id: Uuid) -> bytes:
-    """Without a final newline, as Kafka leaves it."""
+    """The file's bytes, without a final newline as in Kafka."""
     return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode("ascii")
 
 
@@ -81,7 +84,7 @@ def format_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def parse_clean_shutdown(data: bytes) -> int:
-    """The broker epoch at the clean shutdown; -1 when an older release left an empty file or it cannot be read."""
+    """The broker epoch of the clean shutdown. -1 if it cannot be read, or if an older release left an empty file."""
     try:
         content = json.loads(data)
         return int(content["brokerEpoch"])

@@ -1,7 +1,6 @@
-"""Files and directories that are to go once their delay is over (file.delete.delay.ms).
+"""Files and directories to delete after file.delete.delay.ms.
 
-Duty: remember and remove. Must not know: whose they were. What is still here when the process ends is found again at the next
-start by its suffix.
+The queue is for all logs. If the process ends first, the next start recognises these files by their suffix.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Clock, Disk
 
 Doomed = tuple[int, str, bool]
-"""(due, path, is a directory)."""
+"""(due in monotonic ms, path, whether it is a directory)."""
 
 
 class DeletionQueue:
-    """Delays in ms of the clock's monotonic time. Bounded by the files that exist."""
+    """Paths to delete later. Due times are monotonic, in ms. The queue is bounded by the number of files that exist."""
 
     __slots__ = ("_clock", "_disk", "_items", "_note")
 
@@ -35,7 +34,7 @@ class DeletionQueue:
         self._items.append((self._clock.monotonic_ms() + delay_ms, path, True))
 
     def follow(self, source: str, target: str) -> None:
-        """A directory was renamed, and what is to go lies in it."""
+        """Adjust the paths of queued files after their directory was renamed."""
         prefix = source + "/"
         self._items = [
             (due, target + path[len(source) :] if path.startswith(prefix) else path, is_directory)
@@ -43,7 +42,7 @@ class DeletionQueue:
         ]
 
     def take_due(self, monotonic_ms: int | None) -> list[Doomed]:
-        """What is due (None: everything), to be given to `remove`."""
+        """Remove and return the items that are due (None: all items), for `remove`."""
         due = [item for item in self._items if monotonic_ms is None or item[0] <= monotonic_ms]
         if due:
             self._items = [
@@ -52,7 +51,7 @@ class DeletionQueue:
         return due
 
     def remove(self, items: Sequence[Doomed]) -> None:
-        """Blocks; may run in any thread. A file that cannot be removed is noted and given up."""
+        """Delete the items. Blocks; may run in any thread. A file that cannot be removed is logged and skipped."""
         for _, path, is_directory in items:
             try:
                 if is_directory:
@@ -60,7 +59,7 @@ class DeletionQueue:
                 else:
                     self._disk.remove(path)
             except FileNotFoundError:
-                # Its partition's directory was deleted before.
+                # The partition's directory was deleted before.
                 continue
             except OSError as error:
                 self._note(f"{path} could not be removed: {error}")

@@ -1,7 +1,7 @@
-"""One log directory: its names of partition directories, its checkpoints, its clean-shutdown mark.
+"""One log directory: the names of partition directories, the checkpoints and the clean-shutdown mark.
 
-Duty: what lies directly in a `log.dirs` entry. Must not know: what a partition's log is. meta.properties is read and
-written by whoever formats nodes; here only its directory id is of use, and it is given.
+It covers the files directly in a `log.dirs` entry. The storage formatting code reads and writes meta.properties. Only
+its directory id is needed here, and the caller passes it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def partition_directory(topic_partition: TopicPartition) -> str:
 
 
 def parse_partition_directory(name: str) -> TopicPartition | None:
-    """The partition whose log lives under this name; None for other directories and marked ones."""
+    """The partition whose log has this directory name. None for other directories and for names with a suffix."""
     topic, dash, partition = name.rpartition("-")
     if not dash or not topic or not partition.isascii() or not partition.isdigit():
         return None
@@ -41,7 +41,7 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
 
 
 def parse_future_directory(name: str) -> TopicPartition | None:
-    """The partition whose future log lives under this name; None for other directories."""
+    """The partition whose future log has this directory name. None for other directories."""
     stem, dot, unique = name.removesuffix(FUTURE_SUFFIX).rpartition(".")
     if not name.endswith(FUTURE_SUFFIX) or not dot or not unique:
         return None
@@ -49,19 +49,21 @@ def parse_future_directory(name: str) -> TopicPartition | None:
 
 
 def can_be_marked(topic_partition: TopicPartition) -> bool:
-    """Whether a marked name holds the whole topic, as a future log's must: a move of others is refused (KAFKA-4893)."""
+    """Whether a future log's name can hold the whole topic name. Moves of other partitions are refused (KAFKA-4893)."""
     return len(f"{topic_partition}.{'0' * 32}{FUTURE_SUFFIX}") <= LONGEST_NAME
 
 
 def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
-    """A unique name that says the directory is to be deleted, is a stray or holds a future log; the topic is cut if need be."""
+    """A unique directory name with the suffix for a deleted, stray or future log. A topic name that is too long is
+    cut."""
     unique = uuid.uuid4().hex
     tail = f"-{topic_partition.partition}.{unique}{suffix}"
     return topic_partition.topic[: LONGEST_NAME - len(tail)] + tail
 
 
 class LogDirectory:
-    """Checkpoints are written whole, in any thread: of two writers of one file the one that began later wins."""
+    """One entry of `log.dirs`. Checkpoints are written as whole files, from any thread. If two threads write the same
+    file, the write that began later wins."""
 
     __slots__ = (
         "_begun",
@@ -83,34 +85,36 @@ class LogDirectory:
         self.path = path
         self.directory_id = directory_id
         self.failure: OSError | None = None
-        """Why the directory is offline; None while it serves."""
+        """The error that took the directory offline. None while it is online."""
         self.has_unopened = False
-        """Something in it could not be opened at this start, so that no stop of it leaves it clean."""
+        """True if a log in it could not be opened at this start. The next stop then leaves no clean-shutdown mark."""
         self.noted_ms: int | None = None
-        """When an error that left it online was last noted, monotonic."""
+        """Monotonic time in ms of the last log line about an error that left the directory online."""
         self._said: dict[str, Mapping[TopicPartition, int]] = {}
-        """What each checkpoint file says."""
+        """The contents of each checkpoint file."""
         self._begun: dict[str, dict[int, Mapping[TopicPartition, int]]] = {}
-        """What it may say instead, by turn: writes that are under way, and what those that failed would have said."""
+        """Other possible contents of each file, by turn: writes in progress, and the contents of writes that failed."""
         self._failed: dict[str, int] = {}
-        """Of each file the turn by which all that failed are kept as one: a full disk may refuse them for hours."""
+        """For each file, the turn under which all failed writes are merged. A full disk may refuse writes for hours."""
         self._turns = 0
         self._lock = threading.Lock()
         self._newest: dict[str, int] = {}
-        """Of each file the turn written last; for writers alone."""
+        """For each file, the turn that was written last. Only writers use it."""
 
     @property
     def online(self) -> bool:
         return self.failure is None
 
     def take_clean_mark(self) -> int | None:
-        """The broker epoch of a clean stop before (-1 when not told), None after an unclean one. The mark goes."""
+        """Remove the clean-shutdown mark. Returns the broker epoch of the clean stop (-1 if the mark has none), or
+        None after an unclean stop."""
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         if not self._disk.exists(path):
             return None
         epoch = parse_clean_shutdown(self._disk.read_bytes(path))
         self._disk.remove(path)
-        # What is written from now on must not be taken for cleanly closed by a start after a power loss.
+        # The removal must be durable first. Otherwise a start after a power loss would treat later writes as cleanly
+        # closed.
         self._disk.sync_directory(self.path)
         return epoch
 
@@ -118,7 +122,7 @@ class LogDirectory:
         self._disk.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", format_clean_shutdown(broker_epoch))
 
     def read_offsets(self, name: str) -> tuple[Mapping[TopicPartition, int], str | None]:
-        """A checkpoint and, when it cannot be read, why: what it would have said is then taken to be nothing."""
+        """Read a checkpoint. Returns its offsets and None, or no offsets and the reason why it cannot be read."""
         path = f"{self.path}/{name}"
         if not self._disk.exists(path):
             return {}, None
@@ -129,19 +133,19 @@ class LogDirectory:
         return said, None
 
     def said_of(self, name: str, topic_partition: TopicPartition) -> int:
-        """The most that a start might read there of the partition; -1 for nothing."""
+        """The highest offset that a start may read there for the partition. -1 if there is none."""
         most = self._said.get(name, {}).get(topic_partition, -1)
         for offsets in self._begun.get(name, {}).values():
             most = max(most, offsets.get(topic_partition, -1))
         return most
 
     def names_in(self, name: str) -> set[TopicPartition]:
-        """The partitions that a checkpoint speaks of."""
+        """The partitions with an entry in a checkpoint."""
         return set(self._said.get(name, {})).union(*self._begun.get(name, {}).values())
 
     def holds(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Whether the checkpoint has these offsets, and is still there: a directory that nobody writes to may have failed as
-        well."""
+        """Whether the checkpoint file has these offsets and still exists. The existence check finds a failed directory
+        that nothing else writes to."""
         return (
             not self._begun.get(name)
             and self._said.get(name) == offsets
@@ -149,28 +153,28 @@ class LogDirectory:
         )
 
     def begin_write(self, name: str, offsets: Mapping[TopicPartition, int]) -> int:
-        """A checkpoint is about to be written: its turn, for `write` and `finish_write`."""
+        """Announce a checkpoint write. Returns its turn, for `write` and `finish_write`."""
         self._turns += 1
         self._begun.setdefault(name, {})[self._turns] = offsets
         return self._turns
 
     def write(self, name: str, offsets: Mapping[TopicPartition, int], turn: int) -> None:
-        """Write a checkpoint and sync it, unless a later one was written meanwhile. Blocks; any thread."""
+        """Write and sync a checkpoint, unless a later one has been written. Blocks; any thread."""
         with self._lock:
             if turn > self._newest.get(name, 0):
                 self._disk.write_atomic(f"{self.path}/{name}", format_offsets(offsets))
                 self._newest[name] = turn
 
     def finish_write(self, name: str, turn: int) -> None:
-        """It is written."""
+        """Record that the write of this turn succeeded."""
         begun = self._begun[name]
         if turn in begun:
             self._said[name] = begun[turn]
             self._begun[name] = {each: offsets for each, offsets in begun.items() if each > turn}
 
     def fail_write(self, name: str, turn: int) -> None:
-        """It is not written, or nobody knows: the disk may have this version or the one before. Until a later one is written the
-        most that any of those that failed would have said counts."""
+        """Record that the write of this turn failed: the disk may have this version or the one before. Until a later
+        write succeeds, the highest offset of all failed versions counts."""
         begun = self._begun[name]
         before = self._failed.get(name, turn)
         if turn not in begun:
@@ -187,7 +191,7 @@ class LogDirectory:
         self._failed[name] = turn
 
     def write_now(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """All three. Blocks."""
+        """Run all three steps of a write. Blocks."""
         turn = self.begin_write(name, offsets)
         self.write(name, offsets, turn)
         self.finish_write(name, turn)

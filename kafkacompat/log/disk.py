@@ -1,7 +1,7 @@
 """Files and directories of a real disk, as ports.Disk and ports.File.
 
-Duty: system calls. Must not know: what the bytes are. Files close themselves when nothing refers to them any more, so a slice
-that a connection still sends outlives the segment's deletion.
+This module makes system calls and does not know what the bytes mean. A file closes itself when nothing refers to it
+any more. So a slice that a connection is still sending outlives the segment's deletion.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _READ_NOW = getattr(os, "RWF_NOWAIT", 0)
 _WRITE_LIMIT = 512
-"""Buffers of one writev; the kernel takes 1024."""
+"""Buffers in one writev call. The kernel's limit is 1024."""
 
 
 class RealFile:
@@ -54,7 +54,7 @@ class RealFile:
                 raise OSError(errno.ENOSPC, f"wrote {written} of {expected} bytes", self.path)
         except OSError as error:
             os.ftruncate(self._fd, start)
-            # The system's call knows a number alone.
+            # The system call's error has a number only.
             error.filename = self.path
             raise
         self._size = start + written
@@ -74,7 +74,8 @@ class RealFile:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
-            # A file system that cannot tell (tmpfs, some overlays): reading is the only way to know.
+            # Some file systems (tmpfs, some overlays) do not support this flag. Reading is then the only way to find
+            # out.
             self._read_flags = 0
             return os.pread(self._fd, wanted, position)
         return bytes(buffer) if got == wanted else None
@@ -117,7 +118,7 @@ class RealFile:
 
 
 class RealLock:
-    """POSIX record locks (lockf), because that is what Java's FileLock takes on Linux; flock would not meet it."""
+    """POSIX record locks (lockf), which Java's FileLock uses on Linux. A flock lock would not exclude a Java process."""
 
     __slots__ = ("_fd",)
 
@@ -134,7 +135,7 @@ class RealLock:
 
 
 class RealDisk:
-    """The machine's file systems. Renames and removals are made durable by syncing the directory where it matters."""
+    """The machine's file systems. Where it matters, renames and removals are made durable by syncing the directory."""
 
     __slots__ = ()
     is_shared = True
@@ -179,7 +180,7 @@ class RealDisk:
             os.replace(temporary, path)
         except OSError as error:
             error.filename = path
-            # Where there is no room left it would go on to take some.
+            # On a full disk the temporary file would keep using space.
             with suppress(OSError):
                 os.remove(temporary)
             raise

@@ -1,7 +1,7 @@
 """Files of a log as text, for people: batches, records, indexes, snapshots, checkpoints.
 
-Duty: lines from one file's bytes, for `kafkacompat dump`. Must not know: terminals, arguments. A damaged file gives the lines
-up to the damage and one that names it.
+The functions give the lines that `kafkacompat dump` prints. A damaged file gives the lines up to the damage, then a
+line that names it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Buffer, Disk
 
 Describe: TypeAlias = Callable[[Record, bool], str]
-"""(record, whether it is a control record) -> what it holds, in words."""
+"""(record, whether it is a control record) -> description of its contents in words."""
 OFFSET_FILES = frozenset({RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, CLEANER_FILE})
 
 
 def dump_file(disk: Disk, path: str, *, records: bool = False, payloads: bool = False) -> Iterator[str]:
-    """Lines for any file of a log directory, by its name. ValueError for a kind that has no dump."""
+    """Lines for any file of a log directory, chosen by file name. Raises ValueError for an unknown kind."""
     describe = as_text if payloads else None
     yield from dump_bytes(path.rpartition("/")[2], disk.read_bytes(path), records=records, describe=describe)
 
@@ -53,8 +53,8 @@ def dump_bytes(
     describe: Describe | None = None,
     reached: Callable[[int], None] | None = None,
 ) -> Iterator[str]:
-    """The same for bytes that are at hand, a mapped file's say. `describe` tells what a record holds, in words;
-    `reached` hears the position after each batch."""
+    """Like `dump_file`, for bytes in memory, for example a mapped file. `describe` describes a record in words.
+    `reached` is called with the position after each batch."""
     base_offset = int(name[:20]) if name[:20].isdigit() else 0
     if name.endswith((".log", ".checkpoint")):
         yield from dump_batches(data, records=records, describe=describe, reached=reached)
@@ -99,7 +99,8 @@ def dump_bytes(
 
 
 def _whole_entries(data: Buffer, size: int) -> bytes:
-    """An index's bytes. Kafka preallocates the active segment's, so a file may have a tail of zeros, cut anywhere."""
+    """The complete entries of an index. Kafka preallocates the index of the active segment, so the file may end in
+    zeros, cut at any byte."""
     return bytes(data[: len(data) - len(data) % size])
 
 
@@ -157,7 +158,7 @@ def _record_line(offset: int, record: Record, is_control: bool, describe: Descri
 
 
 def as_text(record: Record, is_control: bool) -> str:
-    """Key and value as UTF-8; a control record's bytes say nothing to people."""
+    """Key and value as UTF-8. Empty for a control record, whose bytes are not text."""
     if is_control:
         return ""
     key, value = (

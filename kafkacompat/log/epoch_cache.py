@@ -1,6 +1,6 @@
-"""Which leader epoch began at which offset: KIP-101's cache for one partition's log.
+"""The start offset of each leader epoch: the cache of KIP-101 for one partition's log.
 
-Duty: the rules of assign, truncate and lookup. Must not know: files (the log writes `entries` when `changed` says so).
+It has the rules for assigning, truncating and looking up epochs. The log writes `entries` when `changed` is true.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNDEFINED = OffsetAndEpoch(-1, -1)
 
 
 class LeaderEpochCache:
-    """Epochs and their start offsets, both strictly ascending."""
+    """Epochs and their start offsets. Both are strictly ascending."""
 
     __slots__ = ("_epochs", "_starts", "changed")
 
@@ -22,7 +22,7 @@ class LeaderEpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.changed = False
-        """True when the entries differ from what was last written."""
+        """True if the entries differ from the file."""
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
         self.changed = False
@@ -32,16 +32,17 @@ class LeaderEpochCache:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def latest_epoch(self) -> int:
-        """-1 when empty."""
+        """The latest epoch. -1 if there is none."""
         return self._epochs[-1] if self._epochs else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins here. Ignored when it is the latest already and does not begin earlier."""
+        """Add an epoch that starts at `start_offset`. Ignored if it is already the latest epoch and does not start
+        earlier."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")
         if self._epochs and self._epochs[-1] == epoch and start_offset >= self._starts[-1]:
             return
-        # What lies at or beyond the new entry, in epoch or offset, was never part of this history.
+        # Entries with an equal or higher epoch or start offset do not belong to this history.
         kept = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
         del self._epochs[kept:], self._starts[kept:]
         self._epochs.append(epoch)
@@ -49,7 +50,8 @@ class LeaderEpochCache:
         self.changed = True
 
     def confirm(self, epoch: int, offset: int) -> None:
-        """A batch of this epoch lies at this offset, and nothing is known of what follows it: whatever says otherwise goes."""
+        """Record that a batch of this epoch is at this offset. Entries that contradict it are dropped, and nothing is
+        assumed about later offsets."""
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= offset:
             return
         if self.epoch_for_offset(offset) == epoch:
@@ -62,21 +64,22 @@ class LeaderEpochCache:
         self.changed = True
 
     def put_before(self, earlier: LeaderEpochCache) -> None:
-        """Epochs of what lies before the first one here. The last of them may be that one, which then began there."""
+        """Put the epochs of earlier offsets before the present ones. If the last earlier epoch is also the first
+        present one, the earlier start counts."""
         known = bisect_right(self._epochs, earlier.latest_epoch())
         self._epochs[:known] = earlier._epochs
         self._starts[:known] = earlier._starts
         self.changed = True
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or after the log's new end."""
+        """Drop the epochs that start at or after the log's new end."""
         kept = bisect_left(self._starts, end_offset)
         if kept < len(self._starts):
             del self._epochs[kept:], self._starts[kept:]
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what lies before the log's new start; the epoch in force there begins there from now on."""
+        """Drop the epochs before the log's new start. The epoch at that offset then starts there."""
         dropped = bisect_right(self._starts, start_offset)
         if not dropped or self._starts[dropped - 1] == start_offset == self._starts[0]:
             return
@@ -92,9 +95,9 @@ class LeaderEpochCache:
             self.changed = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch:
-        """(end offset, epoch) of the largest known epoch not above the asked one; both -1 when undefined.
+        """(end offset, epoch) of the largest known epoch that is not above `epoch`. Both are -1 if undefined.
 
-        Below the oldest known epoch the answer is (start of the first one, the asked epoch).
+        Below the oldest known epoch the result is (start offset of the oldest epoch, `epoch`).
         """
         if epoch == -1 or not self._epochs:
             return UNDEFINED
@@ -108,6 +111,6 @@ class LeaderEpochCache:
         return OffsetAndEpoch(self._starts[higher], self._epochs[higher - 1])
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch in force at an offset; -1 below the first one."""
+        """The epoch of an offset. -1 below the first entry."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else -1

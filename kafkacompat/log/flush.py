@@ -1,8 +1,8 @@
-"""Syncing one log's files, apart from the log itself, because it blocks and belongs in a worker thread.
+"""Syncing the files of one log in a worker thread, because a sync blocks.
 
-Duty: fsync what it was given, and never after a sync that failed. Must not know: what changed meanwhile; the log compares when it
-takes the result. Linux tells of a failed write-back only the first sync that asks, and holds what was lost for written: a later
-one that succeeds says nothing of it.
+A flush syncs the files that it was given. The log notices later changes when it takes the result. After a failed sync
+no further sync of the log is attempted: Linux reports a failed write-back to the first sync only and then treats the
+lost bytes as written. A later successful sync would prove nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 
 
 class Syncs:
-    """All syncs of one log: one at a time, whichever threads they are in, and none that succeeds after one that failed."""
+    """All syncs of one log, from any thread: one at a time, and none succeeds after a failed one."""
 
     __slots__ = ("_lock", "_mark", "failure")
 
     def __init__(self, mark: Callable[[], None]) -> None:
-        """`mark` leaves word for the next start; in the thread in which a sync has failed."""
+        """`mark` leaves a note for the next start. It is called in the thread whose sync failed."""
         self._lock = threading.Lock()
         self._mark = mark
         self.failure: SyncFailed | None = None
-        """Of the one that failed: nothing that this process has of the log counts as durable any more."""
+        """The error of the failed sync. From then on nothing that this process has written to the log counts as
+        durable."""
 
     def carry_out(self, sync: Callable[[], None]) -> None:
-        """Blocks. SyncFailed; any other OSError says that the sync could not begin."""
+        """Run `sync`. Blocks. Raises SyncFailed. Any other OSError means that the sync could not begin."""
         with self._lock:
             if self.failure is not None:
                 raise SyncFailed(
@@ -46,8 +47,8 @@ class Syncs:
 
 
 class LogFlush:
-    """The files to sync for one log, then the directories in which they have got their names; `run` is for a worker thread and
-    touches nothing else."""
+    """The files of one log to sync, then the directories that contain their names. `run` is for a worker thread and
+    changes nothing else."""
 
     __slots__ = (
         "_directories",
@@ -73,7 +74,8 @@ class LogFlush:
         newest_segment: int,
         truncations: int,
     ) -> None:
-        """`directory`: the log's; `newest_segment`: the base of the last one covered; `truncations` of the log so far."""
+        """`directory` is the log's directory, `newest_segment` the base offset of the last segment to sync,
+        `truncations` the number of truncations of the log so far."""
         self._disk = disk
         self._syncs = syncs
         self.directory = directory
@@ -88,7 +90,7 @@ class LogFlush:
         self._syncs.carry_out(self._sync)
 
     def sync_parent(self) -> None:
-        """The log directory above."""
+        """Sync the log directory that contains the log's directory."""
         self._syncs.carry_out(lambda: self._disk.sync_directory(posixpath.dirname(self.directory)))
 
     def _sync(self) -> None:
@@ -98,7 +100,7 @@ class LogFlush:
             try:
                 file = self._disk.open(path)
             except FileNotFoundError:
-                # Dropped by retention or truncation since the flush began.
+                # Retention or truncation has deleted the file since the flush began.
                 continue
             try:
                 file.sync()
@@ -108,17 +110,19 @@ class LogFlush:
             try:
                 self._disk.sync_directory(directory)
             except FileNotFoundError:
-                # Its topic was deleted since the flush began.
+                # The topic was deleted since the flush began.
                 continue
 
 
 def new_names(directory: str, *, is_first: bool) -> list[str]:
-    """What holds the names of a log's new files: its directory, and with the first of them the log directory above."""
+    """The directories that contain the names of a log's new files: its own directory and, for the first files, the log
+    directory above it."""
     return [directory, posixpath.dirname(directory)] if is_first else [directory]
 
 
 def anchor(flushes: Sequence[LogFlush]) -> list[OSError | None]:
-    """Make new logs durable, each log directory once for all of them; what each failed with. Blocks; for a worker thread."""
+    """Make new logs durable, and sync each log directory once for all of them. Returns the error of each log, or None.
+    Blocks; for a worker thread."""
     failures = [_failure_of(flush.run) for flush in flushes]
     parents: dict[str, OSError | None] = {}
     for at, flush in enumerate(flushes):

@@ -1,7 +1,8 @@
-"""Future logs: copies of partitions in another directory, which take the place of the current ones once they have all records.
+"""Future logs: copies of partitions in another directory, which replace the current logs when they have all records.
 
-Duty: hold them by name and home, as `<topic>-<partition>.<uuid>-future` on the disk (KIP-113). Must not know: who copies, when,
-or what the metadata says of directories. The manager joins them with the current logs.
+They are kept by partition and directory. On disk the directory is `<topic>-<partition>.<uuid>-future` (KIP-113). This
+module does not know who copies, when, or which directories the metadata names. The manager connects future logs with
+the current ones.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class FutureLogs:
-    """At most one a partition."""
+    """The future logs of a node, at most one per partition."""
 
     __slots__ = ("_disk", "_doomed", "_home", "_opener", "logs")
 
@@ -38,7 +39,7 @@ class FutureLogs:
         self._home: dict[TopicPartition, LogDirectory] = {}
 
     def begin(self, current: PartitionLog, directory: LogDirectory) -> PartitionLog:
-        """An empty one beside a current log. OSError."""
+        """Create an empty future log for a current log. Raises OSError."""
         name = current.topic_partition
         path = f"{directory.path}/{marked_name(name, FUTURE_SUFFIX)}"
         log = self._opener.open_log(path, name, current.topic_id, current.config, clean=True)
@@ -46,7 +47,7 @@ class FutureLogs:
         return log
 
     def promote(self, name: TopicPartition) -> PartitionLog:
-        """It takes the name that a current log has. OSError: nothing has changed."""
+        """Give the future log the partition's directory name. On OSError nothing has changed."""
         log, home = self.logs[name], self._home[name]
         path = f"{home.path}/{partition_directory(name)}"
         before = log.directory
@@ -57,7 +58,7 @@ class FutureLogs:
         return log
 
     def adopt(self, log: PartitionLog, directory: LogDirectory) -> None:
-        """There is no other of its partition."""
+        """Add a future log. The partition must not have one yet."""
         name = log.topic_partition
         self.logs[name] = log
         self._home[name] = directory
@@ -66,23 +67,23 @@ class FutureLogs:
         return self._home.get(name)
 
     def within(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
-        """Those in a directory; a copy."""
+        """The future logs in a directory, as a new dict."""
         return {name: log for name, log in self.logs.items() if self._home[name] is directory}
 
     def forget(self, name: TopicPartition) -> PartitionLog | None:
-        """Out of the books; files and names stay."""
+        """Remove a future log from this registry only. Its files and names stay."""
         self._home.pop(name, None)
         return self.logs.pop(name, None)
 
     def set_aside(self, name: TopicPartition) -> None:
-        """The metadata knows nothing of it here: its directory is a stray from now on."""
+        """Rename the log's directory to `-stray`, because the metadata has no such replica here."""
         directory, log = self._home[name], self.logs[name]
         self.forget(name)
         log.release()
         self._disk.rename(log.directory, f"{directory.path}/{marked_name(name, STRAY_SUFFIX)}")
 
     def discard(self, name: TopicPartition) -> None:
-        """It is not wanted any more: renamed now, removed after file.delete.delay.ms."""
+        """Delete a future log that is no longer needed: rename it now, remove its files after file.delete.delay.ms."""
         directory = self._home.get(name)
         log = self.forget(name)
         if log is None or directory is None:

@@ -1,8 +1,8 @@
-"""Which logs lie in which log directory of this node, and what follows when a directory fails.
+"""The log directory of each log of this node, and what happens when a directory fails.
 
-A directory that fails with OSError is taken offline; its partitions are then unknown here until the next start. A partition may
-have a future log in another directory beside its current one (future.py). The metadata log lives in one of these directories too,
-but belongs to raft/, and is passed over here.
+A directory that fails with OSError goes offline. Its partitions are then unknown here until the next start. A
+partition may have a future log in another directory beside its current one (future.py). The metadata log is also in
+one of these directories. It belongs to raft/ and is ignored here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.predecessors import Predecessors
-from kafkacompat.log.rolling import RolledLogs
+from kafkacompat.log.rolled import RolledLogs
 from kafkacompat.log.soundness import DAMAGE
 from kafkacompat.ports import HalfDone, LogDirStatus, SyncFailed
 
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 NOTE_AGAIN_MS = 10_000
 FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
-"""No room, no leave: what is written is intact and can be read, and writing may work again later. Kafka gives the directory up,
-and with its only directory itself; here that is done only where other brokers can take over (`spares_full`). A sync that fails with
-one of these is another thing: what it covered is lost."""
+"""No space or no permission. The data already written is intact and readable, and writes may work again later. Kafka
+takes the directory offline, and stops if it was the only one. This node does so only if other brokers can take over
+(`spares_full`). A sync that fails with one of these errors is different: the data it covered is lost."""
 EXPECTED_DAMAGE = (OSError, CheckpointCorrupt, *DAMAGE)
-"""What opening a partition may end in without being a bug of ours."""
+"""The errors that opening a partition may raise without a bug in kafkacompat."""
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Of the process, not of a directory."""
+"""Shortages of the process, not of a directory."""
 
 
 class LogHomes:
-    """One thread, but for what is said to block."""
+    """The logs of a node by directory. Used in one thread, except for the methods that block."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class LogHomes:
         randrange: Callable[[int], int] | None = None,
         note: Note = lambda text: None,
     ) -> None:
-        """`directories`: absolute path and directory id of each entry of log.dirs, existing already. `note` takes lines for
-        the node's log. `default_config` holds until a partition's own is known (`PartitionLog.config` may be set).
-        """
+        """`directories` has the absolute path and directory id of each entry of log.dirs. The directories must exist.
+        `note` takes lines for the node's log. `default_config` applies until a partition's own config is known
+        (`PartitionLog.config` may be set)."""
         self._disk = disk
         self._clock = clock
         self._note = note
@@ -73,13 +73,14 @@ class LogHomes:
         self.doomed = DeletionQueue(disk, clock, note)
         self.mender = IndexMender(disk, note)
         self.rolled = RolledLogs()
+        self._index_cache = IndexCache()
         self._opener = LogOpener(
             disk,
             clock,
             self.doomed.add_files,
             randrange,
             note,
-            IndexCache(),
+            self._index_cache,
             self.mender.report,
             self.rolled.add,
         )
@@ -87,25 +88,31 @@ class LogHomes:
         self.predecessors = Predecessors(disk)
         self.checkpoints = Checkpoints(self)
         self._refused: dict[TopicPartition, tuple[LogDirectory, str]] = {}
-        """Partitions that lie here and cannot be opened, or are withheld, with the paths of their files."""
+        """Partitions in these directories that cannot be opened or are withheld, with their directory and the path of
+        their files."""
         self._rivals: list[tuple[PartitionLog, LogDirectory]] = []
-        """Found at the start beside a log of the same name and another topic id."""
+        """Logs that a start found beside another log of the same name but with another topic id."""
         self._rival_futures: list[tuple[PartitionLog, LogDirectory]] = []
         self.preferred: dict[TopicPartition, LogDirectory] = {}
-        """Where logs that are yet to be made were asked to lie (AlterReplicaLogDirs). In memory only, as in Kafka."""
+        """The directories requested for logs that do not exist yet (AlterReplicaLogDirs). In memory only, as in Kafka."""
         self.cordoned: frozenset[Uuid] = frozenset()
-        """Directories that get no new log of their own accord (cordoned.log.dirs)."""
+        """Directories that get a new log only if a request names them (cordoned.log.dirs)."""
         self.spares_full: Callable[[], bool] = lambda: True
-        """Whether a directory that takes no writes goes on being read, for nobody else has what is in it."""
+        """Whether a directory that takes no writes stays readable, because no other broker has its data."""
         self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda names: None
-        """Told which partitions a failed directory took along."""
+        """Called with the partitions of a failed directory."""
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
-        """Told once of each directory that failed, after `on_offline`."""
+        """Called once for each failed directory, after `on_offline`."""
         self.on_stale: Callable[[], None] = self.checkpoint_now
-        """Told when checkpoints may say too much: a log went, or was cut back. They are to be written anew soon."""
+        """Called when checkpoints may have offsets that are too high, after a log was deleted or truncated. They must
+        be written soon."""
         self.closed = False
         self.previous_broker_epoch = -1
-        """Of the clean stop before this start; -1 when there was none in every directory."""
+        """The broker epoch of the clean stop before this start. -1 unless every directory was stopped cleanly."""
+
+    def index_bytes(self) -> int:
+        """Bytes of the index pages that are in memory."""
+        return self._index_cache.size_bytes()
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         return self.logs.get(topic_partition)
@@ -114,11 +121,11 @@ class LogHomes:
         return self._home.get(topic_partition)
 
     def directory_at(self, path: str) -> LogDirectory | None:
-        """Of log.dirs, online or not."""
+        """The entry of log.dirs with this path, online or not."""
         return next((each for each in self.directories if each.path == path), None)
 
     def log_in(self, directory: LogDirectory, name: TopicPartition) -> PartitionLog | None:
-        """The current log, the future one or the one before it, whichever lies there."""
+        """The partition's log in this directory: the current, the future or the previous one."""
         if self._home.get(name) is directory:
             return self.logs[name]
         if self.predecessors.home(name) is directory:
@@ -130,16 +137,16 @@ class LogHomes:
         return self.logs.get(name) is log or self.futures.logs.get(name) is log
 
     def logs_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
-        """Every current log that lies in a directory; a copy."""
+        """The current logs in a directory, as a new dict."""
         return {name: log for name, log in self.logs.items() if self._home[name] is directory}
 
     def every_log_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
-        """Future logs as well, and those before the current ones: the checkpoints speak of all, and no directory has two of one
-        partition."""
+        """All logs in a directory: current, future and previous ones. The checkpoints cover all of them. No directory
+        has two logs of one partition."""
         return self.predecessors.within(directory) | self.logs_in(directory) | self.futures.within(directory)
 
     def refused_in(self, directory: LogDirectory) -> list[TopicPartition]:
-        """Those of a directory that could not be opened."""
+        """The partitions in a directory whose logs could not be opened."""
         return [name for name, (home, _) in self._refused.items() if home is directory]
 
     def log_dirs(self) -> list[LogDirStatus]:
@@ -171,15 +178,16 @@ class LogHomes:
         self.logs[log.topic_partition] = log
         self._home[log.topic_partition] = directory
         if log.recovery_point < log.segments[-1].base_offset:
-            # A kill came before they were synced.
+            # The process was killed before these segments were synced.
             self.rolled.add(log)
 
     def may_make(self, topic_partition: TopicPartition) -> bool:
-        """False while the checkpoints speak of a log of that name that has gone, or cannot be opened: `clear_names` first."""
+        """False if the partition's log cannot be opened, or if the checkpoints still have entries of a deleted log of
+        that name. Call `clear_names` first."""
         return topic_partition not in self._refused and not self.checkpoints.are_stale(topic_partition)
 
     def checkpoint_now(self) -> None:
-        """Every checkpoint in which something has moved. Blocks."""
+        """Write every checkpoint with a changed offset. Blocks."""
         self._carry_out(self.checkpoints.plan(*FILES))
 
     def _carry_out(self, plan: Plan | None) -> None:
@@ -188,7 +196,7 @@ class LogHomes:
             plan.finish()
 
     def mark_stray(self, topic_partition: TopicPartition) -> None:
-        """The metadata knows nothing of this log: rename its directory to `-stray` and drop it from service."""
+        """Rename a log that is not in the metadata to `-stray` and stop serving it."""
         self._retire(topic_partition, STRAY_SUFFIX)
 
     def _retire(self, topic_partition: TopicPartition, suffix: str) -> None:
@@ -210,7 +218,8 @@ class LogHomes:
             self.doomed.add_directory(target, log.config.file_delete_delay_ms)
 
     def _set_aside(self, directory: LogDirectory, path: str, name: TopicPartition, suffix: str) -> str | None:
-        """What it is called then; None when the disk refuses, and the directory may be offline."""
+        """Rename a directory. Returns its new path, or None if the disk refuses. The log directory may then be
+        offline."""
         target = f"{directory.path}/{marked_name(name, suffix)}"
         try:
             self._disk.rename(path, target)
@@ -220,26 +229,26 @@ class LogHomes:
         return target
 
     def partition_failed(self, topic_partition: TopicPartition, error: OSError) -> None:
-        """An operation on a partition's files failed: see `directory_failed`."""
+        """Handle a failed operation on a partition's files: see `directory_failed`."""
         directory = self._home.get(topic_partition)
         if directory is not None:
             self.directory_failed(directory, error)
 
     def log_failed(self, log: Log, error: OSError) -> None:
-        """As `partition_failed`, while the log is that partition's: that the files of a deleted topic are gone says nothing of the
-        directory, nor of the topic made anew."""
+        """Like `partition_failed`, if `log` is still the partition's log. Missing files of a deleted topic prove
+        nothing about the directory, nor about a new topic of that name."""
         if self.get(log.topic_partition) is log:
             self.partition_failed(log.topic_partition, error)
 
     def log_damaged(self, log: Log, damage: Exception, consequence: str) -> None:
-        """What lies in one of its files is no batch or no index: nothing that the directory is to blame for."""
+        """Log that a file of the log has an invalid batch or index. The directory stays online."""
         self._note(f"{log.topic_partition} is damaged on disk, {consequence}: {damage}")
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """Take the directory offline, unless the error says nothing about what is in it: a full disk can still be read.
+        """Take the directory offline, unless the error leaves its data readable: a full disk can still be read.
 
-        After a failed sync there are bytes which may not be on the disk, after a change that stopped half way others than are known
-        here: the next start looks at them again.
+        A failed sync may have lost bytes, and a change that stopped half way leaves other files than memory says. Both
+        take the directory offline, and the next start checks it.
         """
         if not self.is_short(error):
             self.fail_directory(directory, error)
@@ -250,13 +259,13 @@ class LogHomes:
             self._note(f"log directory {directory.path} takes no writes: {error}")
 
     def is_short(self, error: BaseException | None) -> bool:
-        """Whether what was refused may be done later: it takes no directory offline."""
+        """Whether the refused operation may succeed later. Such an error takes no directory offline."""
         if not isinstance(error, OSError) or isinstance(error, (SyncFailed, HalfDone)):
             return False
         return error.errno in SHORTAGES or (error.errno in FULL_ERRORS and self.spares_full())
 
     def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline with all its partitions, until the next start."""
+        """Take a directory with all its partitions offline until the next start."""
         fails_now = directory.failure is None
         if fails_now:
             directory.failure = error
@@ -270,7 +279,7 @@ class LogHomes:
         for name in lost:
             self.logs.pop(name).release()
             del self._home[name]
-            # It may have what this one has not made durable.
+            # The previous log may have records that the current one has not made durable.
             self.predecessors.forget(name)
         self.checkpoints.look()
         if lost:

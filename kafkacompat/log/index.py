@@ -1,9 +1,9 @@
-"""What the three index files of a segment have in common: Kafka's bytes on disk, searched page by page.
+"""The shared part of a segment's three index files: Kafka's bytes on disk, searched page by page.
 
-Duty: search entries, take new ones, tell which bytes the file still lacks. Must not know: batches, segments (segment.py says when
-to write). In memory are the entries after the last whole page only: whole pages go to the file once they are complete, and come
-back through the node's IndexCache. Kafka preallocates these files and trims them when a segment is closed; here they only ever
-hold entries, which is the trimmed form.
+An index searches and takes entries, and tracks which bytes the file still lacks. segment.py decides when to write.
+Only the entries after the last whole page are in memory. A complete page goes to the file and is read back through the
+node's IndexCache. Kafka preallocates these files and trims them when a segment is closed. Here they always have the
+trimmed form.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk, File
 
 PAGE_BYTES = 4096
-"""What is read and kept of an index at once; the whole entries in it."""
+"""Size of the unit in which an index is read and cached: the whole entries within this many bytes."""
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 MAX_OFFSET = (1 << 63) - 1
 
@@ -27,11 +27,12 @@ _generations = itertools.count()
 
 
 class IndexCorrupt(ValueError):
-    """A file whose size or order no index of this segment can have: it must be built anew."""
+    """No index of this segment can have this size or order. The file must be rebuilt."""
 
 
 class Index:
-    """Entries of fixed size. Of `size` bytes the first `written` are in the file, and those from `_tail_at` on in memory."""
+    """Entries of fixed size. Of the `size` bytes the first `written` are in the file, and those from `_tail_at` on are
+    in memory."""
 
     __slots__ = (
         "_cache",
@@ -59,7 +60,7 @@ class Index:
         path: str = "",
         cache: IndexCache | None = None,
     ) -> None:
-        """With its entries in memory; without a disk they stay there."""
+        """Start with the entries of `data` in memory. Without a disk they stay there."""
         if len(data) % self.entry_size:
             raise IndexCorrupt(f"{len(data)} bytes are not whole entries of {self.entry_size}")
         self.base_offset = base_offset
@@ -71,14 +72,14 @@ class Index:
         self.size = len(data)
         self.written = len(data)
         self._generation = next(_generations)
-        """Names the pages in the cache; another one when entries are taken back, so that none of before is met."""
+        """Part of the key of cached pages. It changes when entries are removed, so that old pages are not found."""
         self._hint = 0
-        """The page that the last search ended in: the next one is mostly for what follows."""
+        """The page where the last search ended. The next search is usually at or after it."""
         self._file: File | None = None
-        """Open during a search."""
+        """Open only during a search."""
 
     def attach(self) -> None:
-        """Take the entries that the file has. FileNotFoundError, IndexCorrupt."""
+        """Take over the entries in the file. Raises FileNotFoundError or IndexCorrupt."""
         assert self._disk is not None
         size = self._disk.file_size(self.path)
         if size % self.entry_size:
@@ -88,7 +89,7 @@ class Index:
         self._generation = next(_generations)
 
     def view(self) -> Any:
-        """What it holds now, for a search in another thread."""
+        """A copy of the present state, for a search in another thread."""
         other = type(self)(self.base_offset, disk=self._disk, path=self.path, cache=self._cache)
         other._tail = bytearray(self._tail)
         other._tail_at, other.size, other.written = self._tail_at, self.size, self.written
@@ -100,12 +101,12 @@ class Index:
 
     @property
     def data(self) -> bytearray:
-        """Every entry, of one that has no file."""
+        """All entries of an index without a file."""
         return self._tail
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of entries held in memory, apart from the cache."""
+        """Size of the entries in memory, without the cache."""
         return len(self._tail)
 
     # -- searching
@@ -121,7 +122,7 @@ class Index:
             self._file = None
 
     def rank(self, target: int, field: int) -> int:
-        """How many entries have at most this value in a field that ascends."""
+        """Number of entries whose value in an ascending field is at most `target`."""
         unpack, width, tail_at = self.layout.unpack_from, self.entry_size, self._tail_at
         if tail_at < self.size and (not tail_at or unpack(self._tail)[field] <= target):
             data: bytes | bytearray = self._tail
@@ -146,7 +147,7 @@ class Index:
         return first + low
 
     def _pages_until(self, target: int, field: int) -> int:
-        """How many pages in the file begin with an entry that has at most this value."""
+        """Number of pages in the file whose first entry has at most this value."""
         unpack = self.layout.unpack_from
         low, high = 0, (self._tail_at + self.page_size - 1) // self.page_size
         hint = self._hint
@@ -168,7 +169,7 @@ class Index:
         return low
 
     def all_fields(self, start: int = 0) -> Iterator[tuple[int, ...]]:
-        """The entries from one on, a page at a time."""
+        """The entries from number `start` on, read page by page."""
         per_page = self.page_size // self.entry_size
         in_file = self._tail_at // self.entry_size
         try:
@@ -189,7 +190,7 @@ class Index:
         length = min(self.page_size, self._tail_at - start)
         cache = self._cache
         page = None if cache is None else cache.get((self._generation, number))
-        # One that was read before the file had all of it is shorter.
+        # A page that was cached before the file had all of it is shorter.
         if page is None or len(page) < length:
             page = self._read(start, length)
             if cache is not None:
@@ -211,11 +212,11 @@ class Index:
     # -- growing and shrinking
 
     def is_ready(self) -> bool:
-        """Whether an entry can be taken without the file."""
+        """Whether the next entry can be taken without the file."""
         return len(self._tail) < self.page_size and not self._tail_at % self.page_size
 
     def make_ready(self) -> None:
-        """Do what the next entry may need of the file, so that taking it cannot fail. OSError."""
+        """Read or write the file now so that the next append cannot fail. Raises OSError."""
         if self._tail_at % self.page_size:
             self._take_up()
         elif len(self._tail) >= self.page_size and self._disk is not None:
@@ -229,7 +230,7 @@ class Index:
         self.size += self.entry_size
 
     def _take_up(self) -> None:
-        """The last page is not whole: from here on it grows in memory."""
+        """Read the incomplete last page into memory, where it grows."""
         begun = self._tail_at % self.page_size
         try:
             data = self._read(self._tail_at - begun, begun)
@@ -239,7 +240,7 @@ class Index:
         self._tail_at -= begun
 
     def cut(self, entries: int) -> None:
-        """Keep only the first entries; the file is cut when it is next brought up to date."""
+        """Keep only the first `entries` entries. The file is cut at the next write."""
         self.size = entries * self.entry_size
         self.written = min(self.written, self.size)
         if self.size >= self._tail_at:
@@ -250,7 +251,7 @@ class Index:
         self._generation = next(_generations)
 
     def write(self) -> None:
-        """Bring the file up to the entries, unsynced."""
+        """Write the missing entries to the file, without a sync."""
         assert self._disk is not None
         file = self._disk.open(self.path, create=True)
         if file.size() != self.written:
@@ -261,7 +262,7 @@ class Index:
         file.close()
 
     def let_go(self) -> None:
-        """Nothing is added for now: what the file has need not stay in memory."""
+        """Free the memory of entries that are in the file. For indexes that take no entries for now."""
         if self.written == self.size and self._cache is not None:
             self._keep_last_page()
             if self._tail:
@@ -270,7 +271,8 @@ class Index:
             self._tail_at = self.size
 
     def _keep_last_page(self) -> None:
-        """Whole pages, all of them in the file, leave memory by way of the cache: who reads the end has them at hand."""
+        """Move whole pages, which are all in the file, from memory to the cache. Readers of the log's end find them
+        there."""
         if self._cache is None or self._tail_at % self.page_size:
             return
         whole = len(self._tail) - len(self._tail) % self.page_size
@@ -282,5 +284,5 @@ class Index:
 
 
 def entry_type(layout: struct.Struct) -> tuple[struct.Struct, int, int]:
-    """An entry, its size, and that of the whole ones in a page."""
+    """Returns the layout, the size of an entry, and the size of the whole entries in a page."""
     return layout, layout.size, PAGE_BYTES - PAGE_BYTES % layout.size

@@ -1,8 +1,8 @@
-"""Pages of index files, of all the logs of a node: the one bound on what indexes cost in memory.
+"""Pages of the index files of all logs of a node: the only bound on the memory of indexes.
 
-Duty: hold pages by name, and let those go that were asked for longest ago. Must not know: files, entries. One cache for all, so
-that a node with few busy logs gives them all of it; what one reader passes by is a page for every two megabytes of log, so
-none drives out what the others use. Any thread: every step is one operation of a dict.
+Pages are kept by key, and the least recently used one is evicted first. All logs share one cache, so that a node with
+few busy logs can use all of it. A sequential reader uses one page per two megabytes of log, so it does not evict the
+pages of others. Any thread may use the cache, because every step is a single dict operation.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import OrderedDict
 
 INDEX_CACHE_BYTES = 64 * 1024 * 1024
-"""Of a node: the index pages of 10 to 20 GB of log that is read in the small, or of 30,000 places that are read in turn."""
+"""The bound for a node. It covers the index pages of 10 to 20 GB of log with small reads, or of 30,000 places read in
+turn."""
 BYTES_BESIDE_A_PAGE = 256
-"""What a page costs besides its bytes, about."""
+"""Approximate memory of a page besides its bytes."""
 LARGEST_PAGE = 4096
 
 Name = tuple[int, int]
@@ -32,7 +33,7 @@ class IndexCache:
             try:
                 self._pages.move_to_end(name)
             except KeyError:
-                # Another thread has let it go just now.
+                # Another thread has just evicted the page.
                 return page
         return page
 
@@ -49,5 +50,5 @@ class IndexCache:
         return len(self._pages)
 
     def size_bytes(self) -> int:
-        """Of the pages held now."""
+        """Size of the pages in the cache."""
         return sum(map(len, tuple(self._pages.values())))

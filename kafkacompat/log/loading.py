@@ -1,7 +1,7 @@
-"""The work of the log manager that blocks, cut into pieces that worker threads can take.
+"""The blocking work of the log manager at a start, in pieces for worker threads.
 
-Duty: find the partitions of a directory and what is known of them before they are opened; hold the pieces. Must not know:
-how a log is opened (given), threads.
+It finds the partitions of a directory and what is known of them before they are opened. The caller passes the function
+that opens a log.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk
 
 WRONG_KINDS = frozenset({errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP})
-"""A directory where a file belongs, or the other way round."""
+"""Errors from a directory in the place of a file, or the reverse."""
 
 
 class LoadTask:
-    """Opening of one partition's directory. `run` blocks, touches nothing shared, and may run in any thread."""
+    """Opens one partition's directory. `run` blocks, touches nothing shared, and may run in any thread."""
 
     __slots__ = (
         "_opener",
@@ -79,12 +79,12 @@ class LoadTask:
 
     @property
     def has_lost(self) -> bool:
-        """A clean stop left more in it than there is now."""
+        """Whether the log now ends below the recovery point of a clean stop."""
         log = self.result
         return self.clean and isinstance(log, PartitionLog) and log.log_end_offset < self.recovery_point
 
     def run(self) -> None:
-        """Whatever one partition's files hold, the others are opened."""
+        """Open the log. An error of one partition does not stop the others."""
         try:
             self.result = self._opener(self)
         except Exception as error:
@@ -92,12 +92,13 @@ class LoadTask:
 
 
 def is_of_the_directory(error: Exception) -> TypeGuard[OSError]:
-    """False of what lies in the partition alone: damage, or a name that stands for the wrong thing."""
+    """Whether the error concerns the directory. False for damage in one partition, and for a file in the place of a
+    directory."""
     return isinstance(error, OSError) and error.errno not in WRONG_KINDS
 
 
 class Found(NamedTuple):
-    """What lies in a log directory. `broker_epoch` is -1 unless the last stop was clean and told it."""
+    """The contents of a log directory. `broker_epoch` is -1 unless the last stop was clean and recorded an epoch."""
 
     tasks: list[LoadTask]
     doomed: list[str]
@@ -110,7 +111,7 @@ def look_into(
     opener: Callable[[LoadTask], PartitionLog],
     note: Callable[[str], None],
 ) -> Found:
-    """List the partitions of a directory, with their checkpointed offsets; the clean mark is taken away."""
+    """List the partitions of a directory with their checkpointed offsets. Removes the clean-shutdown mark."""
     epoch = directory.take_clean_mark()
     offsets = {}
     for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE):
@@ -146,5 +147,5 @@ def look_into(
 
 
 def agreed_epoch(epochs: Sequence[int]) -> int:
-    """The broker epoch that every directory was cleanly left with; -1 (unclean) where one was not or they differ."""
+    """The broker epoch of the clean stop in every directory. -1 (unclean) if a directory has none or they differ."""
     return epochs[0] if len(set(epochs)) == 1 else NO_EPOCH

@@ -1,7 +1,8 @@
 """The log of one partition: ports.Log on a Disk.
 
-Keeps segments, epochs, producer state and offsets in agreement through truncation, syncs, retention and the close. Appends and
-rolls are in appending.py, reads in reading.py, opening and recovery in opening.py and recovery.py. One thread, synchronous.
+PartitionLog keeps segments, epochs, producer state and offsets consistent through truncation, syncs, retention and the
+close. Appends and rolls are in appending.py, reads in reading.py, opening and recovery in opening.py and recovery.py.
+One thread, synchronous.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk, File
 
 SYNCED_AT_ONCE = 64
-"""Closed segments that one periodic flush of a log covers: opening more would hold the loop up."""
+"""The most closed segments that one periodic flush of a log covers. Opening more would block the loop."""
 
 
 class PartitionLog(AppendingLog):
-    """Grows, shrinks and is kept."""
+    """A partition's log with truncation, syncs and retention."""
 
     __slots__ = ("_truncations", "cleaned_to", "recovery_point", "syncs", "truncated")
 
@@ -55,10 +56,9 @@ class PartitionLog(AppendingLog):
         randrange: Callable[[int], int] | None = None,
         rolled: Callable[[PartitionLog], None] = lambda log: None,
     ) -> None:
-        """`delete_later(paths, delay_ms)` removes files some time later; without it they go at once.
-        `mend_later` has a segment's damaged indexes built anew; without it that is done on the spot.
-        `randrange` gives the jitter of rolling by time; without it there is none. `rolled` is told that a segment was closed.
-        """
+        """`delete_later(paths, delay_ms)` removes files later; without it they are removed at once. `mend_later` has a
+        segment's damaged indexes rebuilt; without it they are rebuilt at once. `randrange` gives the jitter of rolling
+        by time; without it there is none. `rolled` is called when a segment is closed."""
         mend = None if mend_later is None else partial(mend_later, self)
         segments = SegmentList(disk, directory, parts.segments, parts.cache, delete_later, mend)
         super().__init__(
@@ -76,17 +76,18 @@ class PartitionLog(AppendingLog):
         self.recovery_point = parts.recovery_point
         self.syncs = Syncs(self._mark_unsynced)
         self.cleaned_to = -1
-        """Where the cleaner will begin; -1 when it has never been here. `truncated` tells it that what it read is gone."""
+        """The offset where the cleaner continues; -1 if the log was never cleaned. `truncated` tells the cleaner that
+        data it has read is gone."""
         self.truncated = False
         self._truncations = 0
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
-        """Drop everything from an offset on. Below the log's start it starts anew there.
+        """Drop everything from an offset on. An offset below the log's start leaves an empty log that starts there.
 
-        At the end or beyond it only epochs go that begin there: led, but without a record. A batch that holds the offset
-        in its middle goes whole, and the log ends before it: Kafka would claim to have what it cut. Of a log of very many
-        segments one call drops only some, so that it holds nobody up: the log then ends above the offset, as if it had been cut
-        there, and a follower that asks its leader again is told again.
+        At or above the log's end, only epochs without records are dropped. A batch that spans the offset is dropped
+        whole and the log ends before it; Kafka would still claim to have the cut records. In a log with very many
+        segments, one call drops only some of them, so that it does not block the loop. The log then ends above the
+        offset, as if truncated there, and a follower asks its leader for the diverging epoch again.
         """
         if offset >= self.log_end_offset:
             self._epochs.truncate_from_end(self.log_end_offset)
@@ -103,12 +104,13 @@ class PartitionLog(AppendingLog):
             self._after_truncation()
             self._restore_state(offset)
         self._state.on_high_watermark(self.high_watermark)
-        # Last: the log is whole without it. A start drops epochs that begin at its end, and finds later ones in the batches.
+        # Written last, because the log is complete without this file. A start drops epochs that begin at the log's
+        # end, and finds later epochs in the batches.
         self._write_epochs()
 
     def _restore_state(self, offset: int) -> None:
-        """The producers' state as it was there. Who is not known any more, or never was, is not looked for: that would be to read
-        a segment."""
+        """Restore the producers' state as of an offset. If no producer is known, older ones are not searched for,
+        because that would read a segment."""
         if not self._state.producers:
             self._snapshots.drop_outside(self.log_start_offset, offset)
             self._state.clear(offset)
@@ -117,7 +119,7 @@ class PartitionLog(AppendingLog):
         replay_segments(self._state, self._segments.from_offset(self._state.end_offset), offset)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
-        """As `truncate_to`, of everything: while that takes another step the log ends where this one has come to."""
+        """Drop everything, like `truncate_to`. If that needs several calls, the log ends where this call has stopped."""
         if not self._segments.goes_in_one_step():
             self.truncate_to(self._segments.items[0].base_offset, now_ms)
             return
@@ -141,15 +143,17 @@ class PartitionLog(AppendingLog):
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
 
     def flush(self) -> None:
-        """Make everything appended durable; blocks on the disk."""
+        """Make everything appended durable. Blocks on the disk."""
         flush = self.begin_flush()
         flush.run()
         self.finish_flush(flush)
 
     def begin_flush(self, *, closed_only: bool = False) -> LogFlush:
-        """What a worker thread must sync, as of now: segments from the recovery point on, the epochs, snapshots, new names.
+        """What a worker thread must sync at this moment: the segments from the recovery point on, the epochs,
+        snapshots and new names.
 
-        With closed_only the active segment is left out, and of very many closed ones all but the first SYNCED_AT_ONCE.
+        With closed_only the active segment is left out, and only the first SYNCED_AT_ONCE closed segments are
+        included.
         """
         files: list[File] = []
         paths = [f"{self.directory}/{LEADER_EPOCH_FILE}"]
@@ -165,7 +169,8 @@ class PartitionLog(AppendingLog):
             if newest >= recovery_point and not directories:
                 directories = new_names(self.directory, is_first=segment is self._segments.items[0])
             if segment is not active:
-                # All of it was handed to the kernel as it was closed. There may be thousands: a worker opens them.
+                # The bytes of a closed segment were already handed to the kernel. There may be thousands of closed
+                # segments, so the worker opens them.
                 paths += segment.names()
             elif segment.size:
                 files.append(segment.file)
@@ -187,15 +192,19 @@ class PartitionLog(AppendingLog):
         )
 
     def begin_anchoring(self) -> LogFlush:
-        """What a worker thread must sync before anything is committed in it; the directory above as well (flush.anchor)."""
+        """What a worker thread must sync before anything in the log is committed. flush.anchor syncs the log directory
+        above too."""
         paths = [f"{self.directory}/{PARTITION_METADATA_FILE}"]
         return LogFlush(
             self._disk, self.syncs, self.directory, [], paths, [self.directory], 0, -1, self._truncations
         )
 
     def finish_flush(self, flush: LogFlush) -> None:
-        """The flush ran: the recovery point moves, unless a truncation has come meanwhile: what lies there now may be other
-        batches, which nobody has synced. Nor does it move any more once a sync of this log has failed."""
+        """Take over a finished flush and advance the recovery point.
+
+        The recovery point stays if the log was truncated during the flush: the same offsets may now hold other
+        batches, which are not synced. It also stays once a sync of this log has failed.
+        """
         if self.syncs.failure is not None:
             return
         if flush.directory == self.directory:
@@ -204,7 +213,7 @@ class PartitionLog(AppendingLog):
             self.recovery_point = max(self.recovery_point, flush.end_offset)
 
     def look_for_retention(self, now_ms: int) -> SegmentsLook | None:
-        """How old the oldest segments are, to be read in a worker thread; None when enough of that is known."""
+        """A task that reads the age of the oldest segments in a worker thread. None if their ages are already known."""
         if not self._retains_by_time():
             return None
         retention_ms = self._config.retention_ms
@@ -220,13 +229,14 @@ class PartitionLog(AppendingLog):
         return self._config.delete and self._config.retention_ms >= 0
 
     def _mark_unsynced(self) -> None:
-        """The page cache may show what is not on the disk. Itself unsynced, the mark lasts as long as that does."""
-        with suppress(OSError):  # then the disk is past telling
+        """The page cache may contain data that is not on the disk. The mark is not synced either, and lasts as long as
+        the page cache."""
+        with suppress(OSError):  # if this fails too, nothing more can be recorded
             self._disk.open(f"{self.directory}/{SYNC_FAILED_FILE}", create=True).close()
 
     def enforce_retention(self, now_ms: int) -> int:
-        """Let go of segments that time, size or the log's start allow, as far as their age is known; how many went, DROPPED_AT_ONCE
-        at most."""
+        """Delete segments that retention by time, size or log start allows, as far as their age is known. Returns
+        their number, at most DROPPED_AT_ONCE."""
         config = self._config
         count = count_deletable(
             self._segments.facts(self.log_end_offset, by_time=self._retains_by_time()),
@@ -246,7 +256,7 @@ class PartitionLog(AppendingLog):
         try:
             self._segments.drop_oldest(count, config.file_delete_delay_ms)
         finally:
-            # Where the disk stops it, some have gone all the same.
+            # After a disk error some segments are gone too.
             self._after_dropping(bases)
         return count
 
@@ -259,13 +269,14 @@ class PartitionLog(AppendingLog):
                 self._snapshots.remove(base_offset)
 
     def replace_segments(self, replaced: Sequence[Segment], suffixes: Sequence[str], now_ms: int) -> None:
-        """A cleaned segment, of which these files were written, takes the place of neighbours; see SegmentList.replace."""
+        """Replace neighbouring segments by a cleaned one, whose files exist. See SegmentList.replace."""
         self._segments.replace(replaced, suffixes, now_ms, self._config.file_delete_delay_ms)
         for segment in replaced[1:]:
             self._snapshots.remove(segment.base_offset)
 
     def close(self) -> None:
-        """The last time index entry, the producers' state, everything durable, the files let go. Blocks. The end of it."""
+        """Write the last time index entry and the producers' state, make everything durable, and close the files.
+        Blocks. The log cannot be used afterwards."""
         self._segments.active.become_inactive()
         self._state.end_offset = self.log_end_offset
         self._snapshots.take(self._state)
@@ -275,13 +286,14 @@ class PartitionLog(AppendingLog):
         self.release()
 
     def relocate(self, directory: str) -> None:
-        """Its directory was renamed. No flush may be under way: it would miss its files."""
+        """Adopt the new path after the directory was renamed. No flush may be in progress, because it would not find
+        its files."""
         self.directory = directory
         self.is_anchored = False
         self._segments.relocate(directory)
         self._snapshots.relocate(directory)
 
     def release(self) -> None:
-        """Let go of the files, writing nothing."""
+        """Close the files without writing anything."""
         for segment in self._segments.items:
             segment.release()

@@ -1,6 +1,6 @@
-"""How old closed segments are: read from their files in a worker thread, once, a few bytes each.
+"""Reads the age of closed segments in a worker thread, once per segment and a few bytes each.
 
-Duty: read, and hand over. Must not know: who asks (retention, the cleaner), indexes beyond their last entry.
+Retention and the cleaner use the results. Of each index only the last entry is read.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class _Seen(NamedTuple):
 
 
 class SegmentsLook:
-    """`run` blocks and touches nothing of the loop's; `finish` is for the loop's thread."""
+    """`run` blocks and changes nothing of the loop's. `finish` runs in the loop's thread."""
 
     __slots__ = ("_disk", "_enough", "_seen", "_segments", "damaged", "error")
 
     def __init__(
         self, disk: Disk, segments: Sequence[Segment], enough: Callable[[int], bool] = lambda _: False
     ) -> None:
-        """`enough` is given the age of each in order, as retention takes it, and says where to stop. Any thread."""
+        """`enough` is called with the age of each segment in order and returns whether to stop. Any thread."""
         self._disk = disk
         self._segments = segments
         self._enough = enough
@@ -65,7 +65,8 @@ class SegmentsLook:
         return max(timestamp_ms, modified_ms)
 
     def finish(self) -> None:
-        """OSError that the reading ran into. LogRefused while the indexes of a segment that is needed are built anew."""
+        """Take over the ages. Raises the OSError of the reading. Raises LogRefused while the indexes of a needed
+        segment are rebuilt."""
         for segment, timestamp_ms, offset, modified_ms in self._seen:
             segment.note_largest_timestamp(timestamp_ms, offset)
             segment.modified_ms = modified_ms

@@ -1,8 +1,8 @@
-"""Finding offsets by timestamp, aside of the loop, and aborted transactions of a range.
+"""Finds offsets by timestamp in worker threads, and the aborted transactions of a range.
 
-Duty: read-only searches over segments. Must not know: bounds that requests set. Follows KIP-79, KIP-734 (max timestamp).
-A search by time may read a file of every segment and open batches, so a worker thread does it, on what the log was when it
-began; the log compares afterwards (finish_lookup).
+The searches are read-only and have no bounds of their own; the requests set them. They follow KIP-79 and KIP-734 (max
+timestamp). A search by time may read a file of every segment and open batches. So a worker thread runs it on the state
+of the log at its start. Afterwards the log checks whether that state still holds (finish_lookup).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 
 
 class Learned(NamedTuple):
-    """The largest timestamp of a segment, of which it was not known."""
+    """The largest timestamp of a segment for which it was unknown."""
 
     segment: Segment
     timestamp_ms: int
@@ -39,7 +39,7 @@ class Learned(NamedTuple):
 
 
 class TimestampLookup:
-    """One search. `run` blocks and is for a worker thread; what came of it is for the loop's thread."""
+    """One search. `run` blocks, in a worker thread. The results are for the loop's thread."""
 
     __slots__ = (
         "_active_indexes",
@@ -61,25 +61,25 @@ class TimestampLookup:
     def __init__(
         self, disk: Disk, segments: SegmentList, timestamp_ms: int | None, log_start_offset: int
     ) -> None:
-        """None: the first record with the largest timestamp of all."""
+        """`timestamp_ms` None searches for the first record with the largest timestamp of the log."""
         self._disk = disk
         self._timestamp_ms = timestamp_ms
         self._log_start_offset = log_start_offset
         self._segments: Sequence[Segment] = list(segments.from_offset(log_start_offset))
         self.changes = segments.changes
         active = segments.active
-        # It grows while this runs; of closed ones nothing changes that `changes` does not tell.
+        # The active segment grows during the search. Changes of closed segments are counted in `changes`.
         self._active_size = active.size
         self._active_timestamp_ms = active.largest_timestamp()[0]
         self._active_indexes = active.index_views()
         self.abandoned = False
-        """Set by whoever asked and wants no answer any more."""
+        """Set when the caller no longer wants an answer."""
         self.found: TimestampOffset | None = None
         self.learned: list[Learned] = []
         self.moved = False
-        """A file has gone, by retention perhaps."""
+        """A file was missing, for example deleted by retention."""
         self.damaged: Segment | None = None
-        """Whose indexes are of no use."""
+        """The segment whose indexes are damaged."""
         self.error: OSError | BatchCorrupt | RecordMalformed | DecompressionFailed | None = None
 
     def run(self) -> None:
@@ -160,7 +160,7 @@ class TimestampLookup:
         return None
 
     def _found_damaged(self, segment: Segment) -> None:
-        """FileNotFoundError when the whole segment has gone."""
+        """Record that a segment's index is damaged. Raises FileNotFoundError if the whole segment is gone."""
         if not self._disk.exists(segment.stem + LOG_SUFFIX):
             raise FileNotFoundError(segment.stem + LOG_SUFFIX)
         self.damaged = segment
@@ -174,8 +174,9 @@ class TimestampLookup:
 def before_which_none_is_as_late(times: TimeIndex, timestamp_ms: int) -> int:
     """An offset: no batch that ends before its entry in the offset index has a timestamp as late as the given one.
 
-    Both indexes get their entries at the same moments, and the time index gets one whenever the largest timestamp so far has
-    grown since the moment before. So what made it grow beyond the target lies after the last moment at which it had not.
+    Both indexes get entries at the same moments. The time index gets an entry whenever the largest timestamp has grown
+    since the previous moment. So the batch that raised it above the target is after the last entry that is not above
+    the target.
     """
     (before_ms, before_offset), after = times.around(timestamp_ms)
     if before_ms == timestamp_ms:
@@ -186,7 +187,8 @@ def before_which_none_is_as_late(times: TimeIndex, timestamp_ms: int) -> int:
 def aborted_transactions(
     segments: SegmentList, fetch_offset: int, upper_bound_offset: int
 ) -> list[AbortedTransaction]:
-    """Those whose range overlaps [fetch offset, upper bound), by first offset (consumers rely on the order)."""
+    """Aborted transactions that overlap [fetch offset, upper bound), sorted by first offset. Consumers rely on this
+    order."""
     found = segments.aborted(fetch_offset, upper_bound_offset)
     found.sort(key=lambda entry: (entry.first_offset, entry.last_offset))
     return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]

@@ -1,8 +1,8 @@
 """Every partition's log in every log directory: ports.LogManager.
 
-Logs are made, deleted and closed here; who lies where is in homes.py, the start in start.py, a change of directories in moves.py.
-Images, leaders and timers are unknown here: the shell calls the periodic functions, and moves the blocking parts (marked so) to
-worker threads.
+LogManager creates, deletes and closes logs. homes.py maps logs to directories, start.py loads them, moves.py moves
+them between directories. Images, leaders and timers are unknown here: the shell calls the periodic functions and runs
+the blocking parts (marked so) in worker threads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Note = Callable[[str], None]
 
 
 class LogManager(MovingLogs):
-    """The whole of it."""
+    """All logs of a node."""
 
     def get_or_create(
         self,
@@ -49,11 +49,12 @@ class LogManager(MovingLogs):
         *,
         is_new: bool = True,
     ) -> PartitionLog:
-        """The partition's log; a new one goes into the given directory if it is online, else into the one with the fewest
-        partitions.
+        """The partition's log. A new log goes into the given directory if that is online, otherwise into the directory
+        with the fewest partitions.
 
-        Raises LogRefused KAFKA_STORAGE_ERROR when no directory serves, INCONSISTENT_TOPIC_ID when another topic of this
-        name left the log. One that is not new is not made while a directory is offline: it may lie there.
+        Raises LogRefused: KAFKA_STORAGE_ERROR if no directory is online, INCONSISTENT_TOPIC_ID if the log belongs to
+        another topic of this name. With is_new False no log is created while a directory is offline, because the log
+        may be there.
         """
         log = self.logs.get(topic_partition)
         if log is not None:
@@ -81,8 +82,8 @@ class LogManager(MovingLogs):
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _has_copy(self, directory: LogDirectory, name: TopicPartition, topic_id: Uuid) -> bool:
-        """Whether a future log lies there whose current one is gone with its directory: no directory has two of one partition.
-        That of another topic goes."""
+        """Whether the directory has a future log of the topic whose current log is in a failed directory. A directory
+        never has two logs of one partition. A future log of another topic is discarded."""
         if self.futures.home(name) is not directory:
             return False
         if self.futures.logs[name].topic_id == topic_id:
@@ -91,8 +92,8 @@ class LogManager(MovingLogs):
         return False
 
     def _clear_the_way(self, directory: LogDirectory, name: TopicPartition) -> None:
-        """What lies under the name of a log that is about to be made is another topic's, or half of one: it could not be renamed,
-        or not be made, when the disk took no writes."""
+        """Rename a directory that has the name of a log about to be created. It belongs to another topic, or was left
+        incomplete, when the disk took no writes."""
         path = f"{directory.path}/{partition_directory(name)}"
         if self._disk.exists(path):
             target = f"{directory.path}/{marked_name(name, STRAY_SUFFIX)}"
@@ -102,7 +103,8 @@ class LogManager(MovingLogs):
     def _make_whole(
         self, directory: LogDirectory, name: TopicPartition, topic_id: Uuid, config: LogConfig
     ) -> PartitionLog:
-        """Leaves nothing of a log that could not be made: it is tried again, and each try would leave a stray."""
+        """Create a log, and remove its files if that fails. The creation is retried, and each retry would leave a
+        stray directory."""
         try:
             return self._make(directory, name, topic_id, config)
         except OSError:
@@ -136,7 +138,8 @@ class LogManager(MovingLogs):
         for directory in online:
             if directory.directory_id == directory_id:
                 return directory
-        # The controller gives a broker whose directories are all cordoned nothing; what comes all the same has to lie somewhere.
+        # The controller places no replica on a broker whose directories are all cordoned. A replica that arrives
+        # anyway needs a directory.
         online = [each for each in online if each.directory_id not in self.cordoned] or online
         if len(online) == 1:
             return online[0]
@@ -146,12 +149,14 @@ class LogManager(MovingLogs):
     def prepare(
         self, topic_partition: TopicPartition, topic_id: Uuid, directory_id: Uuid | None = None
     ) -> Preparation:
-        """What makes the files of a new log aside; run it in a thread, then `place` or `discard` it. LogRefused."""
+        """Prepare the files of a new log in the background: `run` the result in a thread, then `place` or `discard`
+        it. Raises LogRefused."""
         directory = self._directory_for_new(directory_id, topic_partition)
         return Preparation(self._disk, directory, topic_partition, topic_id)
 
     def place(self, prepared: Preparation, config: LogConfig) -> bool:
-        """The prepared files become the partition's log. If they cannot they go, and `get_or_create` is to make it."""
+        """Make the prepared files the partition's log. If that fails, the files are removed and `get_or_create` must
+        create the log."""
         name, directory = prepared.topic_partition, prepared.directory
         path = f"{directory.path}/{partition_directory(name)}"
         try:
@@ -172,11 +177,11 @@ class LogManager(MovingLogs):
         return True
 
     def discard(self, prepared: Preparation) -> None:
-        """Its partition went, or its log was wanted sooner."""
+        """Remove prepared files. The partition was deleted, or its log was needed earlier."""
         self.doomed.add_directory(prepared.path, 0)
 
     def may_have(self, topic_partition: TopicPartition) -> bool:
-        """Whether the log is here, or may lie in a directory that is offline."""
+        """Whether the log is here, or may be in an offline directory."""
         return (
             topic_partition in self.logs
             or topic_partition in self._refused
@@ -184,7 +189,7 @@ class LogManager(MovingLogs):
         )
 
     def withhold(self, name: TopicPartition, reason: str) -> None:
-        """Leave alone until the next start what was opened and is not to be served."""
+        """Stop serving an opened log until the next start."""
         log, directory = self.logs.pop(name), self._home.pop(name)
         log.release()
         directory.has_unopened = True
@@ -192,12 +197,12 @@ class LogManager(MovingLogs):
         self._note(f"{log.directory} is not served: {reason}")
 
     def set_refused_aside(self, is_wanted: Callable[[TopicPartition], bool]) -> None:
-        """Those that could not be opened and are of no replica here."""
+        """Rename logs that could not be opened and for which no replica is wanted here."""
         for name in [name for name in self._refused if not is_wanted(name)]:
             self._set_refused_aside(name)
 
     def _set_refused_aside(self, name: TopicPartition) -> None:
-        """Another log is about to come by its name, or none at all."""
+        """Rename a log that could not be opened, because its name is needed for another log or no longer needed."""
         directory, path = self._refused.pop(name, (None, ""))
         if directory is not None and directory.online:
             target = self._set_aside(directory, path, name, STRAY_SUFFIX)
@@ -206,23 +211,25 @@ class LogManager(MovingLogs):
             self.on_stale()
 
     def clear_names(self, names: Iterable[TopicPartition]) -> Plan | None:
-        """What has logs of these names made; None when nothing stands in their way."""
+        """Prepare these names for new logs. Returns the checkpoints to write first, or None if there are none."""
         names = list(names)
         for name in names:
             self._set_refused_aside(name)
         return self.checkpoints.without(names)
 
     def when_true(self, log: Log) -> Deferred[None]:
-        """There once no checkpoint says more of a log than is true: it was cut back."""
+        """See Checkpoints.when_true. For logs that were truncated."""
         return self.checkpoints.when_true(log)
 
     def delete_later(self, topic_partition: TopicPartition) -> None:
-        """Rename the directory now, remove it after file.delete.delay.ms. What cannot be renamed is a stray at the next start."""
+        """Rename the log's directory now and remove it after file.delete.delay.ms. If the rename fails, the next start
+        treats the directory as a stray."""
         self.discard_future(topic_partition)
         self._retire(topic_partition, DELETE_SUFFIX)
 
     def shut_down(self, broker_epoch: int) -> None:
-        """Flush and close all logs, write the checkpoints and, per directory where all went well, the clean mark. Blocks."""
+        """Flush and close all logs and write the checkpoints. Each directory where everything succeeded gets the
+        clean-shutdown mark. Blocks."""
         self.closed = True
         for log in self.predecessors.successors():
             self._retire_now(log)

@@ -1,7 +1,7 @@
-"""Building the damaged indexes of a segment anew, aside, while its log goes on.
+"""Rebuilds the damaged indexes of a segment in the background, while its log stays in use.
 
-Duty: walk the segment in a worker thread and put the new files in place afterwards, if the segment is still the one that was
-walked. Must not know: who noticed the damage, threads. Meanwhile reads that need the indexes are refused, and clients ask again.
+A worker thread reads the segment. Afterwards the new files are put in place, if the segment has not changed. Until
+then reads that need the indexes are refused, and clients retry.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class IndexMending:
-    """`run` blocks and touches nothing of the loop's; `finish` is for the loop's thread."""
+    """`run` blocks and changes nothing of the loop's. `finish` runs in the loop's thread."""
 
     def __init__(self, disk: Disk, log: PartitionLog, segment: Segment) -> None:
         self._disk = disk
@@ -54,7 +54,7 @@ class IndexMending:
             self._rebuilt = own
 
     def finish(self) -> bool:
-        """Whether the segment has its indexes again. OSError."""
+        """Put the new indexes in place. Returns whether the segment has sound indexes again. Raises OSError."""
         own, segment = self._rebuilt, self.segment
         if isinstance(self.error, OSError):
             raise self.error
@@ -71,12 +71,12 @@ class IndexMending:
         return False
 
     def is_wanted(self) -> bool:
-        """Whether the segment is still one of its log, under the same name."""
+        """Whether the segment still belongs to its log, under the same name."""
         return self.segment.stem == self._stem and any(one is self.segment for one in self.log.segments)
 
 
 class IndexMender:
-    """The segments of a node whose indexes wait to be built anew. Bounded by the segments that there are."""
+    """The segments of a node whose indexes wait to be rebuilt. Bounded by the number of segments."""
 
     def __init__(self, disk: Disk, note: Callable[[str], None]) -> None:
         self._disk = disk
@@ -85,7 +85,7 @@ class IndexMender:
         self._told: Callable[[], None] = lambda: None
 
     def watch(self, told: Callable[[], None]) -> None:
-        """`told` hears when there is something to do."""
+        """`told` is called when a segment waits."""
         self._told = told
         if self._waiting:
             told()

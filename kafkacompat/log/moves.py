@@ -1,4 +1,5 @@
-"""Logs that move to another directory: a future log is begun, takes the place of the current one, and that one goes (KIP-113)."""
+"""Moving a log to another directory: a future log is created and replaces the current log, which is then deleted
+(KIP-113)."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ Note = Callable[[str], None]
 
 
 class MovingLogs(StartingLogs):
-    """As StartingLogs, while logs change their directory."""
+    """LogHomes with moves of logs between directories."""
 
     def begin_future(self, name: TopicPartition, directory: LogDirectory) -> PartitionLog:
-        """An empty log in another directory that is to take the place of this one. LogRefused KAFKA_STORAGE_ERROR."""
+        """Create an empty log in another directory that will replace this one. Raises LogRefused KAFKA_STORAGE_ERROR."""
         if len(self._online()) < len(self.directories):
-            # There may be a future log of it in the one that is offline.
+            # The offline directory may have a future log of the partition.
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, "a log directory is offline")
         if not self.may_make(name):
             self.on_stale()
@@ -46,14 +47,15 @@ class MovingLogs(StartingLogs):
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def promote_future(self, name: TopicPartition) -> PartitionLog:
-        """The future log becomes the current one. The log that was keeps its name until `retire_predecessor`.
+        """Make the future log the current one. The previous log keeps its name until `retire_predecessor`.
 
-        Raises LogRefused KAFKA_STORAGE_ERROR: nothing has changed, but that the directory to blame may be offline.
+        Raises LogRefused KAFKA_STORAGE_ERROR. Then nothing has changed, except that the failing directory may be
+        offline.
         """
         home, current, origin = self.futures.home(name), self.logs.get(name), self._home.get(name)
         assert home is not None
         if current is not None:
-            # Not later: under a name that is not durable it would not move.
+            # Set it now: under a name that is not durable the high watermark does not move.
             self.futures.logs[name].set_high_watermark(current.high_watermark)
         try:
             log = self.futures.promote(name)
@@ -68,8 +70,8 @@ class MovingLogs(StartingLogs):
         return log
 
     def retire_predecessor(self, log: Log) -> Plan | None:
-        """The log that another one had before this one, which is durable by now, is to go after file.delete.delay.ms. None when
-        there is none, or its directory refuses: `predecessors` tells which."""
+        """Start deleting the log that `log` has replaced. `log` must be durable. Returns None if there is no previous
+        log, or if its directory refuses; `predecessors` tells which."""
         name = log.topic_partition
         directory, old = self.predecessors.home(name), self.predecessors.get(name)
         if directory is None or old is None or not self.predecessors.is_before(log):
@@ -80,10 +82,12 @@ class MovingLogs(StartingLogs):
             self.directory_failed(directory, error)
             return None
         self.on_stale()
-        return Retirement(self, self._disk, directory, path, old.config.file_delete_delay_ms)
+        return Retirement(
+            self._disk, directory, path, old.config.file_delete_delay_ms, self.doomed, self.directory_failed
+        )
 
     def discard_future(self, name: TopicPartition) -> None:
-        """It is not wanted any more."""
+        """Delete the partition's future log, which is no longer needed."""
         home = self.futures.home(name)
         if home is None:
             return
@@ -94,7 +98,7 @@ class MovingLogs(StartingLogs):
         self.on_stale()
 
     def future_failed(self, name: TopicPartition, error: OSError) -> None:
-        """As `partition_failed`, of its future log."""
+        """Like `partition_failed`, for the partition's future log."""
         directory = self.futures.home(name)
         if directory is not None:
             self.directory_failed(directory, error)

@@ -1,7 +1,7 @@
-"""How one partition's log is opened or made in a directory: the same for current logs and future ones.
+"""Opens or creates one partition's log in a directory, for current and future logs alike.
 
-Duty: its files, and the topic's id beside them. Must not know: which logs there are. Everything here blocks on the disk and touches
-nothing shared, so a load may run it in any thread.
+It handles the log's files and the topic id beside them. All functions block on the disk and touch nothing shared, so a
+load may run them in any thread.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ FIRST_LOG = f"{0:020d}{LOG_SUFFIX}"
 
 
 class TopicUnknown(Exception):
-    """A log is found that does not tell its topic's id."""
+    """A log's directory does not contain the topic id."""
 
     def __init__(self, reason: str, *, is_empty: bool) -> None:
-        """`is_empty`: no record was ever written to it."""
+        """`is_empty`: no record was ever written to the log."""
         super().__init__(reason)
         self.is_empty = is_empty
 
 
 class LogOpener:
-    """One for all logs of a node."""
+    """Opens all logs of a node."""
 
     __slots__ = (
         "_cache",
@@ -67,8 +67,8 @@ class LogOpener:
         mend_later: Callable[[PartitionLog, Segment], None],
         rolled: Callable[[PartitionLog], None],
     ) -> None:
-        """`delete_later` takes the files that logs have no use for any more, `mend_later` segments whose indexes are damaged;
-        `cache` is for the indexes of all logs. `rolled` is told of logs that have closed a segment."""
+        """`delete_later` takes files that logs no longer need, `mend_later` segments with damaged indexes. `cache` is
+        the index cache of all logs. `rolled` is called with a log that has closed a segment."""
         self._cache = cache
         self._mend_later = mend_later
         self._rolled = rolled
@@ -90,7 +90,8 @@ class LogOpener:
         log_start_offset: int = 0,
         high_watermark: int = 0,
     ) -> PartitionLog:
-        """With topic_id None it is found and tells its own, or TopicUnknown; else it is new."""
+        """Open an existing log if `topic_id` is None; otherwise create one. Raises TopicUnknown if an existing log has
+        no topic id."""
         is_new = topic_id is not None
         has_lost = False
         if topic_id is None:
@@ -109,7 +110,8 @@ class LogOpener:
         )
         metadata = f"{path}/{PARTITION_METADATA_FILE}"
         if has_lost:
-            # The id, and the log's own name, may be in the page cache alone, and no later sync of them would say so.
+            # After a failed sync the id and the directory's name may be in the page cache only. A later sync would not
+            # report that, so they are written again.
             self._disk.write_atomic(metadata, format_partition_metadata(topic_id))
             self._disk.sync_directory(posixpath.dirname(path))
             trust_syncs_again(self._disk, path)
@@ -128,12 +130,14 @@ class LogOpener:
             randrange=self._randrange,
             rolled=self._rolled,
         )
-        # The process that made it may have been killed before its first sync, of which the recovery point tells.
+        # The process that created the log may have been killed before the first sync. A recovery point above 0 shows
+        # that a sync succeeded.
         log.is_anchored = not is_new and not has_lost and (clean or recovery_point > 0)
         return log
 
     def _id_of(self, path: str) -> Uuid:
-        """Without one, whose records these are cannot be told by the name: a topic of this name may have been deleted."""
+        """Read the topic id. Without it the name alone does not identify the topic, because an earlier topic of the
+        same name may have been deleted."""
         metadata = f"{path}/{PARTITION_METADATA_FILE}"
         reason = "there is no partition.metadata"
         if self._disk.exists(metadata):
@@ -144,6 +148,6 @@ class LogOpener:
         raise TopicUnknown(reason, is_empty=self._is_empty(path))
 
     def _is_empty(self, path: str) -> bool:
-        """Whether there is nothing of a log but the beginning of its files."""
+        """Whether the directory has at most the empty first files of a log."""
         logs = [name for name in self._disk.list_directory(path) if name.endswith(LOG_SUFFIX)]
         return not any(name != FIRST_LOG or self._disk.file_size(f"{path}/{name}") for name in logs)

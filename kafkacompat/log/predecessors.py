@@ -1,32 +1,33 @@
-"""Current logs whose place a copy in another directory has taken, until the copy is durable.
+"""Logs that were replaced by a copy in another directory, kept until the copy is durable.
 
-Duty: keep them under the name they had, so that a power loss leaves one log at least that has everything that was durable; then let
-them go. Where a crash leaves both, tell which of the two is the partition's. Must not know: who copies, when something is synced.
+They keep their name until then. So after a power loss at least one log has everything that was durable. If a crash
+leaves both logs, this module decides which one is the partition's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.directory import DELETE_SUFFIX, STRAY_SUFFIX, marked_name
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
+    from kafkacompat.log.deletion import DeletionQueue
     from kafkacompat.log.directory import LogDirectory
-    from kafkacompat.log.homes import LogHomes
     from kafkacompat.log.log import PartitionLog
     from kafkacompat.ports import Disk, Log
 
 
 class Predecessors:
-    """At most one a partition."""
+    """The replaced logs of a node, at most one per partition."""
 
     __slots__ = ("_disk", "_items")
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._items: dict[TopicPartition, tuple[PartitionLog, LogDirectory, PartitionLog]] = {}
-        """With the directory of each, and the log that has taken its place."""
+        """(replaced log, its directory, the log that has replaced it)."""
 
     def add(self, log: PartitionLog, directory: LogDirectory, successor: PartitionLog) -> None:
         self._items[log.topic_partition] = log, directory, successor
@@ -43,7 +44,7 @@ class Predecessors:
         return [successor for _, _, successor in self._items.values()]
 
     def is_before(self, log: Log) -> bool:
-        """Whether there still is one whose place this log has taken."""
+        """Whether the log that `log` has replaced still exists."""
         item = self._items.get(log.topic_partition)
         return item is not None and item[2] is log
 
@@ -51,11 +52,11 @@ class Predecessors:
         return {name: log for name, (log, home, _) in self._items.items() if home is directory}
 
     def forget(self, name: TopicPartition) -> None:
-        """Out of the books; files and name stay."""
+        """Remove a log from this registry only. Its files and name stay."""
         self._items.pop(name, None)
 
     def rename(self, name: TopicPartition) -> str:
-        """It is to be deleted from now on; what it is called then. OSError: nothing has changed."""
+        """Mark the log's directory for deletion and return its new path. On OSError nothing has changed."""
         log, directory, _ = self._items[name]
         target = f"{directory.path}/{marked_name(name, DELETE_SUFFIX)}"
         self._disk.rename(log.directory, target)
@@ -64,14 +65,23 @@ class Predecessors:
 
 
 class Retirement:
-    """What follows when one was renamed: its new name made durable, so that it does not come again, and its removal later."""
+    """The work after the rename: sync the directory, so that the old name does not come back, and remove the files
+    later."""
 
-    __slots__ = ("_delay_ms", "_directory", "_disk", "_failure", "_manager", "_path")
+    __slots__ = ("_delay_ms", "_directory", "_disk", "_doomed", "_failed", "_failure", "_path")
 
     def __init__(
-        self, manager: LogHomes, disk: Disk, directory: LogDirectory, path: str, delay_ms: int
+        self,
+        disk: Disk,
+        directory: LogDirectory,
+        path: str,
+        delay_ms: int,
+        doomed: DeletionQueue,
+        failed: Callable[[LogDirectory, OSError], None],
     ) -> None:
-        self._manager = manager
+        """`failed` is called with a directory whose sync fails."""
+        self._doomed = doomed
+        self._failed = failed
         self._disk = disk
         self._directory = directory
         self._path = path
@@ -79,7 +89,7 @@ class Retirement:
         self._failure: OSError | None = None
 
     def run(self) -> None:
-        """Blocks; for a worker thread."""
+        """Sync the directory. Blocks; for a worker thread."""
         try:
             self._disk.sync_directory(self._directory.path)
         except OSError as error:
@@ -87,14 +97,14 @@ class Retirement:
 
     def finish(self) -> None:
         if self._failure is not None:
-            self._manager.directory_failed(self._directory, self._failure)
+            self._failed(self._directory, self._failure)
         else:
-            self._manager.doomed.add_directory(self._path, self._delay_ms)
+            self._doomed.add_directory(self._path, self._delay_ms)
 
 
 def suffix_of_second(log: PartitionLog, taken: PartitionLog) -> str:
-    """What becomes of one of two logs of a partition: it goes if the one that is taken has all its records, by the epochs of both,
-    as a follower asks its leader. Otherwise it is kept."""
+    """The suffix for the second of two logs of a partition. It is deleted if the chosen log has all its records,
+    judged by the epochs of both, as between follower and leader. Otherwise it is kept as a stray."""
     epoch = log.latest_epoch()
     known = taken.end_offset_for_epoch(epoch)
     is_empty = log.log_end_offset == log.log_start_offset
@@ -106,5 +116,6 @@ def suffix_of_second(log: PartitionLog, taken: PartitionLog) -> str:
 
 
 def age_of(log: PartitionLog) -> tuple[int, int, int]:
-    """Of two logs of a partition the one that is greater has come further. A copy begins where its log began then, or later."""
+    """A sort key: of two logs of a partition the one with the greater key is further ahead. A copy begins at the start
+    of its source, or later."""
     return log.latest_epoch(), log.log_end_offset, log.log_start_offset

@@ -1,7 +1,7 @@
-"""The files of a new partition, made aside by a worker thread while the loop goes on: making a file may take a millisecond.
+"""Creates the files of a new partition in a worker thread, because creating a file may take a millisecond.
 
-Duty: make them under a name that nobody serves. Must not know: which logs there are, threads. The name is one of those to be
-deleted, so whatever a crash leaves of it goes at the next start, of this broker or of Apache Kafka.
+The directory gets a name with the suffix for deletion. So the next start, of this broker or of Apache Kafka, removes
+what a crash leaves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Preparation:
-    """ports.PreparedLog: an empty log from offset 0 on, its topic's id beside it."""
+    """ports.PreparedLog: an empty log from offset 0 on, with its topic id."""
 
     __slots__ = ("_disk", "directory", "made", "path", "topic_id", "topic_partition")
 
@@ -33,7 +33,7 @@ class Preparation:
         self.made = False
 
     def run(self) -> None:
-        """Blocks; any thread. What the disk refuses is left to whoever opens the log: he meets the same error."""
+        """Create the files. Blocks; any thread. Disk errors are ignored, because opening the log raises them again."""
         try:
             self._disk.make_directory(self.path)
             self._disk.open(file_stem(self.path, 0) + LOG_SUFFIX, create=True).close()

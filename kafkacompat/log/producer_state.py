@@ -1,7 +1,7 @@
-"""What a partition knows of its producers: sequences of idempotent ones, open transactions, KIP-98's state machine.
+"""The producers of a partition: sequences of idempotent producers and open transactions, the state machine of KIP-98.
 
-Duty: judge a batch, apply it, expire, and tell the first unstable offset. Must not know: files, clocks, requests.
-A batch is judged (`check`) before it is written and applied (`apply_data`, `apply_marker`) after; judging changes nothing.
+No files, clocks or requests are used here. A batch is checked before it is written (`check`) and applied afterwards
+(`apply_data`, `apply_marker`). A check changes nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kafkacompat.ports import LogRefused, ProducerStateEntry, VerificationGuard
 from kafkacompat.wire.errors import ErrorCode
 
 RETAINED_BATCHES = 5
-"""Batches remembered per producer: a client may have five in flight and repeat any of them."""
+"""Batches remembered per producer. A client may have five in flight and repeat any of them."""
 MAX_SEQUENCE = 0x7FFFFFFF
 MAX_EPOCH = 0x7FFF
 NO_EPOCH = -1
 EPOCH_BUMP_VERSION = 2
-"""From this transaction.version on a marker carries a higher epoch than the data it ends (KIP-890)."""
+"""From this transaction.version on, a marker has a higher epoch than the data it ends (KIP-890)."""
 NO_TRANSACTION = -1
 
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
@@ -33,7 +33,7 @@ _CRC_END = 6
 
 
 class SnapshotCorrupt(ValueError):
-    """A producer snapshot whose version, size or crc is wrong."""
+    """A producer snapshot with a wrong version, size or CRC."""
 
 
 class BatchMetadata(NamedTuple):
@@ -59,7 +59,7 @@ class CompletedTxn(NamedTuple):
 
 
 class Producer:
-    """One producer's state. -1 stands for none in every field but the list."""
+    """The state of one producer. -1 means none in every field except the list."""
 
     __slots__ = (
         "batches",
@@ -80,7 +80,7 @@ class Producer:
 
 
 class ProducerStateManager:
-    """All producers of one partition, with the offset up to which they are known (`end_offset`, exclusive)."""
+    """All producers of one partition. `end_offset` (exclusive) is the offset up to which their batches are applied."""
 
     __slots__ = (
         "_begun",
@@ -97,15 +97,16 @@ class ProducerStateManager:
         self.producers: dict[int, Producer] = {}
         self.end_offset = 0
         self.first_unstable_offset = -1
-        """First offset of the earliest transaction that is open, or whose marker is not below the high watermark; -1: none."""
+        """First offset of the earliest transaction that is open or has its marker at or above the high watermark; -1: none."""
         self._ongoing: dict[int, int] = {}
         """First offset -> producer id of open transactions."""
         self._unreplicated: dict[int, int] = {}
-        """First offset -> offset of the marker, for ended ones whose marker is at or above the high watermark. By that offset."""
+        """First offset -> offset of the marker, for ended transactions whose marker is at or above the high watermark.
+        Ordered by the marker's offset."""
         self._begun: deque[int] = deque()
-        """First offsets, ascending, of those that are open or unreplicated, and of others behind the first of these."""
+        """First offsets of open and unreplicated transactions, ascending. Ended ones are removed only from the front."""
         self._open: deque[int] = deque()
-        """The same of those that are open. There may be a hundred thousand: none is looked for among all."""
+        """The same for open transactions only. There may be a hundred thousand, so no lookup searches all of them."""
         self._verifications = Verifications()
 
     def check(
@@ -121,9 +122,9 @@ class ProducerStateManager:
         transaction_version: int = 0,
         from_client: bool = True,
     ) -> BatchMetadata | None:
-        """Judge a batch before it is written. The original when it is a repetition, else None.
+        """Check a batch before it is written. Returns the original batch if this one is a duplicate, otherwise None.
 
-        Raises LogRefused INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or
+        Raises LogRefused: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or
         TRANSACTION_COORDINATOR_FENCED.
         """
         producer = self.producers.get(producer_id)
@@ -175,7 +176,7 @@ class ProducerStateManager:
     def start_verification(
         self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """None when the producer's transaction is open here already. Raises LogRefused INVALID_PRODUCER_EPOCH."""
+        """A guard, or None if the producer's transaction is open here already. Raises LogRefused INVALID_PRODUCER_EPOCH."""
         producer = self.producers.get(producer_id)
         if producer is not None:
             if epoch < producer.epoch:
@@ -190,7 +191,7 @@ class ProducerStateManager:
     def check_verified(
         self, producer_id: int, epoch: int, verification_guard: VerificationGuard | None
     ) -> None:
-        """Whether a transactional batch goes on with an open transaction, or may open one. Raises LogRefused INVALID_TXN_STATE."""
+        """Raise LogRefused INVALID_TXN_STATE unless a transactional batch continues an open transaction or may open one."""
         producer = self.producers.get(producer_id)
         if (
             producer is not None
@@ -213,7 +214,7 @@ class ProducerStateManager:
         timestamp_ms: int,
         is_transactional: bool,
     ) -> None:
-        """A data batch of this producer is in the log."""
+        """Apply a data batch that is in the log."""
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(producer_id, epoch)
@@ -246,7 +247,7 @@ class ProducerStateManager:
         timestamp_ms: int,
         committed: bool,
     ) -> CompletedTxn | None:
-        """An end marker of this producer is in the log; the transaction it ended, if one was open."""
+        """Apply an end marker that is in the log. Returns the transaction it ended, or None if none was open."""
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(producer_id, epoch)
@@ -267,13 +268,13 @@ class ProducerStateManager:
         return CompletedTxn(producer_id, first_offset, offset, committed)
 
     def stable_offset_after(self, completed: CompletedTxn) -> int:
-        """The last stable offset once a transaction's end is replicated, as the transaction index keeps it."""
+        """The last stable offset after a transaction's end is replicated, as stored in the transaction index."""
         while self._open and self._open[0] not in self._ongoing:
             self._open.popleft()
         return self._open[0] if self._open else completed.last_offset + 1
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Ended transactions whose marker is now below the high watermark hold nothing back any more."""
+        """Ended transactions whose marker is now below the high watermark no longer hold back the last stable offset."""
         if self._unreplicated:
             done = list(takewhile(lambda each: each[1] < high_watermark, self._unreplicated.items()))
             for first, _ in done:
@@ -282,9 +283,9 @@ class ProducerStateManager:
                 self._refresh_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
-        """Forget producers idle for that long without an open transaction, one look after another.
+        """Drop producers without an open transaction that were idle for `expiration_ms`. Yields after each one.
 
-        Between two looks anything may change.
+        The state may change between two steps.
         """
         producers = self.producers
         for producer_id in list(producers):
@@ -308,7 +309,7 @@ class ProducerStateManager:
         self.end_offset = end_offset
 
     def load(self, producers: Iterable[Producer], end_offset: int) -> None:
-        """Begin from a snapshot taken at an offset."""
+        """Replace the state by a snapshot taken at an offset."""
         self.clear(end_offset)
         for producer in producers:
             self.producers[producer.producer_id] = producer
@@ -319,7 +320,7 @@ class ProducerStateManager:
         self._refresh_unstable()
 
     def active(self) -> Iterator[ProducerStateEntry]:
-        """Every producer that is known by now and still known when its turn comes: between two of them anything may change."""
+        """The producers known at the call, except those dropped before their turn. The state may change between two of them."""
         for producer_id in list(self.producers):
             producer = self.producers.get(producer_id)
             if producer is None:
@@ -357,7 +358,7 @@ class ProducerStateManager:
 
 
 def encode_snapshot(producers: Iterable[Producer]) -> bytes:
-    """Kafka's .snapshot file; of each producer only the last batch is kept."""
+    """The bytes of Kafka's .snapshot file. It contains only the last batch of each producer."""
     entries = bytearray()
     count = 0
     for producer in producers:
@@ -378,7 +379,7 @@ def encode_snapshot(producers: Iterable[Producer]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[Producer]:
-    """The producers of a .snapshot file; SnapshotCorrupt when it is not whole."""
+    """The producers of a .snapshot file. Raises SnapshotCorrupt if it is damaged."""
     if len(data) < _SNAPSHOT_HEAD.size:
         raise SnapshotCorrupt(f"{len(data)} bytes are no snapshot")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)

@@ -1,6 +1,6 @@
-"""What can be asked of a partition's log without changing it, and the state it is answered from.
+"""Read-only operations on a partition's log, and the state they use.
 
-Duty: offsets, reads, lookups by time and epoch. Must not know: how the log grows (log.py).
+They cover offsets, reads, and lookups by time and epoch. Appends are in appending.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LogParts:
-    """What opening a directory gives (recovery.open_log)."""
+    """The results of opening a directory (recovery.open_directory)."""
 
     __slots__ = (
         "cache",
@@ -66,7 +66,8 @@ class LogParts:
 
 
 class ReadableLog:
-    """Offsets absolute, sizes in bytes. Expected refusals are LogRefused; OSError passes through."""
+    """The readable part of a log. Offsets are absolute, sizes in bytes. Raises LogRefused for expected refusals, and
+    OSError from the disk."""
 
     __slots__ = (
         "_disk",
@@ -95,14 +96,16 @@ class ReadableLog:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.is_anchored = True
-        """Its directory and its topic's id are durable: without these nothing in it would be anybody's after a power loss."""
+        """Whether the log's directory and topic id are durable. Without them its records would belong to no topic
+        after a power loss."""
         self._segments = segments
         self._epochs = parts.epochs
         self._latest_epoch = parts.epochs.latest_epoch()
         self._state = parts.state
         self.log_start_offset = parts.log_start_offset
         self.log_end_offset = parts.log_end_offset
-        # One that is out of range was another log's, or of what the disk has lost. Too low does no harm.
+        # A high watermark out of range belongs to another log, or to data that the disk has lost. One that is too low
+        # does no harm.
         is_ours = self.log_start_offset <= high_watermark <= self.log_end_offset
         self.high_watermark = high_watermark if is_ours else self.log_start_offset
 
@@ -111,7 +114,7 @@ class ReadableLog:
         unstable = self._state.first_unstable_offset
         if not 0 <= unstable < self.high_watermark:
             return self.high_watermark
-        # The start passes an open transaction's first record by retention or deletion of records.
+        # Retention or DeleteRecords may move the start above the first record of an open transaction.
         return max(unstable, self.log_start_offset)
 
     @property
@@ -119,12 +122,17 @@ class ReadableLog:
         return self._segments.items
 
     @property
+    def producer_count(self) -> int:
+        """Producer ids that the log remembers."""
+        return len(self._state.producers)
+
+    @property
     def producer_state(self) -> ProducerStateManager:
         return self._state
 
     @property
     def epoch_entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset), ascending."""
+        """(epoch, start offset) pairs, ascending."""
         return self._epochs.entries
 
     def latest_epoch(self) -> int:
@@ -159,13 +167,14 @@ class ReadableLog:
         return aborted_transactions(self._segments, fetch_offset, upper_bound_offset)
 
     def begin_lookup(self, timestamp_ms: int | None) -> TimestampLookup:
-        """A search, to be run in a worker thread, for the first record at or after a timestamp; None: with the largest of all."""
+        """A search for the first record at or after a timestamp, to run in a worker thread. None searches for the
+        largest timestamp."""
         return TimestampLookup(self._disk, self._segments, timestamp_ms, self.log_start_offset)
 
     def finish_lookup(self, lookup: TimestampLookup) -> bool:
-        """Take over what a search has learned. False when what it found may be wrong by now: it has to be made again.
+        """Take over the timestamps that a search has read. Returns False if its result may be outdated: search again.
 
-        LogRefused KAFKA_STORAGE_ERROR while damaged indexes are built anew; raises what the search ran into.
+        Raises LogRefused KAFKA_STORAGE_ERROR while damaged indexes are rebuilt, and the error of the search itself.
         """
         for segment, timestamp_ms, offset in lookup.learned:
             segment.note_largest_timestamp(timestamp_ms, offset)
@@ -190,9 +199,9 @@ class ReadableLog:
         return self._state.start_verification(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
 
     def active_producers(self) -> Iterator[ProducerStateEntry]:
-        """As `ProducerStateManager.active`."""
+        """See `ProducerStateManager.active`."""
         return self._state.active()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
-        """As `ProducerStateManager.expire`."""
+        """See `ProducerStateManager.expire`."""
         return self._state.expire(now_ms, expiration_ms)

@@ -1,6 +1,6 @@
-"""Applying batches that already lie in the log to the producer state, the transaction index and the epochs.
+"""Applies batches that are in the log to the producer state, the transaction index and the epochs.
 
-Duty: replay, for recovery, truncation and a follower's append. Must not know: where the state came from.
+Recovery, truncation and a follower's append use it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 def marker_of(batch: Buffer) -> EndTransactionMarker | None:
-    """The end marker in exactly one control batch; None when it holds another kind of control record."""
+    """The end marker in a single control batch. None for another kind of control record."""
     record = first_record(batch, parse_header(batch))
     return None if record is None else parse_end_transaction_marker(record)
 
 
 def follower_batches(view: memoryview, leader_epoch: int, next_offset: int) -> Iterator[BatchHeader]:
-    """The batches that a follower may append: whole, sound, in order, of no later epoch than its own.
+    """The batches that a follower may append: complete, valid, in order, and of no later epoch than its own.
 
-    A later epoch ends the run, as does a cut-off batch. Raises LogRefused CORRUPT_MESSAGE for bytes that must be fetched
-    again, OFFSET_OUT_OF_RANGE for offsets that do not follow. A marker is read here as well: once its batch is written it is
-    too late to find that it cannot be.
+    A later epoch or an incomplete batch ends the run. Raises LogRefused: CORRUPT_MESSAGE if the bytes must be fetched
+    again, OFFSET_OUT_OF_RANGE if the offsets do not follow. Markers are parsed here too, because after the write it is
+    too late to refuse an invalid one.
     """
     try:
         for header in iterate_batches(view):
@@ -62,9 +62,8 @@ def follower_batches(view: memoryview, leader_epoch: int, next_offset: int) -> I
 def apply_batch(
     state: ProducerStateManager, header: BatchHeader, batch: Buffer | None, segment: Segment | None
 ) -> None:
-    """Bring the state up to a batch's end. `batch` is needed for control batches only; with a segment its transaction
-    index gets the aborted transaction that a marker ends.
-    """
+    """Apply a batch to the state. `batch` is needed for control batches only. With a segment, a marker that aborts a
+    transaction is added to its transaction index."""
     if header.producer_id >= 0:
         if not header.is_control:
             state.apply_data(
@@ -101,7 +100,7 @@ def apply_batch(
 
 
 def replay_segments(state: ProducerStateManager, segments: Iterable[Segment], end_offset: int) -> None:
-    """Apply all batches from the state's end offset to the given one; transaction indexes stay as they are."""
+    """Apply all batches from the state's end offset up to `end_offset`. The transaction indexes do not change."""
     for segment in segments:
         if not segment.size:
             continue

@@ -1,7 +1,7 @@
-"""A pass of retention over all the logs of a node, in steps.
+"""A retention pass over all logs of a node, in steps.
 
-Duty: which logs a step takes, what of it is read in a worker thread, what is dropped afterwards. Must not know: what may go
-(retention.py), threads, when a pass is due.
+It chooses the logs of a step, what a worker thread reads of them, and what is deleted afterwards. retention.py decides
+which segments may be deleted.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from kafkacompat.log.manager import LogManager
 
 LOGS_AT_ONCE = 250
-"""Logs that one step looks at."""
+"""Logs per step."""
 
 
 class RetentionPass:
-    """One look at every log, in steps: a few hundred logs, or as many segments as one log may drop at once."""
+    """One pass over all logs. A step covers LOGS_AT_ONCE logs, or as many segments as one log may drop at once."""
 
     def __init__(self, manager: LogManager, now_ms: int) -> None:
         self._manager = manager
         self._now_ms = now_ms
         self._left = list(manager.logs.items())
-        """Last to first."""
+        """The remaining logs; the last one is next."""
         self.removed = 0
-        """Segments that went so far."""
+        """Segments deleted so far."""
 
     def next(self) -> RetentionStep | None:
-        """None when every log has been looked at."""
+        """The next step. None after the last log."""
         if not self._left:
             return None
         step = RetentionStep(self)
@@ -47,7 +47,7 @@ class RetentionPass:
         return self._manager.get(log.topic_partition) is log
 
     def retain(self, log: PartitionLog) -> int:
-        """How many segments went."""
+        """Delete a log's segments as far as allowed. Returns their number."""
         try:
             count = log.enforce_retention(self._now_ms)
         except OSError as error:
@@ -66,13 +66,13 @@ class RetentionPass:
         return log.look_for_retention(self._now_ms)
 
     def take_over(self, log: PartitionLog, look: SegmentsLook) -> bool:
-        """Whether what was read is of use."""
+        """Take over what was read. Returns whether it is usable."""
         try:
             look.finish()
         except OSError as error:
             self._manager.log_failed(log, error)
         except LogRefused:
-            # Its indexes are being built anew; the next pass finds them.
+            # The log's indexes are being rebuilt. The next pass will use them.
             return False
         except BatchCorrupt as damage:
             self._damaged(log, damage)
@@ -88,7 +88,7 @@ class RetentionPass:
 
 
 class RetentionStep:
-    """`run` reads how old segments are where that is not known; what may go is renamed in `finish`."""
+    """`run` reads the unknown ages of segments. `finish` renames the segments to delete."""
 
     __slots__ = ("_looks", "_pass", "_ready")
 
@@ -111,7 +111,7 @@ class RetentionStep:
             look.run()
 
     def finish(self) -> bool:
-        """True: the pass goes on."""
+        """Delete what is due. Returns True: the pass continues."""
         whole = self._pass
         logs = self._ready + [log for log, look in self._looks if whole.take_over(log, look)]
         dropped = 0
@@ -124,6 +124,6 @@ class RetentionStep:
             count = whole.retain(log)
             dropped += count
             if count:
-                # Perhaps more of it may go, whose age is not known yet.
+                # More segments may be due whose age is not known yet.
                 whole.put_back(log)
         return True

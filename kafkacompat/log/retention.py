@@ -1,7 +1,7 @@
-"""Which segments a log may let go: by time, by size, by log start offset.
+"""Which segments retention may delete: by time, by size, by log start offset.
 
-Duty: the decision, pure. Must not know: files. Never a segment that holds records at or above the high watermark, and
-only from the oldest on. Follows retention.ms, retention.bytes and KIP-107 (DeleteRecords).
+A pure decision. It deletes from the oldest segment on, and never a segment with records at or above the high
+watermark. Follows retention.ms, retention.bytes and KIP-107 (DeleteRecords).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 
 class SegmentFacts(NamedTuple):
-    """What retention looks at. `next_offset` is the base of the following segment, or the log's end for the last."""
+    """The facts of one segment. `next_offset` is the base of the next segment, or the log's end for the last one."""
 
     size: int
     next_offset: int
     largest_timestamp_ms: int
-    """NEVER_OLD where it is not known."""
+    """NEVER_OLD if unknown."""
     is_last: bool
 
 
@@ -34,10 +34,10 @@ def count_deletable(
     retention_bytes: int,
     now_ms: int,
 ) -> int:
-    """How many of the oldest segments go, of those that are given. -1 turns a limit off. All may go; the caller then begins an
-    empty one. No more is asked for than the first that stays.
+    """The number of the oldest segments to delete. A limit of -1 is off. If all are deleted, the caller begins an
+    empty segment. `segments` is read only up to the first one that stays.
 
-    An empty last segment never goes: nothing would be gained.
+    An empty last segment always stays, since deleting it gains nothing.
     """
     count = 0
     surplus = total_bytes - retention_bytes

@@ -1,6 +1,6 @@
-"""Walking the batches of a file in large reads.
+"""Walks over the batches of a file in large reads: headers for lookups, checked batches for recovery.
 
-Duty: headers for lookups, checked batches for recovery. Must not know: offsets that are looked for, indexes.
+It does not use offsets or indexes.
 """
 
 from __future__ import annotations
@@ -23,36 +23,30 @@ if TYPE_CHECKING:
     from kafkacompat.ports import File
 
 ITERATE_CHUNK = 1024 * 1024
-"""Bytes of one read where much will be walked."""
+"""Bytes per read for long walks."""
 
 _LENGTH = struct.Struct(">i")
 _LEAST_SIZE = LOG_OVERHEAD + 14
 
 
 def headers(file: File, start: int, limit: int, chunk: int) -> Iterator[BatchHeader]:
-    """Headers of whole batches between two positions; a cut-off one ends the walk. BatchCorrupt where none can lie."""
-    position, data, data_at = start, b"", start
-    while limit - position >= MINIMUM_PREFIX:
-        inside = position - data_at
-        if len(data) - inside < HEADER_SIZE and data_at + len(data) < limit:
-            wanted = min(chunk, limit - position)
-            data = file.try_read(position, wanted) or file.read_cold(position, wanted)
-            data_at, inside = position, 0
-        size = (
-            _LENGTH.unpack_from(data, inside + 8)[0] + LOG_OVERHEAD
-            if len(data) - inside >= MINIMUM_PREFIX
-            else 0
-        )
-        if size < _LEAST_SIZE:
-            raise BatchCorrupt(f"a batch of {size} bytes at {position} of {file.path}")
-        if size > limit - position:
-            return
-        yield _header(file, data, inside, position)
-        position += size
+    """Headers of the complete batches between two positions. An incomplete batch ends the walk. Raises BatchCorrupt
+    for an invalid header."""
+    window = _Window(
+        file,
+        start,
+        limit,
+        chunk,
+        lambda position, size: file.try_read(position, size) or file.read_cold(position, size),
+    )
+    position = start
+    while (header := window.header(position)) is not None:
+        yield header
+        position += header.size
 
 
 def checked_batches(file: File, limit: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Every batch up to the limit with its bytes. BatchCorrupt at the first that is not whole and sound."""
+    """Every batch up to the limit with its bytes. Raises BatchCorrupt at the first incomplete or invalid one."""
     for header, batch in whole_batches(file, limit, ITERATE_CHUNK):
         if not has_valid_crc(batch, header):
             raise BatchCorrupt(f"the crc of the batch at {header.position} is wrong")
@@ -62,38 +56,76 @@ def checked_batches(file: File, limit: int) -> Iterator[tuple[BatchHeader, memor
 def whole_batches(
     file: File, limit: int, chunk: int, on_read: Callable[[int], None] | None = None, start: int = 0
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Every batch from `start`, where one begins, up to the limit with its bytes, unchecked. BatchCorrupt at the first that is not
-    whole.
+    """Every batch from `start`, which must be the beginning of a batch, up to the limit, with its bytes. The CRC is
+    not checked. Raises BatchCorrupt at the first incomplete batch.
 
-    `on_read` is told of every read, in bytes, before it is made.
+    `on_read` is called with the size of every read, before the read.
     """
-    position, data, data_at = start, b"", start
 
-    def read(length: int) -> bytes:
+    def read(position: int, size: int) -> bytes:
         if on_read is not None:
-            on_read(min(length, limit - position))
-        return file.read_cold(position, min(length, limit - position))
+            on_read(size)
+        return file.read_cold(position, size)
 
+    window = _Window(file, start, limit, chunk, read)
+    position = start
     while position < limit:
-        inside = position - data_at
-        if len(data) - inside < HEADER_SIZE and data_at + len(data) < limit:
-            data, data_at, inside = read(chunk), position, 0
-        if len(data) - inside < MINIMUM_PREFIX:
-            raise BatchCorrupt(f"{len(data) - inside} bytes at {position} are no batch")
+        header = window.header(position)
+        if header is None:
+            raise BatchCorrupt(
+                f"the {limit - position} bytes at {position} of {file.path} hold no whole batch"
+            )
+        yield header, window.batch(header)
+        position += header.size
+
+
+class _Window:
+    """The last piece read from a file. It only moves forward."""
+
+    __slots__ = ("_at", "_chunk", "_data", "_file", "_limit", "_read")
+
+    def __init__(
+        self, file: File, start: int, limit: int, chunk: int, read: Callable[[int, int], bytes]
+    ) -> None:
+        self._file = file
+        self._limit = limit
+        self._chunk = chunk
+        self._read = read
+        self._data = b""
+        self._at = start
+
+    def header(self, position: int) -> BatchHeader | None:
+        """The header of the batch at a position. None if no complete batch is left before the limit. Raises
+        BatchCorrupt for an invalid header."""
+        data, inside, left = self._data, position - self._at, self._limit - position
+        if left < MINIMUM_PREFIX:
+            return None
+        if len(data) - inside < HEADER_SIZE and len(data) - inside < left:
+            data, inside = self._move_to(position, self._chunk), 0
+        if len(data) < inside + MINIMUM_PREFIX:
+            raise BatchCorrupt(
+                f"{self._file.path} ends at {position + len(data) - inside}, before {self._limit}"
+            )
         size = _LENGTH.unpack_from(data, inside + 8)[0] + LOG_OVERHEAD
-        if size < _LEAST_SIZE or size > limit - position:
-            raise BatchCorrupt(f"a batch of {size} bytes where {limit - position} remain")
-        if inside + size > len(data):
-            data, data_at, inside = read(max(size, chunk)), position, 0
-        header = _header(file, data, inside, position)
-        yield header, memoryview(data)[inside : inside + size]
-        position += size
+        if size < _LEAST_SIZE:
+            raise BatchCorrupt(f"a batch of {size} bytes at {position} of {self._file.path}")
+        if size > left:
+            return None
+        try:
+            header = parse_header(data, inside)
+        except struct.error as error:
+            raise BatchCorrupt(f"no batch at {position} of {self._file.path}") from error
+        header.position = position
+        return header
 
+    def batch(self, header: BatchHeader) -> memoryview:
+        """The bytes of the batch whose header was requested last."""
+        data, inside = self._data, header.position - self._at
+        if inside + header.size > len(data):
+            data, inside = self._move_to(header.position, max(header.size, self._chunk)), 0
+        return memoryview(data)[inside : inside + header.size]
 
-def _header(file: File, data: bytes, inside: int, position: int) -> BatchHeader:
-    try:
-        header = parse_header(data, inside)
-    except struct.error as error:
-        raise BatchCorrupt(f"no batch at {position} of {file.path}") from error
-    header.position = position
-    return header
+    def _move_to(self, position: int, size: int) -> bytes:
+        self._data = self._read(position, min(size, self._limit - position))
+        self._at = position
+        return self._data

@@ -1,6 +1,7 @@
-"""One segment: a .log file of batches with its three indexes, which is cut, rolled, closed and renamed.
+"""One segment: a .log file of batches with three indexes. It can be cut, rolled, closed and renamed.
 
-Of a closed segment no index is in memory but what the node's cache has of it; its largest timestamp is kept once it is known.
+The indexes of a closed segment are only in the node's cache, not in the segment. Its largest timestamp is kept once it
+is known.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Segment(SegmentBatches):
-    """As SegmentBatches, until it goes."""
+    """SegmentBatches with the operations of the segment's later life."""
 
     __slots__ = ()
 
     def first_batch_timestamp(self) -> int | None:
-        """Max timestamp of the first batch; None when the segment is empty."""
+        """Max timestamp of the first batch. None if the segment is empty."""
         if self.rolling_timestamp_ms is None and self.size:
             for header in self.headers(chunk=HEADER_SIZE):
                 self.rolling_timestamp_ms = header.max_timestamp_ms
@@ -35,7 +36,8 @@ class Segment(SegmentBatches):
         return self.rolling_timestamp_ms
 
     def retention_timestamp_ms(self) -> int:
-        """The largest record timestamp, else when the file was last written. Reads files unless `knows_its_age`."""
+        """The largest record timestamp, or the file's modification time if there is none. Reads files unless
+        `knows_its_age`."""
         timestamp_ms = self.largest_timestamp()[0]
         if timestamp_ms >= 0:
             return timestamp_ms
@@ -45,13 +47,14 @@ class Segment(SegmentBatches):
         return self.knows_largest_timestamp and (self.max_timestamp_ms >= 0 or self.modified_ms >= 0)
 
     def knows_ages(self, *, largest: bool, first: bool) -> bool:
-        """What `learn_ages` reads."""
+        """Whether `learn_ages` has nothing to read."""
         return not self.size or (
             (not largest or self.knows_its_age()) and (not first or self.rolling_timestamp_ms is not None)
         )
 
     def learn_ages(self, *, largest: bool, first: bool) -> None:
-        """Of a closed segment: its largest timestamp, that of its first batch. Keeps no file open that was not."""
+        """Read a closed segment's largest timestamp, and that of its first batch. Files that were not open are closed
+        again."""
         if largest:
             timestamp_ms = self.retention_timestamp_ms()
             if self.max_timestamp_ms < 0:
@@ -64,12 +67,14 @@ class Segment(SegmentBatches):
                 self.release()
 
     def is_full(self, index_bytes: int) -> bool:
-        """Whether an index has no room: Kafka keeps one slot of the time index for the entry made on closing."""
+        """Whether an index is full. Kafka keeps one slot of the time index for the entry written when the segment is
+        closed."""
         offsets, times = self._search(lambda offsets, times: (len(offsets), len(times)))
         return offsets >= index_bytes // 8 or times >= max(index_bytes // 12 - 1, 1)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop batches from the one that holds the offset on. Where the log ends then: a batch cut in its middle is gone whole."""
+        """Drop the batches from the one that contains the offset on. Returns the new end of the log: a batch that
+        spans the offset is dropped whole."""
         found = self.find(offset)
         end = offset
 
@@ -90,7 +95,7 @@ class Segment(SegmentBatches):
         self.max_timestamp_ms, self.max_timestamp_offset = self._search(lambda _, times: times.last_entry())
         self.knows_largest_timestamp = True
         if self.size:
-            # What lies before the last entry of the offset index is in the time index.
+            # The time index covers everything before the last entry of the offset index.
             for header in self._last_headers():
                 if header.max_timestamp_ms > self.max_timestamp_ms:
                     self.max_timestamp_ms, self.max_timestamp_offset = (
@@ -100,11 +105,12 @@ class Segment(SegmentBatches):
         else:
             self.created_ms = now_ms
             self.rolling_timestamp_ms = None
-        # The index files are brought up to date when they are next written: to write is what a full disk refuses, half way.
+        # The index files are cut at the next write of the indexes. A full disk would refuse to write them now, after
+        # half of the change.
         return end
 
     def cut(self, size: int) -> None:
-        """Shorten the log file to a size; the indexes are the caller's to build anew."""
+        """Shorten the log file to a size. The caller must rebuild the indexes."""
         if size < self.size:
             self.truncations += 1
             self.file.truncate(size)
@@ -112,33 +118,35 @@ class Segment(SegmentBatches):
         self._forget_tail()
 
     def become_inactive(self) -> None:
-        """The last entry of the time index, by which retention goes, and all index bytes into their files and out of memory."""
+        """Add the last entry of the time index, which retention uses. Write all index bytes to the files and free
+        their memory."""
         self._note_largest()
         self.write_indexes()
         self.let_go()
 
     def relocate(self, directory: str) -> None:
-        """The directory has another name now; open files do not notice."""
+        """Adopt the directory's new name. Open files are not affected."""
         self.stem = file_stem(directory, self.base_offset)
         self.aborted.relocate(self.stem)
         self.indexes.relocate(self.stem)
 
     def let_go(self) -> None:
-        """Nothing is appended for now: what the index files have does not stay in memory, nor where the last batches lie."""
+        """Free the index entries that the files also have, and the positions of the last batches. For segments that
+        take no appends for now."""
         self.indexes.let_go()
         self.aborted.let_go()
         self._forget_tail()
 
     def names(self) -> list[str]:
-        """The paths of its files, whether they exist or not."""
+        """The paths of the segment's files, whether they exist or not."""
         return [
             self.stem + suffix for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
         ]
 
     def paths(self) -> list[str]:
-        """Those of its files that exist."""
+        """The paths of the segment's files that exist."""
         return [path for path in self.names() if self._disk.exists(path)]
 
     def release(self) -> None:
-        """Let go of the file; it closes when the last slice that refers to it is gone."""
+        """Drop the file object. The file closes when the last slice that refers to it is gone."""
         self._file = None

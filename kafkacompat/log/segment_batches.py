@@ -1,8 +1,8 @@
-"""The batches of one segment and the indexes that lead to them: appended, found by offset, indexed anew where an index is damaged.
+"""The batches of one segment with their indexes: append, find by offset, and rebuild damaged indexes.
 
-Of the batches appended last the offsets and positions are remembered, so that reads at the tail touch no disk. Index bytes reach
-their files page by page, and all of them when the segment is flushed, rolled or closed; a crash before that costs nothing, because
-such segments are indexed anew. Other segments, producers and high watermarks are unknown here.
+The offsets and positions of the last batches are in memory, so reads at the tail use no disk. Index bytes are written
+page by page, and completely when the segment is flushed, rolled or closed. A crash before that does no harm, because
+such segments are reindexed. Other segments, producers and high watermarks are unknown here.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TAIL_BATCHES = 1024
-"""Batches at the end of a segment whose offsets and positions are remembered, 16 bytes each."""
+"""Batches at the end of a segment whose offsets and positions are in memory, 16 bytes each."""
 INDEX_INTERVAL_MOST = 256 * 1024
-"""What index.interval.bytes is at most: so much of a log is walked for a read."""
+"""Upper bound of index.interval.bytes: the most bytes of a log that a read must walk."""
 SCAN_CHUNK = 16 * 1024
-"""Bytes read at once while looking for a batch: several index intervals."""
+"""Bytes per read when searching a batch: several index intervals."""
 LOG_SUFFIX = ".log"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
@@ -48,7 +48,7 @@ def file_stem(directory: str, base_offset: int) -> str:
 
 
 class SegmentBatches:
-    """Offsets absolute, sizes in bytes, timestamps in ms; -1 for a timestamp that is not known."""
+    """Offsets are absolute, sizes in bytes, timestamps in ms. An unknown timestamp is -1."""
 
     __slots__ = (
         "_disk",
@@ -94,21 +94,21 @@ class SegmentBatches:
         self.max_timestamp_ms = -1
         self.max_timestamp_offset = base_offset
         self.modified_ms = -1
-        """Of the file of a closed segment without timestamps, once it has been looked at."""
+        """Modification time of a closed segment's file, in ms, for a segment without timestamps. -1 if not read yet."""
         self.truncations = 0
-        """So often batches were taken away, after which as many bytes may be others."""
+        """Number of truncations. After a truncation, a file of the same size may have other batches."""
         self.unreadable: BatchCorrupt | None = None
-        """Why its indexes could not be built anew."""
+        """The error that stopped a rebuild of the indexes."""
         self.mend_later: Callable[[Any], None] | None = None
-        """Told when the indexes are damaged, to have them built anew; without it that is done on the spot."""
+        """Called to have damaged indexes rebuilt. Without it they are rebuilt at once."""
         self.rolling_timestamp_ms: int | None = None
-        """Max timestamp of the first batch; None while it has not been looked at."""
+        """Max timestamp of the first batch. None if not read yet."""
         self.indexes = SegmentIndexes(disk, self.stem, base_offset, cache)
         self.aborted = SegmentAborted(disk, self.stem, base_offset, cache)
         self._tail_offsets = array("q")
         self._tail_positions = array("q")
         self._tail_starts_after = -1
-        """Last offset before the remembered tail; lookups at or below it go to the index."""
+        """Last offset before the batches in memory. Lookups at or below it use the index."""
         self._file: File | None = None
         if create:
             self._file = disk.open(self.stem + LOG_SUFFIX, create=True)
@@ -116,7 +116,7 @@ class SegmentBatches:
         else:
             self.size = disk.file_size(self.stem + LOG_SUFFIX)
         self.knows_largest_timestamp = not self.size
-        """Whether `max_timestamp_ms` is of the whole segment: of one that is opened it is in the time index."""
+        """Whether `max_timestamp_ms` covers the whole segment. For an opened segment the value is in the time index."""
         if not self.size:
             self.indexes.begin()
             self.aborted.begin()
@@ -138,7 +138,7 @@ class SegmentBatches:
         self._note(size, first_offset, last_offset, max_timestamp_ms)
 
     def append_many(self, buffer: Buffer, batches: Sequence[BatchHeader]) -> None:
-        """Append a run of batches, whose headers are given, in one write."""
+        """Append a run of batches, given with their headers, in one write."""
         if not self.indexes.are_ready():
             self._make_ready_for_entry()
         self.file.write_now(buffer)
@@ -171,14 +171,16 @@ class SegmentBatches:
             del offsets[:half], self._tail_positions[:half]
 
     def make_ready_for_markers(self) -> None:
-        """Read now what a marker's append would read: once it is written nothing may fail. OSError, BatchCorrupt."""
+        """Read now what the append of a marker needs, because nothing may fail after the write. Raises OSError or
+        BatchCorrupt."""
         self.aborted.make_ready()
 
     def _make_ready_for_entry(self) -> None:
         self._search(_make_ready)
 
     def find(self, offset: int) -> tuple[int, int] | None:
-        """(position, size) of the batch that holds an offset, or of the first one after it; None past the last batch."""
+        """(position, size) of the batch that contains an offset, or of the first batch after it. None after the last
+        batch."""
         if self._tail_offsets and offset > self._tail_starts_after:
             at = bisect_left(self._tail_offsets, offset)
             if at == len(self._tail_offsets):
@@ -196,7 +198,7 @@ class SegmentBatches:
         except BatchCorrupt:
             if not start:
                 raise
-            # Only a damaged index leads astray: the log itself was checked when it was written or recovered.
+            # Only a damaged index can lead to a wrong place: the log was checked when it was written or recovered.
             self._mend()
             return self._scan(offset, *self._lookup(offset))
 
@@ -204,7 +206,8 @@ class SegmentBatches:
         return self._search(lambda offsets, _: offsets.lookup(offset))
 
     def _scan(self, offset: int, known: int, start: int) -> tuple[int, int] | None:
-        """`known`: where the batch ends that begins at `start`, or one of the next: an entry of Kafka's may be of a run of them."""
+        """`known` is the last offset of the batch at `start` or of one of the next batches. Kafka's index entries may
+        cover a run of batches."""
         for header in self.headers(start, chunk=SCAN_CHUNK):
             if known >= 0:
                 if header.last_offset > known:
@@ -218,9 +221,9 @@ class SegmentBatches:
         return None
 
     def offset_above(self, end: int) -> int:
-        """An offset above those of all batches that begin before a position, not far from them; -1 for the segment's end.
+        """An offset that is above all batches which begin before `end`, and close to them. -1 means the segment's end.
 
-        Of a position at or after one that `find` gave.
+        `end` must be at or after a position that `find` returned.
         """
         positions = self._tail_positions
         if positions and end > positions[0]:
@@ -229,7 +232,7 @@ class SegmentBatches:
         return self._tail_starts_after + 1 if offset < 0 and positions else offset
 
     def position_before(self, offset: int) -> int:
-        """The beginning of some batch at or before the one that holds an offset, not far from it."""
+        """The position of a batch at or shortly before the one that contains an offset."""
         known, start = self._lookup(offset)
         if start:
             try:
@@ -242,30 +245,31 @@ class SegmentBatches:
     def headers(
         self, start: int = 0, end: int | None = None, chunk: int = ITERATE_CHUNK
     ) -> Iterator[BatchHeader]:
-        """Headers of whole batches between two positions. BatchCorrupt where no batch can lie."""
+        """Headers of the complete batches between two positions. Raises BatchCorrupt for an invalid header."""
         return scan.headers(self.file, start, self.size if end is None else end, chunk)
 
     def checked_batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every batch with its bytes. BatchCorrupt at the first that is not whole and sound."""
+        """Every batch with its bytes. Raises BatchCorrupt at the first incomplete or invalid one."""
         return scan.checked_batches(self.file, self.size)
 
     def read_batch(self, header: BatchHeader) -> bytes:
-        """All bytes of a batch that `headers` gave. Blocks."""
+        """All bytes of a batch that `headers` returned. Blocks."""
         return self.file.read_cold(header.position, header.size)
 
     def next_offset(self) -> int:
-        """The offset after the last batch, by looking from the last index entry on; the base offset when empty."""
+        """The offset after the last batch, found by a walk from the last index entry. The base offset if the segment
+        is empty."""
         result = self.base_offset
         for header in self._last_headers():
             result = header.last_offset + 1
         return result
 
     def _last_headers(self) -> Iterator[BatchHeader]:
-        """From the last batch on that has an index entry."""
+        """Headers from the last batch with an index entry on."""
         return self.headers(self.position_before(MAX_OFFSET), chunk=SCAN_CHUNK)
 
     def _search(self, search: Callable[[OffsetIndex, TimeIndex], T]) -> T:
-        """What the indexes say, once they are sound. See `_mend`."""
+        """Search the indexes, and rebuild them first if they are damaged. See `_mend`."""
         try:
             return search(*self.indexes.pair(self.size))
         except (FileNotFoundError, IndexCorrupt):
@@ -273,16 +277,17 @@ class SegmentBatches:
             return search(*self.indexes.pair(self.size))
 
     def index_views(self) -> tuple[OffsetIndex, TimeIndex]:
-        """For a search in another thread."""
+        """Copies of the indexes for a search in another thread."""
         return self._search(lambda offsets, times: (offsets.view(), times.view()))
 
     def report_damage(self) -> None:
-        """As `_mend`, of indexes that somebody else found damaged. Raises LogRefused unless they are built anew on the spot."""
+        """Like `_mend`, if another thread found the damage. Raises LogRefused unless the indexes are rebuilt at once."""
         self.indexes.forget()
         self._mend()
 
     def _mend(self) -> None:
-        """The indexes are damaged. LogRefused KAFKA_STORAGE_ERROR while they are built anew by somebody else."""
+        """Have the damaged indexes rebuilt. Raises LogRefused KAFKA_STORAGE_ERROR while that happens in the
+        background."""
         if self.unreadable is not None:
             raise self.unreadable
         if self.mend_later is None:
@@ -292,13 +297,13 @@ class SegmentBatches:
         raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"the indexes of {self.stem} are being built anew")
 
     def rebuild_indexes(self) -> None:
-        """Make offset and time index anew from the headers of whole batches. Blocks for as long as that takes."""
+        """Rebuild offset and time index from the batch headers. Blocks as long as that takes."""
         self.build_indexes_beside()
         self.take_rebuilt_indexes()
 
     def build_indexes_beside(self) -> None:
-        """Durable under other names: a kill must not leave a part of an index, which nobody would doubt. Blocks; on a segment
-        object of one's own any thread may do it."""
+        """Build the indexes durably under other names. Otherwise a kill could leave a partial index that looks valid.
+        Blocks; any thread may do it on its own segment object."""
         self.begin_reindex(REBUILT_SUFFIX)
         for header in self.headers():
             self.index_batch(header)
@@ -306,19 +311,19 @@ class SegmentBatches:
         self.indexes.sync()
 
     def take_rebuilt_indexes(self) -> None:
-        """In the place of those there are."""
+        """Put the rebuilt files in the place of the present ones."""
         self.indexes.take_rebuilt()
 
     def begin_reindex(self, suffix: str = "") -> None:
-        """Of the names of the files, if they are to take the place of the indexes later."""
+        """Start empty indexes. `suffix` is appended to the file names if the indexes will replace others later."""
         self.indexes.begin(suffix)
         self.knows_largest_timestamp = True
         self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
         self.bytes_since_index_entry = 0
 
     def index_batch(self, header: BatchHeader, *, in_memory: bool = False) -> None:
-        """Index a batch already in the file, as the append did when it was written. On OSError nothing has changed, and with
-        `in_memory` there is none."""
+        """Index a batch that is in the file, as an append would. On OSError nothing has changed; `in_memory` prevents
+        writes to the files."""
         if header.max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp_ms, header.last_offset
         if self.bytes_since_index_entry > self.index_interval_bytes:
@@ -339,7 +344,7 @@ class SegmentBatches:
         self.write_indexes()
 
     def largest_timestamp(self) -> tuple[int, int]:
-        """(timestamp, last offset of its batch); (-1, base offset) when no record has one. See `note_largest_timestamp`."""
+        """(timestamp, last offset of its batch). (-1, base offset) if no record has one. See `note_largest_timestamp`."""
         if not self.knows_largest_timestamp and self.size:
             try:
                 found = last_time_entry(self._disk, self.stem, self.base_offset)
@@ -350,7 +355,8 @@ class SegmentBatches:
         return self.max_timestamp_ms, self.max_timestamp_offset
 
     def note_largest_timestamp(self, timestamp_ms: int, offset: int) -> None:
-        """The last entry of a closed segment's time index (`last_time_entry`), read aside; of one with more since, what is more."""
+        """Take over the last time index entry of a segment (`last_time_entry`). A larger timestamp of a later append
+        stays."""
         if not self.knows_largest_timestamp:
             self.knows_largest_timestamp = True
             if timestamp_ms >= self.max_timestamp_ms:
@@ -362,9 +368,10 @@ class SegmentBatches:
             self._search(lambda _, times: times.maybe_append(timestamp_ms, offset))
 
     def write_indexes(self, *, create: bool = True) -> list[str]:
-        """Bring the index files up to the entries in memory, unsynced; the paths of those that hold entries, or may.
+        """Write the entries in memory to the index files, without a sync. Returns the paths of the files that have
+        entries, or may have.
 
-        With create=False a file that has never had an entry is not made.
+        With create=False a file that never had an entry is not created.
         """
         holding = list(self.indexes.write(create=create))
         aborted, path = self.aborted.attached, self.stem + TXN_INDEX_SUFFIX

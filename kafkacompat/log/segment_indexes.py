@@ -1,8 +1,8 @@
-"""The offset index and the time index of one segment, as a pair: entries come at the same moments, and one without the other is of
-no use.
+"""The offset index and the time index of one segment, as a pair: both get entries at the same moments and need each
+other.
 
-Duty: take up what the files have, add, hand out copies for other threads, write, be let go. Must not know: batches, what follows
-when a file is damaged (segment.py).
+It opens the files, adds entries, gives copies to other threads and writes the files. segment.py decides what to do
+about a damaged file.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 INDEX_SUFFIX, TIME_INDEX_SUFFIX = ".index", ".timeindex"
 REBUILT_SUFFIX = ".rebuilt"
-"""Of an index that is to take the place of a damaged one."""
+"""Suffix of an index file that will replace a damaged one."""
 
 Pair = tuple[OffsetIndex, TimeIndex]
 
 
 class SegmentIndexes:
-    """FileNotFoundError and IndexCorrupt tell of damage."""
+    """A pair of indexes. FileNotFoundError and IndexCorrupt mean that they are damaged."""
 
     __slots__ = ("_base_offset", "_cache", "_disk", "_pair", "_stem")
 
@@ -36,14 +36,15 @@ class SegmentIndexes:
         self._base_offset = base_offset
         self._cache = cache
         self._pair: Pair | None = None
-        """None while the files have not been looked at."""
+        """None until the files are first opened."""
 
     def begin(self, suffix: str = "") -> None:
-        """Empty, whatever the files hold; `suffix` of their names, if they are to take the place of others later."""
+        """Start with empty indexes, whatever the files contain. `suffix` is appended to their names if they will
+        replace others later."""
         self._pair = self._empty(suffix)
 
     def pair(self, log_size: int) -> Pair:
-        """Of a segment of so many bytes."""
+        """The indexes of a segment of `log_size` bytes."""
         if self._pair is None:
             self._pair = self._attached(log_size)
         return self._pair
@@ -55,13 +56,15 @@ class SegmentIndexes:
     def add(
         self, log_size: int, last_offset: int, position: int, timestamp_ms: int, timestamp_offset: int
     ) -> None:
-        """The entries of one moment: a batch, and the largest timestamp so far. `make_ready` before, and it cannot fail."""
+        """Add the entries of one moment: a batch, and the largest timestamp so far. After `make_ready` this cannot
+        fail."""
         offsets, times = self._pair or self.pair(log_size)
         offsets.append(last_offset, position)
         times.maybe_append(timestamp_ms, timestamp_offset)
 
     def views(self, log_size: int) -> Pair:
-        """For searches in another thread, made there of a closed segment, or in the loop's thread of any."""
+        """Copies for a search in another thread. Any thread may make them for a closed segment; for the active one
+        only the loop's thread."""
         pair = self._pair
         if pair is None:
             return self._attached(log_size)
@@ -84,9 +87,10 @@ class SegmentIndexes:
         )
 
     def write(self, *, create: bool) -> Iterator[str]:
-        """Bring the files up to the entries, unsynced; the paths of those that hold entries, or may. See Segment.write_indexes."""
+        """Write the missing entries, without a sync. Returns the paths of the files that have entries, or may have.
+        See Segment.write_indexes."""
         if self._pair is None:
-            # Nobody has looked at them since they were written, but perhaps not synced yet.
+            # The files were not opened since they were written, but may not be synced yet.
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 if self._disk.exists(self._stem + suffix):
                     yield self._stem + suffix
@@ -98,18 +102,18 @@ class SegmentIndexes:
                 yield index.path
 
     def wait_for_their_files(self) -> bool:
-        """Whether some entries are in memory alone."""
+        """Whether some entries are in memory only."""
         return any(index.written < index.size for index in self._pair or ())
 
     def sync(self) -> None:
-        """What has been written. Blocks."""
+        """Sync what has been written. Blocks."""
         for index in self._pair or ():
             file = self._disk.open(index.path)
             file.sync()
             file.close()
 
     def take_rebuilt(self) -> None:
-        """The files that were built beside are those of this segment from now on."""
+        """Put the rebuilt files in the place of the present ones."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._disk.rename(self._stem + suffix + REBUILT_SUFFIX, self._stem + suffix)
         self._pair = None
@@ -127,13 +131,13 @@ class SegmentIndexes:
             index.let_go()
 
     def kept_bytes(self) -> int:
-        """Bytes of entries held in memory, apart from the cache."""
+        """Size of the entries in memory, without the cache."""
         return sum(index.kept_bytes for index in self._pair or ())
 
 
 def last_time_entry(disk: Disk, stem: str, base_offset: int) -> tuple[int, int]:
-    """The largest timestamp of a closed segment, by which retention goes, and the last offset of its batch; (-1, base offset) when
-    no record has one. Reads nothing else. FileNotFoundError, IndexCorrupt."""
+    """The largest timestamp of a closed segment, which retention uses, and the last offset of its batch. (-1, base
+    offset) if no record has one. Reads nothing else. Raises FileNotFoundError or IndexCorrupt."""
     path = stem + TIME_INDEX_SUFFIX
     size = disk.file_size(path)
     if size % TIME_ENTRY_SIZE:

@@ -1,7 +1,6 @@
-"""The segments of one log in order: where an offset lies, reading across them, rolling, dropping.
+"""The segments of one log in order: finding an offset, reading across segments, rolling, dropping.
 
-Duty: everything that needs more than one segment and nothing but segments. Must not know: producers, epochs, high
-watermarks (bounds are given as offsets).
+This module covers everything that needs more than one segment. Bounds are given as offsets.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk
 
 DROPPED_AT_ONCE = 64
-"""Segments whose files are renamed in one step: a truncation or a pass of retention takes several for more."""
+"""The most segments whose files are renamed in one step. A truncation or retention pass takes several steps for more."""
 
 DeleteLater = Callable[[Sequence[str], int], None]
-"""(paths, delay in ms): remove files some time later."""
+"""(paths, delay in ms): remove files later."""
 
 
 class SegmentList:
-    """At least one segment; the last one is active. Offsets absolute, sizes in bytes."""
+    """At least one segment; the last one is active. Offsets are absolute, sizes in bytes."""
 
     __slots__ = (
         "_aborted",
@@ -53,7 +52,7 @@ class SegmentList:
         delete_later: DeleteLater | None,
         mend_later: Callable[[Segment], None] | None = None,
     ) -> None:
-        """`mend_later` is told of segments whose indexes are damaged; without it they are built anew on the spot."""
+        """`mend_later` is called with segments whose indexes are damaged. Without it they are rebuilt at once."""
         self._disk = disk
         self._cache = cache
         self.directory = directory
@@ -61,11 +60,11 @@ class SegmentList:
         self._bases = [segment.base_offset for segment in segments]
         self._closed_bytes = sum(segment.size for segment in segments[:-1])
         self._aborted: list[int] | None = None
-        """See `_may_have_aborted`; None when it has to be made anew, because segments have come or gone."""
+        """See `_may_have_aborted`. None if it must be rebuilt, because segments were added or removed."""
         self._delete_later = delete_later
         self._mend_later = mend_later
         self.changes = 0
-        """Counts what takes files away or puts others in their place: who reads aside compares it afterwards."""
+        """Counts removals and replacements of files. A search in another thread compares it afterwards."""
         for segment in segments:
             segment.mend_later = mend_later
 
@@ -77,7 +76,8 @@ class SegmentList:
         return self._closed_bytes + self.items[-1].size
 
     def facts(self, log_end_offset: int, *, by_time: bool) -> Iterator[SegmentFacts]:
-        """What retention looks at, of as many of the oldest as one step may drop; of the timestamps those that are known."""
+        """The facts that retention needs, for as many of the oldest segments as one step may drop. Only known
+        timestamps are included."""
         last = len(self.items) - 1
         for at, segment in enumerate(self.items[:DROPPED_AT_ONCE]):
             known = by_time and (at == last or segment.knows_its_age())
@@ -89,18 +89,18 @@ class SegmentList:
             )
 
     def index_of(self, offset: int) -> int:
-        """Of the segment that holds an offset (the first one for offsets below it)."""
+        """The index of the segment that contains an offset. 0 for offsets below the first segment."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def base_of(self, offset: int) -> int:
         return self._bases[self.index_of(offset)]
 
     def next_offset_of(self, index: int, log_end_offset: int) -> int:
-        """The base of the segment after this one, or the log's end."""
+        """The base of the next segment, or the log's end."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
 
     def from_offset(self, offset: int) -> Iterator[Segment]:
-        """Segments from the one that holds the offset on."""
+        """The segments from the one that contains the offset on."""
         return iter(self.items[self.index_of(offset) :])
 
     def read(
@@ -111,7 +111,8 @@ class SegmentList:
         minimum_one_batch: bool,
         log_end_offset: int,
     ) -> LogRead:
-        """A slice of one segment from the batch that holds the offset on, or nothing below the bound."""
+        """A slice of one segment that begins with the batch containing the offset. Nothing if that is at or above the
+        bound."""
         for index in range(self.index_of(offset), len(self.items)):
             segment = self.items[index]
             found = segment.find(offset)
@@ -139,7 +140,7 @@ class SegmentList:
         return LogRead(EMPTY_RECORDS)
 
     def aborted(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
-        """Entries that overlap [fetch offset, upper bound), in the order of their ends."""
+        """Entries that overlap [fetch offset, upper bound), ordered by their end."""
         found: list[AbortedTxn] = []
         if upper_bound_offset <= fetch_offset:
             return found
@@ -152,11 +153,12 @@ class SegmentList:
             found += entries
             if complete:
                 return found
-        # What the active one has changes with every marker.
+        # The active segment's entries change with every marker, so they are not in the list.
         return found + self.items[-1].aborted.find(fetch_offset, upper_bound_offset)[0]
 
     def _may_have_aborted(self) -> list[int]:
-        """Base offsets of the closed segments that may have aborted transactions: most have none, and there may be many."""
+        """Base offsets of the closed segments that may have aborted transactions. A log may have many segments, and
+        most have none."""
         if self._aborted is None:
             self._aborted = [
                 segment.base_offset for segment in self.items[:-1] if not segment.aborted.has_none()
@@ -164,7 +166,7 @@ class SegmentList:
         return self._aborted
 
     def readable_bytes(self, offset: int, upper_bound_offset: int, log_end_offset: int) -> int:
-        """Bytes from the batch that holds the offset to the bound, over all segments."""
+        """Bytes from the batch that contains the offset to the bound, over all segments."""
         total = 0
         for index in range(self.index_of(offset), len(self.items)):
             if self._bases[index] >= upper_bound_offset:
@@ -184,7 +186,7 @@ class SegmentList:
         return segment.size if found is None else found[0]
 
     def roll(self, base_offset: int, index_interval_bytes: int, now_ms: int) -> Segment:
-        """Close the active segment and begin one; when the active one is empty at that base, it stays."""
+        """Close the active segment and begin a new one. An empty active segment at that base stays."""
         active = self.items[-1]
         if active.base_offset == base_offset and not active.size:
             return active
@@ -207,21 +209,21 @@ class SegmentList:
         return segment
 
     def relocate(self, directory: str) -> None:
-        """The directory has another name now."""
+        """Adopt the directory's new name."""
         self.directory = directory
         self.changes += 1
         for segment in self.items:
             segment.relocate(directory)
 
     def look_at(self, offset: int) -> None:
-        """Read what a truncation there would read, while it can still be refused."""
+        """Read what a truncation at the offset would read, while it can still be refused."""
         self.items[self.index_of(offset)].find(offset)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop everything from the batch that holds the offset on. The end then.
+        """Drop everything from the batch that contains the offset on. Returns the new end.
 
-        It is above the offset when that takes more segments than one step drops: the list is then as if it had been cut there,
-        and who wants less asks again.
+        If that takes more segments than one step may drop, the end is above the offset, as if truncated there. The
+        caller may call again.
         """
         self.changes += 1
         keep = self.index_of(offset) + 1
@@ -231,16 +233,17 @@ class SegmentList:
         is_over_several = keep < len(self.items)
         self._drop_newest(keep)
         if is_over_several:
-            # Before the cut: with the old names back behind it, there would be a hole that no start sees.
+            # Sync before the cut. Otherwise a power loss could bring the old names back, and leave a gap that no start
+            # detects.
             self._disk.sync_directory(self.directory)
         return self.items[-1].truncate_to(offset, now_ms)
 
     def goes_in_one_step(self) -> bool:
-        """Whether all segments may be dropped at once."""
+        """Whether one step may drop all segments."""
         return len(self.items) <= DROPPED_AT_ONCE or self._delete_later is None
 
     def start_anew(self, offset: int, index_interval_bytes: int, now_ms: int) -> None:
-        """Remove all segments; one empty segment at the offset remains."""
+        """Remove all segments. One empty segment at the offset remains."""
         self.changes += 1
         self._drop_newest(0)
         self.items.append(self._new(offset, index_interval_bytes, now_ms))
@@ -248,7 +251,7 @@ class SegmentList:
         self._closed_bytes = 0
 
     def _drop_newest(self, keep: int) -> None:
-        """The last one first, so that a crash leaves the beginning of the log."""
+        """Drop segments from the last one backwards, so that a crash leaves the beginning of the log."""
         dropped = self.items[keep:]
         renamed: list[str] = []
         for segment in reversed(dropped):
@@ -259,9 +262,10 @@ class SegmentList:
         self.delete_later(renamed, 0)
 
     def drop_oldest(self, count: int, delay_ms: int) -> None:
-        """Rename the files of the oldest segments to `.deleted` and leave them to be removed later.
+        """Rename the files of the oldest segments to `.deleted`, to be removed later.
 
-        After an OSError those before the one that met it have gone, and that one too if its log is renamed.
+        After an OSError the segments before the failing one are gone. The failing one is gone too if its .log file was
+        renamed.
         """
         renamed: list[str] = []
         self._aborted = None
@@ -288,10 +292,11 @@ class SegmentList:
     def replace(
         self, replaced: Sequence[Segment], suffixes: Sequence[str], now_ms: int, delay_ms: int
     ) -> Segment:
-        """Put the cleaned segment at the first one's base in the place of these neighbours, whose files go later.
+        """Replace neighbouring segments by the cleaned segment with the first one's base. The old files are removed
+        later.
 
-        `suffixes`: of its files, `.log` first. Whatever name a crash leaves, recovery.py ends either with all of the old
-        files or with all of the new. OSError: nothing has changed; HalfDone: it has.
+        `suffixes` has the suffixes of the new files, `.log` first. After a crash at any point, recovery.py ends with
+        either all old or all new files. On OSError nothing has changed; on HalfDone something has.
         """
         first = replaced[0]
         at = self.index_of(first.base_offset)

@@ -1,7 +1,6 @@
-"""A partition's producer snapshots on disk: which there are, writing, reading, dropping.
+"""A partition's producer snapshots on disk (`%020d.snapshot`): listing, writing, reading and removing them.
 
-Duty: the `%020d.snapshot` files. Must not know: what producers do. A snapshot that cannot be read is removed and an older
-one taken, since the log can be replayed from any.
+An unreadable snapshot is removed and an older one is used, because the log can be replayed from any of them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotStore:
-    """Snapshots by the offset they were taken at (exclusive end)."""
+    """Snapshots by their offset (exclusive end)."""
 
     __slots__ = ("_directory", "_disk", "_last_taken", "offsets")
 
@@ -42,14 +41,14 @@ class SnapshotStore:
         return file_stem(self._directory, offset) + SNAPSHOT_SUFFIX
 
     def paths_within(self, offset: int, end_offset: int) -> list[str]:
-        """Of those above an offset, up to and with the end."""
+        """Paths of the snapshots above `offset`, up to and including `end_offset`."""
         return [self.path(each) for each in self.offsets if offset < each <= end_offset]
 
     def relocate(self, directory: str) -> None:
         self._directory = directory
 
     def take(self, state: ProducerStateManager, *, sync: bool = False) -> None:
-        """Write the state at its end offset, unless that is done already."""
+        """Write the state at its end offset, unless that snapshot exists."""
         offset = state.end_offset
         if offset == self._last_taken and offset in self.offsets:
             return
@@ -59,9 +58,9 @@ class SnapshotStore:
         self._last_taken = offset
 
     def load_latest(self, state: ProducerStateManager, log_start_offset: int, end_offset: int) -> None:
-        """Begin the state from the newest snapshot in (log start, end], else empty at log start.
+        """Load the newest snapshot in (log start, end]. Without one the state is empty at the log start.
 
-        Snapshots outside that range are removed: they belong to records that are gone.
+        Snapshots outside that range are removed, because their records are gone.
         """
         self.drop_outside(log_start_offset, end_offset)
         for offset in reversed(list(self.offsets)):
@@ -76,7 +75,7 @@ class SnapshotStore:
         state.clear(log_start_offset)
 
     def drop_outside(self, log_start_offset: int, end_offset: int) -> None:
-        """Those that are not in (log start, end]."""
+        """Remove snapshots outside (log start, end]."""
         for offset in [o for o in self.offsets if o > end_offset or o <= log_start_offset]:
             self.remove(offset)
 
@@ -95,7 +94,7 @@ class SnapshotStore:
         self._last_taken = -1
 
     def remove_strays(self, segment_bases: list[int]) -> None:
-        """Keep those at a segment's base, and the newest one if it is above every base."""
+        """Keep the snapshots at a segment's base, and the newest one if it is above every base. Remove the others."""
         bases = set(segment_bases)
         newest = self.offsets[-1] if self.offsets else -1
         for offset in list(self.offsets):

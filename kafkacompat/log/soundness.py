@@ -1,7 +1,7 @@
-"""What can be told of a log's files where nobody has checked every batch: whether the end is one, and what of the rest can be read.
+"""Checks of a log whose batches were not all checked: whether its end is valid, and what can be read.
 
-Duty: look at the tail to which the next batch is appended; read past damage. Must not know: what becomes of a damaged log
-(recovery.py). After a clean stop all batches were synced, so that only a damaged disk or somebody's hand explains what is amiss.
+It checks the tail to which the next batch is appended, and skips damage. recovery.py decides what happens to a damaged
+log. A clean stop syncs all batches, so after it only a damaged disk or an outside change explains damage.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.log import scan
+from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET
 from kafkacompat.log.replay import replay_segments
 from kafkacompat.log.segment_batches import LOG_SUFFIX, SCAN_CHUNK
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from kafkacompat.log.producer_state import ProducerStateManager
     from kafkacompat.log.segment import Segment
 
+Note = Callable[[str], None]
 DAMAGE = (BatchCorrupt, RecordMalformed, DecompressionFailed, struct.error)
-"""What reading a damaged file ends in; struct.error is an offset that no index entry can hold."""
+"""The errors of reading a damaged file. struct.error means an offset that no index entry can hold."""
 
 
 def check_order(segment: Segment, header: BatchHeader, after: int) -> None:
-    """BatchCorrupt where a batch cannot lie in the segment, or not after what ends at `after`: a crc does not cover offsets."""
+    """Raise BatchCorrupt if a batch cannot be in this segment, or cannot follow offset `after`. The CRC does not cover
+    offsets."""
     if not after <= header.last_offset <= segment.base_offset + MAX_RELATIVE_OFFSET or (
         header.magic == 2 and not after <= header.base_offset <= header.last_offset
     ):
@@ -35,9 +38,9 @@ def check_order(segment: Segment, header: BatchHeader, after: int) -> None:
 
 
 def end_of(segment: Segment) -> int:
-    """The offset after the last batch, of which the last ones, from the last index entry on, are whole, sound and in order.
+    """The offset after the last batch. The batches from the last index entry on are checked.
 
-    DAMAGE when they are not, or something lies behind them.
+    Raises one of DAMAGE if they are invalid or out of order, or if other bytes follow them.
     """
     start = segment.position_before(MAX_OFFSET)
     after = segment.base_offset
@@ -50,9 +53,9 @@ def end_of(segment: Segment) -> int:
 
 
 def replay_what_can_be_read(
-    state: ProducerStateManager, segments: Sequence[Segment], end_offset: int, note: Callable[[str], None]
+    state: ProducerStateManager, segments: Sequence[Segment], end_offset: int, note: Note
 ) -> None:
-    """As replay_segments; what follows damage in a segment is passed over."""
+    """Like replay_segments, but the rest of a damaged segment is skipped."""
     for at, segment in enumerate(segments):
         end = segments[at + 1].base_offset if at + 1 < len(segments) else end_offset
         try:
@@ -62,3 +65,31 @@ def replay_what_can_be_read(
                 f"{segment.stem}{LOG_SUFFIX}: {damage}; what producers wrote after offset {state.end_offset} there is not known"
             )
             state.end_offset = end
+
+
+def unsound_txn_index(segments: list[Segment], names: list[str], note: Note) -> int | None:
+    """Base offset of the first segment with an unreadable transaction index. Its batches tell which entries belong
+    there."""
+    present = set(names)
+    for segment in segments:
+        name = f"{segment.base_offset:020d}{TXN_INDEX_SUFFIX}"
+        if name not in present:
+            segment.aborted.note_absence()
+        elif not segment.aborted.is_sound():
+            note(
+                f"{segment.stem}{TXN_INDEX_SUFFIX}: not an index of this segment; the log is checked from there on"
+            )
+            return segment.base_offset
+    return None
+
+
+def unsound_tail(active: Segment, note: Note) -> int | None:
+    """The base offset of the active segment if its tail is damaged. The segment must then be checked as after a crash."""
+    if not active.size:
+        return None
+    try:
+        end_of(active)
+    except DAMAGE as damage:
+        note(f"{active.stem}{LOG_SUFFIX}: {damage}; the segment is checked")
+        return active.base_offset
+    return None

@@ -1,6 +1,6 @@
-"""The logs that a start finds: opened, or set aside where nobody can tell what they are, and settled where there are two of a name.
+"""The logs that a start finds: opened, or renamed if their topic is unknown. Two logs of one name are settled.
 
-Of two logs of one partition the one that has come further stays. Nothing that may hold records is removed.
+Of two logs of one partition the one that is further ahead stays. Files that may have records are never removed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Note = Callable[[str], None]
 
 
 class StartingLogs(LogHomes):
-    """As LogHomes, from the start on."""
+    """LogHomes with the loading of logs at a start."""
 
     def load_all(self) -> dict[TopicPartition, PartitionLog]:
-        """Open every partition found, one after another; for threads see `begin_load`. Blocks."""
+        """Open every partition found, one after another. For threads see `begin_load`. Blocks."""
         tasks = self.begin_load()
         for task in tasks:
             task.run()
@@ -39,7 +39,7 @@ class StartingLogs(LogHomes):
         return self.logs
 
     def begin_load(self) -> list[LoadTask]:
-        """A task for each partition directory; also takes the clean marks and lists what is to be deleted."""
+        """A task for each partition directory. Also takes the clean-shutdown marks and lists what is to be deleted."""
         tasks: list[LoadTask] = []
         epochs: list[int] = []
         for directory in self._online():
@@ -68,8 +68,8 @@ class StartingLogs(LogHomes):
         )
 
     def finish_load(self, tasks: Iterable[LoadTask]) -> None:
-        """Take over what the tasks opened; a directory that refused one goes offline. What lacks room is offline alone: others can
-        be read."""
+        """Take over what the tasks opened. A directory that refused a log goes offline. A log refused for lack of
+        space is offline alone, because others can be read."""
         for task in tasks:
             if isinstance(task.result, PartitionLog) and task.directory.online:
                 if task.is_future:
@@ -90,9 +90,9 @@ class StartingLogs(LogHomes):
         self._carry_out(self.checkpoints.after_load())
 
     def _take_current(self, log: PartitionLog, directory: LogDirectory) -> None:
-        """Two of one topic are left by a crash in a change of places, or by a directory that came back. Kafka does not start then.
-        Each holds what it has said it holds, so the one that has come further is the partition's. What the other one has alone is
-        kept: it may be asked for."""
+        """Take a current log. A crash during a directory swap, or a directory that came back, may leave two logs of
+        one topic. Kafka does not start then. Here the log that is further ahead becomes the partition's, because both
+        have what they acknowledged. Records that only the other one has are kept for inspection."""
         name = log.topic_partition
         other, home = self.logs.get(name), self._home.get(name)
         if other is None or home is None:
@@ -113,7 +113,8 @@ class StartingLogs(LogHomes):
     def _settle_on(
         self, log: PartitionLog, home: LogDirectory, other: PartitionLog, origin: LogDirectory
     ) -> None:
-        """Of two logs of a partition the other one goes, which may have on its disk what this one has in the page cache alone."""
+        """Keep `log` and retire `other`. `log` is flushed first, because `other` may have on its disk what `log` has
+        in the page cache only."""
         suffix = suffix_of_second(other, log)
         log.is_anchored = False
         try:
@@ -125,7 +126,7 @@ class StartingLogs(LogHomes):
             self._let_go(other, origin, suffix)
 
     def _take_future(self, log: PartitionLog, directory: LogDirectory) -> None:
-        """A second one was not wanted any more when its directory failed, or the power went."""
+        """Take a future log. A second one was obsolete when its directory failed or the power was lost."""
         name = log.topic_partition
         other, home = self.futures.logs.get(name), self.futures.home(name)
         if other is None or home is None:
@@ -142,7 +143,8 @@ class StartingLogs(LogHomes):
         self._let_go(loser, origin, suffix_of_second(loser, winner))
 
     def _refuse(self, task: LoadTask, reason: Exception) -> None:
-        """Leave a partition alone that cannot be opened. The controller must not count on what this broker had when it stopped."""
+        """Leave a partition alone that cannot be opened. The broker epoch is dropped, so that the controller does not
+        rely on the data from before the stop."""
         self.previous_broker_epoch = NO_EPOCH
         task.directory.has_unopened = True
         if not task.is_future:
@@ -151,8 +153,8 @@ class StartingLogs(LogHomes):
         self._note(f"{task.path} cannot be opened and is offline, the other partitions are served: {cause}")
 
     def _set_unknown_aside(self, task: LoadTask, unknown: TopicUnknown) -> None:
-        """A crash left a directory before its topic's id was durable, or the file was lost since. Nobody can tell whose records
-        these are, so they are nobody's; and the controller must not count on what this broker had when it stopped."""
+        """Rename a log without a topic id. A crash came before the id was durable, or the file was lost later. Its
+        records cannot be assigned to a topic. The controller must not rely on the data from before the stop."""
         if not task.directory.online:
             return
         suffix = DELETE_SUFFIX if unknown.is_empty else STRAY_SUFFIX
@@ -166,8 +168,8 @@ class StartingLogs(LogHomes):
             self.previous_broker_epoch = NO_EPOCH
 
     def settle_rivals(self, topic_ids: Callable[[str], Uuid | None]) -> None:
-        """Directories have logs of one name: one of them could not let go of a deleted topic's. The metadata's topic stays, and of
-        two logs of it the one that has come further."""
+        """Settle logs of the same name in several directories, left when a deleted topic's log could not be renamed.
+        The log of the topic in the metadata stays. Of two logs of that topic, the one further ahead stays."""
         for log, directory in self._of_present_topics(self._rivals, topic_ids):
             name = log.topic_partition
             if name in self.logs and self.logs[name].topic_id != log.topic_id:
@@ -185,7 +187,7 @@ class StartingLogs(LogHomes):
     def _of_present_topics(
         self, rivals: list[tuple[PartitionLog, LogDirectory]], topic_ids: Callable[[str], Uuid | None]
     ) -> Iterator[tuple[PartitionLog, LogDirectory]]:
-        """The others are strays."""
+        """The logs whose topic is in the metadata. The others are renamed to strays."""
         found = list(rivals)
         rivals.clear()
         for log, directory in found:

@@ -1,4 +1,4 @@
-"""Which offset in a segment a timestamp leads to: its .timeindex file."""
+"""The offsets of timestamps in a segment: its .timeindex file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ TIME_ENTRY_SIZE = 12
 
 
 class TimeIndex(Index):
-    """(timestamp in ms, last offset of the batch that carries it, relative to the base), ascending."""
+    """Entries of (timestamp in ms, last offset of its batch relative to the base), ascending."""
 
     __slots__ = ()
     layout, entry_size, page_size = entry_type(_ENTRY)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Append unless the timestamp is no later than the last one."""
+        """Append an entry if the timestamp is later than the last one."""
         tail = self._tail
         last_ms = _ENTRY.unpack_from(tail, len(tail) - TIME_ENTRY_SIZE)[0] if tail else self.last_entry()[0]
         if timestamp_ms > last_ms:
@@ -28,17 +28,17 @@ class TimeIndex(Index):
         return timestamp_ms, self.base_offset + relative
 
     def last_entry(self) -> tuple[int, int]:
-        """(-1, base offset) when empty."""
+        """The last entry. (-1, base offset) if there is none."""
         return self.entry(len(self) - 1) if self.size else (-1, self.base_offset)
 
     def around(self, timestamp_ms: int) -> tuple[tuple[int, int], tuple[int, int] | None]:
-        """The last entry at or before a timestamp ((-1, base offset) for none), and the next one, if there is one."""
+        """The last entry at or before a timestamp ((-1, base offset) if there is none), and the next entry or None."""
         rank = self.rank(timestamp_ms, 0)
         before = self.entry(rank - 1) if rank else (-1, self.base_offset)
         return before, self.entry(rank) if rank < len(self) else None
 
     def truncate_to(self, offset: int) -> None:
-        """Drop entries whose offset is at or after the given one."""
+        """Drop the entries at or after an offset."""
         self.cut(self.rank(offset - 1 - self.base_offset, 1))
 
     def check(self) -> None:

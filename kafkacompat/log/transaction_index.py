@@ -1,4 +1,4 @@
-"""Transactions that were aborted in a segment: its .txnindex file."""
+"""The aborted transactions of a segment: its .txnindex file."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class AbortedTxn(NamedTuple):
 
 
 class TransactionSpan(NamedTuple):
-    """What tells of an index whether a range need look into it."""
+    """Bounds of an index, to decide whether a range needs it."""
 
     first_offset: int
-    """No entry begins before."""
+    """The lowest first offset of all entries."""
     stable_offset: int
-    """What ended after the last entry began at or after; -1 without entries."""
+    """The last stable offset of the last entry: transactions that ended later began at or after it. -1 without
+    entries."""
 
 
 NO_TRANSACTIONS = TransactionSpan(MAX_OFFSET, -1)
@@ -32,7 +33,7 @@ _LAST_OFFSET = 3
 
 
 class TransactionIndex(Index):
-    """Aborted transactions in the order of their markers, with the last stable offset when each ended."""
+    """Aborted transactions in the order of their markers, each with the last stable offset at its end."""
 
     __slots__ = ()
     layout, entry_size, page_size = entry_type(_ENTRY)
@@ -41,20 +42,20 @@ class TransactionIndex(Index):
         self.add(0, *entry)
 
     def span(self) -> TransactionSpan:
-        """Looks at every entry."""
+        """The bounds of the index. Reads every entry."""
         if not self.size:
             return NO_TRANSACTIONS
         return TransactionSpan(min(fields[2] for fields in self.all_fields()), self.last_stable_offset())
 
     def last_stable_offset(self) -> int:
-        """Of the last entry; -1 when empty."""
+        """The last stable offset of the last entry. -1 if there is none."""
         return self.fields(len(self) - 1)[4] if self.size else -1
 
     def entries(self) -> list[AbortedTxn]:
         return [AbortedTxn(*fields[1:]) for fields in self.all_fields()]
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """(entries that overlap the range, True when later segments cannot add any). IndexCorrupt."""
+        """(entries that overlap the range, whether later segments cannot add any). Raises IndexCorrupt."""
         found: list[AbortedTxn] = []
         if not self.size:
             return found, False
@@ -70,7 +71,7 @@ class TransactionIndex(Index):
         self.cut(self.rank(offset - 1, _LAST_OFFSET))
 
     def check(self) -> None:
-        """Looks at every entry."""
+        """Check every entry. Raises IndexCorrupt."""
         for fields in self.all_fields():
             self._check(fields)
 

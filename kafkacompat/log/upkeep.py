@@ -1,9 +1,9 @@
-"""What the logs of a node need by the clock: syncs, checkpoints, retention, removal of deleted files.
+"""Periodic tasks of a node's logs: syncs, checkpoints, retention, removal of deleted files.
 
-Duty: gather in the loop's thread what is due, as plans whose `run` blocks and is for a worker thread, and take the result
-back. Must not know: threads, timers, settings' intervals (node/periodic.py).
-As in Kafka, what a roll has closed is synced soon and the active segment only when flush.ms says so: a sync of a file that
-is being written to would hold appends up, and recovery reads the whole segment of the recovery point anyway.
+The loop's thread makes a plan of what is due. The plan's `run` blocks and is for a worker thread; the loop's thread
+takes the result. node/periodic.py has the timers and intervals. As in Kafka, closed segments are synced soon, the
+active one only by flush.ms: syncing a file that is being written would delay appends, and recovery reads the whole
+segment of the recovery point anyway.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ NEVER = 2**63 - 1
 
 
 FLUSHED_AT_ONCE = 100
-"""Logs that one plan syncs; those that remain are the next one's."""
+"""The most logs that one plan syncs. The next plan takes the others."""
 LOOKS_A_STEP = 5_000
-"""At producer ids, or logs, in one step of their expiry: about a millisecond."""
+"""Producer ids or logs checked in one step of the expiry: about a millisecond."""
 
 
 class FlushPlan:
-    """Files to sync of several logs, as of one moment. A log whose sync fails takes its directory along."""
+    """Files of several logs to sync, fixed when they are added. A failed sync takes the log's directory offline."""
 
     __slots__ = ("_failures", "_items", "_manager")
 
@@ -54,7 +54,8 @@ class FlushPlan:
         return bool(self._items or self._failures)
 
     def add(self, log: PartitionLog, *, closed_only: bool = False) -> None:
-        """What lies unsynced in it now. That its sync cannot begin is told at the end: the others' is not put off by it."""
+        """Add the unsynced files of a log. If its flush cannot begin, `finish` reports that; the other logs are
+        synced."""
         try:
             self._items.append((log, log.begin_flush(closed_only=closed_only)))
         except OSError as error:
@@ -76,7 +77,7 @@ class FlushPlan:
         return len(self._items) >= FLUSHED_AT_ONCE
 
     def finish(self) -> bool:
-        """True when it was full, so that there may be more, and has come further."""
+        """Take over the results. Returns True if the plan was full and made progress, since more logs may wait."""
         was_full, moved = self.is_full, False
         for log, flush in self._items:
             before = log.recovery_point
@@ -88,7 +89,7 @@ class FlushPlan:
 
 
 class MendingPlan:
-    """The indexes of one segment, built anew."""
+    """A rebuild of the indexes of one segment."""
 
     __slots__ = ("_manager", "_mending", "run")
 
@@ -98,7 +99,7 @@ class MendingPlan:
         self.run = mending.run
 
     def finish(self) -> bool:
-        """True: there may be another."""
+        """Put the indexes in place. Returns True: more segments may wait."""
         try:
             self._mending.finish()
         except OSError as error:
@@ -108,7 +109,7 @@ class MendingPlan:
 
 
 class RemovalPlan:
-    """Files and directories whose time is over."""
+    """Files and directories that are due for removal."""
 
     __slots__ = ("_due", "_queue")
 
@@ -120,25 +121,25 @@ class RemovalPlan:
         self._queue.remove(self._due)
 
     def finish(self) -> None:
-        """Nobody waits for it."""
+        """Nothing to take over."""
 
 
 class LogUpkeep:
-    """All in the loop's thread. Plans of one kind run one after another; None means that there is nothing to do."""
+    """Makes the plans, in the loop's thread. Plans of one kind run one after another. None means that nothing is due."""
 
     __slots__ = ("_last_flush_ms", "_manager")
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._last_flush_ms: dict[TopicPartition, int] = {}
-        """When flush.ms was last served, of the logs that have one."""
+        """When flush.ms was last applied, for the logs that set it."""
 
     def places(self) -> list[str]:
-        """The paths of the log directories, each of which is synced by itself."""
+        """The paths of the log directories. Each is synced separately."""
         return [directory.path for directory in self._manager.directories]
 
     def flush_closed_segments(self, place: str) -> FlushPlan | None:
-        """Everything below the active segment of each log of a directory that is not durable yet."""
+        """Sync the closed segments of a directory's logs that are not durable yet."""
         plan = FlushPlan(self._manager)
         for log in self._logs_at(place).values():
             if log.recovery_point < log.segments[-1].base_offset:
@@ -148,11 +149,12 @@ class LogUpkeep:
         return plan or None
 
     def watch_rolls(self, told: Callable[[str], None]) -> None:
-        """`told` hears of a directory that there is something for `flush_rolled`."""
+        """`told` is called with a directory that has logs for `flush_rolled`."""
         self._manager.rolled.watch(told)
 
     def flush_rolled(self, place: str) -> FlushPlan | None:
-        """What was closed since. When the power goes, more may be on the disk of what follows it, and nobody would see the gap."""
+        """Sync the segments closed since the last call. Otherwise a power loss may keep later data and lose earlier
+        data, and no start would detect the gap."""
         plan = FlushPlan(self._manager)
         while not plan.is_full and (log := self._manager.rolled.pop(place)) is not None:
             if self._manager.get(log.topic_partition) is log:
@@ -164,7 +166,7 @@ class LogUpkeep:
         return {} if directory is None else self._manager.logs_in(directory)
 
     def flush_overdue(self, place: str, now_ms: int) -> FlushPlan | None:
-        """Logs of a directory with unsynced records whose last sync lies flush.ms or more back."""
+        """Sync logs of a directory with unsynced records whose last sync was at least flush.ms ago."""
         plan = FlushPlan(self._manager)
         last = self._last_flush_ms
         for name, log in self._logs_at(place).items():
@@ -181,25 +183,25 @@ class LogUpkeep:
         return plan or None
 
     def checkpoint_high_watermarks(self) -> CheckpointPlan | None:
-        """replica.high.watermark.checkpoint.interval.ms. The others as well while somebody waits for them: a disk that was full
-        may have room again."""
+        """Runs every replica.high.watermark.checkpoint.interval.ms. The other checkpoints are included while a caller
+        waits for them: a full disk may have space again."""
         checkpoints = self._manager.checkpoints
         return checkpoints.plan(*(FILES if checkpoints.are_awaited else (HIGH_WATERMARK_FILE,)))
 
     def checkpoint_recovery_points(self) -> CheckpointPlan | None:
-        """log.flush.offset.checkpoint.interval.ms."""
+        """Runs every log.flush.offset.checkpoint.interval.ms."""
         return self._manager.checkpoints.plan(RECOVERY_POINT_FILE)
 
     def checkpoint_log_starts(self) -> CheckpointPlan | None:
-        """log.flush.start.offset.checkpoint.interval.ms."""
+        """Runs every log.flush.start.offset.checkpoint.interval.ms."""
         return self._manager.checkpoints.plan(LOG_START_FILE)
 
     def checkpoint_cleaned(self) -> CheckpointPlan | None:
-        """Up to where logs are clean; after each cleaning."""
+        """Write up to which offsets logs are clean. Runs after each cleaning."""
         return self._manager.checkpoints.plan(CLEANER_FILE)
 
     def watch_damage(self, told: Callable[[], None]) -> None:
-        """`told` hears that there is something for `mend_indexes`."""
+        """`told` is called when a segment waits for `mend_indexes`."""
         self._manager.mender.watch(told)
 
     def mend_indexes(self) -> MendingPlan | None:
@@ -207,11 +209,11 @@ class LogUpkeep:
         return None if mending is None else MendingPlan(self._manager, mending)
 
     def begin_retention(self, now_ms: int) -> RetentionPass:
-        """log.retention.check.interval.ms."""
+        """Runs every log.retention.check.interval.ms."""
         return RetentionPass(self._manager, now_ms)
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Steps[None]:
-        """producer.id.expiration.check.interval.ms, in steps. A log that fails is reported and passed over."""
+        """Runs every producer.id.expiration.check.interval.ms, in steps. A log that fails is reported and skipped."""
         looks = 0
         for name in sorted(self._manager.logs):
             log = self._manager.logs.get(name)
@@ -231,7 +233,7 @@ class LogUpkeep:
                 yield None
 
     def remove_expired_deletions(self, monotonic_ms: int) -> RemovalPlan | None:
-        """Files and directories whose file.delete.delay.ms is over."""
+        """Remove files and directories whose file.delete.delay.ms is over."""
         queue = self._manager.doomed
         due = queue.take_due(monotonic_ms)
         return RemovalPlan(queue, due) if due else None

@@ -1,6 +1,7 @@
-"""Which producers may open a transaction at a partition once their coordinator has said so. KIP-890.
+"""Producers whose transaction in a partition waits for verification by their coordinator (KIP-890).
 
-A producer has one `VerificationGuard` from the question to the append. It bears the sequence that the producer begins with.
+A producer has one `VerificationGuard` from the request to the append. The guard has the sequence number that the
+producer begins with.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from kafkacompat.ports import LogRefused, VerificationGuard
 from kafkacompat.wire.errors import ErrorCode
 
 VERIFICATIONS_MAX = 100_000
-"""Producers of one partition that wait for their coordinator's word; the oldest are forgotten beyond."""
+"""The most waiting producers of one partition. Beyond it the oldest are dropped."""
 
 
 class Verifications:
@@ -23,7 +24,7 @@ class Verifications:
     def begin(
         self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
     ) -> VerificationGuard:
-        """The producer's own, with the highest epoch and its lowest sequence that have asked."""
+        """The producer's guard, with the highest epoch that was requested and the lowest sequence number in it."""
         known = self._by_producer.get(producer_id)
         if known is None:
             if len(self._by_producer) >= VERIFICATIONS_MAX:
@@ -37,13 +38,14 @@ class Verifications:
         return known
 
     def holds(self, producer_id: int, verification_guard: VerificationGuard) -> bool:
-        """Whether it still counts."""
+        """Whether the guard is still valid."""
         return self._by_producer.get(producer_id) is verification_guard
 
     def check_sequence(self, producer_id: int, first_sequence: int, *, is_known: bool) -> None:
-        """Whatever this producer writes next, in its transaction or not, begins where it has begun to ask.
+        """Check that the producer's next batch begins with the sequence number of its verification request, in a
+        transaction or not.
 
-        `is_known`: the log has something of the producer. Raises LogRefused OUT_OF_ORDER_SEQUENCE_NUMBER.
+        `is_known`: the log has state of the producer. Raises LogRefused OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         known = self._by_producer.get(producer_id)
         if known is None:
@@ -57,21 +59,22 @@ class Verifications:
             )
 
     def opened(self, producer_id: int) -> None:
-        """The transaction is in the log and needs nobody's word any more."""
+        """Drop the guard: the transaction is in the log and needs no verification any more."""
         self._by_producer.pop(producer_id, None)
 
     def ended(self, producer_id: int, marker_epoch: int) -> None:
-        """A marker is in the log: what it ends may not be opened any more.
+        """A marker is in the log: drop the guard, so that the ended transaction cannot be opened again.
 
-        Where a producer has an epoch a transaction, a marker bears the one above what it ends. The next transaction has just that
-        epoch; its producer does not wait for the marker, and may be verified before the marker comes.
+        If a producer gets a new epoch for each transaction, a marker has the epoch after the one it ends. The next
+        transaction has exactly that epoch. Its producer does not wait for the marker and may be verified before the
+        marker arrives, so that guard stays.
         """
         known = self._by_producer.get(producer_id)
         if known is not None and not (known.bumps_epochs and known.epoch == marker_epoch):
             del self._by_producer[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
-        """Forget those that nobody used for that long, one look after another."""
+        """Drop guards that were not used for `expiration_ms`. Yields after each one."""
         for producer_id in list(self._by_producer):
             known = self._by_producer.get(producer_id)
             if known is not None and now_ms - known.timestamp_ms >= expiration_ms:

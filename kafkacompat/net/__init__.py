@@ -1,1 +1,1 @@
-"""Listeners, connections and the loop's side of the ports: the shell that moves bytes between sockets and a dispatcher."""
+"""Listeners, connections and the trio side of the ports: the shell that moves bytes between sockets and a dispatcher."""

@@ -1,31 +1,31 @@
 """One connection to another node for this node's own requests: typed messages out, typed messages back.
 
-It opens when first asked, agrees on versions (ApiVersions, as Kafka's NetworkClient does), sends in the order of the calls, matches
-replies, bounds waiting and memory, and backs off before it tries again. All in the loop's thread: `request` sends at once when the
-socket takes it.
+It connects on demand, agrees on versions (ApiVersions, like Kafka's NetworkClient), sends in the order of the calls,
+matches replies, bounds waiting requests and memory, and backs off before it retries. Everything runs in the loop's
+thread: `request` sends at once if the socket accepts it.
 
-A request in flight that times out ends the connection, as in Kafka, since whatever comes behind it would wait as long;
-the others in flight are lost with it. While a connection is being made requests wait in line; when it cannot be had all
-of them are lost at once, and the next one starts the next attempt, after the back-off.
+As in Kafka, a request in flight that times out closes the connection, because later ones would wait as long. The
+others in flight are lost with it. While connecting, requests wait in line. If the attempt fails all of them are lost
+at once, and the next request starts the next attempt after the backoff.
 
-When the other side ends an established connection the channel dials again at once by itself, and if that is refused it
-says so by `on_refused`: then the peer's process is gone. A connection that merely closes never counts.
+If the peer closes an established connection the channel reconnects at once. If that is refused it calls `on_refused`:
+the peer's process is gone. A close alone never counts.
 """
 
 from __future__ import annotations
 
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.agreement import agree_on_versions, receive_some, request_frame
+from kafkacompat.net.agreement import agree_on_versions, receive_some
+from kafkacompat.net.client_session import ClientSession
 from kafkacompat.net.dialing import dial
 from kafkacompat.net.failures import (
     ChannelError,
@@ -34,17 +34,22 @@ from kafkacompat.net.failures import (
     RequestTimedOut,
     UnsupportedByPeer,
 )
+from kafkacompat.net.receive_buffer import ReceiveBuffer
 from kafkacompat.ports import Clock, TimerHandle, Timers
+from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decoder
 from kafkacompat.wire.errors import EncodeError, WireError
-from kafkacompat.wire.frames import FrameReader
+from kafkacompat.wire.frames import request_frame
 from kafkacompat.wire.headers import parse_response_header
 
+if TYPE_CHECKING:
+    from kafkacompat.net.tls_socket import AnySocket
+
 REQUESTS_WAITING_MAX = 128
-"""In line and in flight together, per channel."""
+"""Requests in line and in flight together, per channel."""
 REDIALS_MAX = 5
-"""After a lost connection: attempts that were accepted and lost again before the peer's process was all gone."""
+"""Attempts after a lost connection that were accepted and then lost again, as happens while the peer's process is ending."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +63,7 @@ class ChannelSettings:
     connection_setup_timeout_ms: int = 10_000
     """For connecting and agreeing on versions together (socket.connection.setup.timeout.ms)."""
     response_max_bytes: int = 2**31 - 1 - 4
-    """What a frame of the peer may have at most; memory follows what has arrived, never what is promised."""
+    """The largest frame accepted from the peer. Memory grows with the bytes received, not with the size announced."""
 
     @classmethod
     def from_config(cls, config: ServerConfig) -> ChannelSettings:
@@ -78,7 +83,7 @@ class _Request:
 
 
 class Channel:
-    """See the module. Made by `Channels.get`."""
+    """See the module. Created by `Channels.get`."""
 
     def __init__(
         self,
@@ -89,6 +94,7 @@ class Channel:
         clock: Clock,
         timers: Timers,
         settings: ChannelSettings,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
         self.host = host
         self.port = port
@@ -99,18 +105,21 @@ class Channel:
         self._clock = clock
         self._timers = timers
         self._settings = settings
-        self._socket: socket.socket | None = None
+        self._socket: AnySocket | None = None
         self._versions: dict[int, tuple[int, int]] | None = None
-        """What the peer serves; None until agreed on this connection."""
+        """The versions that the peer supports. None until agreed on this connection."""
         self._waiting: deque[_Request] = deque()
         self._in_flight: deque[tuple[int, _Request]] = deque()
         self._output: deque[memoryview] = deque()
         self._correlation_id = 0
         self._scope: trio.CancelScope | None = None
-        """Of the task that connects and receives, while there is one."""
+        """The scope of the task that connects and receives, while it runs."""
         self._failures = 0
         self._may_dial_at_ms = 0
         self._closed = False
+        self._session = ClientSession(security, clock, self._name())
+        self._listening = trio.CancelScope()
+        """The scope of the wait for bytes from the peer."""
 
     @property
     def is_ready(self) -> bool:
@@ -126,14 +135,14 @@ class Channel:
         return len(self._waiting) + len(self._in_flight)
 
     def peer_versions(self, api_key: int) -> tuple[int, int] | None:
-        """(lowest, highest) that the peer serves; None when it does not, or is not connected."""
+        """(lowest, highest) version that the peer supports. None if it does not support the API, or is not connected."""
         return None if self._versions is None else self._versions.get(api_key)
 
     def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]:
-        """The response message, at the highest version both know (and at most `max_version`).
+        """The response, at the highest version that both sides support (at most `max_version`).
 
         Fails with ConnectionLost, RequestTimedOut or UnsupportedByPeer. `records` of a response are views of memory
-        that stays as it is while they are held.
+        that does not change while they are held.
         """
         request = _Request(message, max_version)
         if self._closed:
@@ -142,7 +151,9 @@ class Channel:
             request.reply.fail(ChannelFull(f"{REQUESTS_WAITING_MAX} requests wait for {self._name()}"))
         else:
             request.timer = self._timers.call_after(timeout_ms, lambda: self._timed_out(request, timeout_ms))
-            if self._versions is not None:
+            if self._session.ends() and not self._in_flight:
+                self._listening.cancel()
+            if self._versions is not None and not self._session.is_over:
                 self._send(request)
             else:
                 self._waiting.append(request)
@@ -150,7 +161,7 @@ class Channel:
         return request.reply
 
     def close(self) -> None:
-        """For good. What waits is lost."""
+        """Close for good. Waiting requests are lost."""
         self._closed = True
         self._disconnect("the channel was closed")
 
@@ -162,7 +173,7 @@ class Channel:
             self._nursery.start_soon(self._run, self._scope)
 
     async def _run(self, scope: trio.CancelScope) -> None:
-        """Connect and receive until the connection is lost; again at once after an established one was lost."""
+        """Connect and receive until the connection is lost. Reconnect at once after an established one was lost."""
         reason = "the node stops"
         redials = 0
         try:
@@ -171,9 +182,9 @@ class Channel:
                     await self._back_off()
                     opened_ms: int | None = None
                     try:
-                        sock, reader = await self._open(scope)
+                        sock, buffer = await self._open(scope)
                         opened_ms = self._clock.monotonic_ms()
-                        await self._receive(scope, sock, reader)
+                        await self._receive(scope, sock, buffer)
                     except ConnectionRefusedError as error:
                         reason = _text(error)
                         self._lose(scope, reason)
@@ -184,14 +195,14 @@ class Channel:
                         reason = _text(error)
                         if redials >= REDIALS_MAX or (opened_ms is None and not redials):
                             return
-                        # It was established: look at once whether the peer is still there.
+                        # It was established: check at once whether the peer still listens.
                         redials = 1 if self._has_lasted(opened_ms) else redials + 1
                         self._lose(scope, reason, keep_running=True)
         finally:
             self._lose(scope, reason)
 
     def _has_lasted(self, opened_ms: int | None) -> bool:
-        """Whether a connection was of use, so that one that is always closed again is not dialled for ever."""
+        """Whether a connection lasted, so that a peer that closes every connection is not dialled forever."""
         lasted_ms = -1 if opened_ms is None else self._clock.monotonic_ms() - opened_ms
         return lasted_ms >= self._settings.reconnect_backoff_max_ms
 
@@ -200,18 +211,19 @@ class Channel:
         if wait_ms > 0:
             await trio.sleep(wait_ms / 1000)
 
-    async def _open(self, scope: trio.CancelScope) -> tuple[socket.socket, FrameReader]:
-        """A connection on which versions are agreed; requests in line leave."""
+    async def _open(self, scope: trio.CancelScope) -> tuple[AnySocket, ReceiveBuffer]:
+        """Open a connection and agree on versions. The requests in line are then sent."""
         settings = self._settings
-        reader = FrameReader(settings.response_max_bytes)
+        buffer = ReceiveBuffer(settings.response_max_bytes)
         try:
             with trio.fail_after(settings.connection_setup_timeout_ms / 1000):
-                sock = await dial(self.host, self.port)
+                sock = await self._session.secure(await dial(self.host, self.port), self.host)
                 if self._scope is not scope:
                     sock.close()
                     raise ConnectionLost("the channel was closed")
                 self._socket = sock
-                versions = await agree_on_versions(sock, reader, self._client_id)
+                versions = await agree_on_versions(sock, buffer, self._client_id)
+                await self._session.begin(sock, buffer, self._client_id)
         except (OSError, WireError, ConnectionLost, trio.TooSlowError):
             self._failures += 1
             backoff_ms = settings.reconnect_backoff_ms << min(self._failures - 1, 16)
@@ -224,14 +236,18 @@ class Channel:
         self._failures = 0
         self._may_dial_at_ms = self._clock.monotonic_ms() + settings.reconnect_backoff_ms
         self._versions = versions
+        self._send_waiting()
+        return sock, buffer
+
+    def _send_waiting(self) -> None:
+        versions = self._versions
         while self._waiting and self._versions is versions:
             self._send(self._waiting.popleft())
-        return sock, reader
 
     # Requests and replies.
 
     def _send(self, request: _Request) -> None:
-        """Put a request on the connection that is ready, or fail it for what the peer cannot do."""
+        """Send a request on the established connection, or fail it if the peer does not support it."""
         if request.reply.done:
             return
         assert self._versions is not None
@@ -248,7 +264,7 @@ class Channel:
         request.version = high
         try:
             correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-            frame = request_frame(request.key, high, correlation_id, self._client_id, request.message)
+            frame = request_frame(request.message, high, correlation_id, self._client_id)
         except EncodeError as error:
             self._finish(request, UnsupportedByPeer(f"{own.__name__} version {high}: {error}"))
             return
@@ -266,14 +282,14 @@ class Channel:
             except BlockingIOError:
                 pass
             except OSError:
-                return  # the receiving task learns of it and tells everybody
+                return  # the receiving task notices it and fails the requests
             if not rest:
                 return
             self._nursery.start_soon(self._write_rest, sock)
         self._output.append(rest)
 
-    async def _write_rest(self, sock: socket.socket) -> None:
-        """What the socket did not take at once."""
+    async def _write_rest(self, sock: AnySocket) -> None:
+        """Send what the socket did not accept at once."""
         while self._socket is sock and self._output:
             try:
                 await trio.lowlevel.wait_writable(sock)
@@ -289,15 +305,20 @@ class Channel:
             except (OSError, trio.ClosedResourceError):
                 return
 
-    async def _receive(self, scope: trio.CancelScope, sock: socket.socket, reader: FrameReader) -> None:
-        """Hand out replies until the connection ends, which it says by raising."""
+    async def _receive(self, scope: trio.CancelScope, sock: AnySocket, buffer: ReceiveBuffer) -> None:
+        """Deliver replies until the connection ends, which is reported by an exception."""
         while True:
-            while (frame := reader.next_frame()) is not None:
+            while (frame := buffer.next_frame()) is not None:
                 self._deliver(frame)
                 if self._scope is not scope:
                     raise ConnectionLost("the channel was closed")
-            await receive_some(sock, reader)
-            await trio.lowlevel.checkpoint()  # a peer that always has more must not keep the others waiting
+            if self._session.is_over and not self._in_flight:
+                with trio.fail_after(self._settings.connection_setup_timeout_ms / 1000):
+                    await self._session.begin(sock, buffer, self._client_id)
+                self._send_waiting()
+            with trio.CancelScope() as self._listening:
+                await receive_some(sock, buffer)
+            await trio.lowlevel.checkpoint()  # a peer that always sends must not keep other tasks waiting
 
     def _deliver(self, frame: memoryview) -> None:
         if not self._in_flight:
@@ -321,7 +342,7 @@ class Channel:
             else:
                 request.reply.resolve(outcome)
         except Exception:
-            # Whoever waited has a bug; the others on this connection must not pay for it.
+            # The receiver has a bug. The other requests on this connection must not be affected.
             _log.exception("a reply of %s could not be used", self._name())
 
     def _timed_out(self, request: _Request, timeout_ms: int) -> None:
@@ -345,7 +366,7 @@ class Channel:
         self._drop(reason)
 
     def _lose(self, scope: trio.CancelScope, reason: str, keep_running: bool = False) -> None:
-        """The task of `scope` has no connection any more; nothing happens when another task has taken over."""
+        """Handle the end of the connection of `scope`'s task. Nothing happens if another task has taken over."""
         if self._scope is not scope:
             return
         if not keep_running:

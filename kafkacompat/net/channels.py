@@ -1,7 +1,7 @@
 """All connections of this node to others: one channel for each host, port and purpose.
 
-Two purposes never share a connection, so that a long fetch does not stand in the way of a heartbeat (as in Kafka, which gives each
-its own network client).
+Two purposes never share a connection, so that a long fetch does not delay a heartbeat (as in Kafka, which has a
+network client for each).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kafkacompat.net.failures import (
     UnsupportedByPeer,
 )
 from kafkacompat.ports import Clock, ProbeResult, Timers
+from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
 __all__ = [
     "Channel",
@@ -32,11 +33,11 @@ __all__ = [
 ]
 
 CHANNELS_MAX = 4096
-"""Peers times purposes; more are a leak of ours."""
+"""Bound of peers times purposes. More would be a leak in kafkacompat."""
 
 
 class Channels:
-    """`nursery` outlives every channel; `timers` run in it."""
+    """`nursery` outlives every channel. The `timers` run in it."""
 
     def __init__(
         self,
@@ -45,19 +46,22 @@ class Channels:
         timers: Timers,
         client_id: str,
         settings: ChannelSettings | None = None,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
         self._nursery = nursery
         self._clock = clock
         self._timers = timers
         self._client_id = client_id
         self._settings = settings or ChannelSettings()
+        self._security = security
         self._channels: dict[tuple[str, int, str], Channel] = {}
         self._closed = False
 
     def get(self, host: str, port: int, purpose: str, *, client_id: str | None = None) -> Channel:
-        """The channel of this purpose to this address, made (not connected) if need be; `client_id` counts when it is made.
+        """The channel of this purpose to this address, created (not connected) if necessary. `client_id` is used only
+        at its creation.
 
-        RuntimeError when there are CHANNELS_MAX.
+        Raises RuntimeError if there are CHANNELS_MAX.
         """
         key = (host, port, purpose)
         channel = self._channels.get(key)
@@ -73,6 +77,7 @@ class Channels:
                 self._clock,
                 self._timers,
                 self._settings,
+                self._security,
             )
             if self._closed:
                 channel.close()
@@ -81,13 +86,13 @@ class Channels:
         return channel
 
     def probe(self, host: str, port: int, timeout_ms: int) -> Deferred[ProbeResult]:
-        """What becomes of a plain connection attempt; never fails."""
+        """The outcome of a plain connection attempt. Never fails."""
         result: Deferred[ProbeResult] = Deferred()
         self._nursery.start_soon(self._probe, host, port, timeout_ms, result)
         return result
 
     def close_all(self) -> None:
-        """For good: channels asked for later are closed ones."""
+        """Close all channels for good. Channels requested later are closed ones."""
         self._closed = True
         channels, self._channels = self._channels, {}
         for channel in channels.values():

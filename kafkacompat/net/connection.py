@@ -1,30 +1,32 @@
 """One client's connection: frames in, replies out, in the order of the requests.
 
-The work is done by `turn`, which never waits; whoever has news calls it: the poller when bytes came (`readable`) or a full
-socket takes more (`writable`), or the server's turn-taker when a pending reply is there. A reply to a blocking request is sent
-by whoever gives it. So a request costs no task, no cancel scope and no lock. What one turn may do is bounded, in requests, bytes
-and time; a connection with more to do goes to the end of the turn-taker's line.
+`turn` does the work and never waits. It is called by the poller when bytes have arrived (`readable`) or a full socket
+accepts more (`writable`), and by the server's turn-taker when a pending reply is ready. A reply to a blocking request
+is sent by the code that produces it. So a request needs no task, no cancel scope and no lock. One turn is bounded in
+requests, bytes and time. A connection with more work goes to the end of the turn-taker's line.
 
-Order and bounds, as of Kafka's network layer:
-- A blocking Pending stops dispatch until its reply is there; bytes behind it are taken while the buffer has room, which is
-  also how a client that went away is noticed; then the socket is left alone and TCP holds the client back.
+Order and bounds are those of Kafka's network layer:
+- A blocking Pending stops dispatch until its reply is ready. Bytes after it are received while the buffer has room,
+  which also detects a client that has disconnected. After that the socket is not read, and TCP holds the client back.
 - A Pending that does not block lets later requests be dispatched; their replies wait in line. At most
-  REPLIES_WAITING_MAX replies are in line.
-- While REPLY_BYTES_MAX or more are unsent nothing more is dispatched, so a client that does not read stops being served.
-- A frame that breaks the protocol ends the connection after the replies to those before it.
-- When the client goes away the whole frames it had sent are still dispatched: a produce with acks=0 is often the last.
+  REPLIES_WAITING_MAX replies wait.
+- While REPLY_BYTES_MAX or more are unsent nothing more is dispatched, so a client that does not read is not served
+  further.
+- A frame that violates the protocol ends the connection after the replies to earlier frames.
+- After a client has disconnected its complete frames are still dispatched: the last one is often a produce with
+  acks=0.
 """
 
 from __future__ import annotations
 
 import logging
-import socket
 from collections import deque
 from time import monotonic
 from typing import Protocol
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.output_queue import Flushed, OutputQueue, SliceTooShort
+from kafkacompat.net.memory_pool import MemoryPool, MemoryUser
+from kafkacompat.net.output_queue import ByteSocket, Flushed, OutputQueue, SliceTooShort
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.receive_buffer import ReceiveBuffer
 from kafkacompat.net.stages import Stage
@@ -34,20 +36,22 @@ from kafkacompat.wire.errors import WireError
 
 TURN_FRAMES = 64
 TURN_S = 0.001
-"""After so long no further request of the connection is begun, or read, before others had their turn."""
+"""After this time no further request of the connection is started or read before others had their turn."""
 TURN_RECEIVED_BYTES = 256 * 1024
-"""What a connection whose socket never runs dry takes in before others get their turn."""
+"""Bytes received from a connection that always has more, before others get their turn."""
 TURN_SENT_BYTES = 1024 * 1024
 SENT_AT_ONCE_BYTES = 64 * 1024
-"""A longer reply waits for its connection's turn: whoever gives it has other work to do."""
+"""A longer reply waits for its connection's turn, because the code that produces it has other work."""
 WARMTH_TRUSTED_MS = 100
-"""How long a full socket may hold back a slice without its being asked for in the page cache again."""
+"""How long a full socket may delay a slice before the page cache is checked again."""
+UNPOOLED_BYTES = 8 * 1024
+"""With queued.max.request.bytes: what a connection receives at once before its next request has memory of the pool."""
 REPLIES_WAITING_MAX = 128
 REPLY_BYTES_MAX = 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
-# Looking a member up in its enum takes ten times as long as a name of the module's own, and a request has a dozen looks.
+# Looking up an enum member takes ten times as long as a module's name, and a request has a dozen such lookups.
 _OPEN = Stage.OPEN
 _DRAINING = Stage.DRAINING
 _PEER_GONE = Stage.PEER_GONE
@@ -60,20 +64,23 @@ _TURN_OVER = Flushed.TURN_OVER
 
 
 class Host(Protocol):
-    """What a connection needs of its server."""
+    """The parts of the server that a connection uses."""
 
     clock: Clock
     dispatcher: Dispatcher
     workers: Workers
+    memory: MemoryPool | None
+    """For requests being received. None: without a bound."""
 
     def take_turn_soon(self, connection: Connection) -> None:
-        """Call `turn` from the loop, after those who asked before."""
+        """Call `turn` from the loop, after earlier calls."""
         ...
 
     def watch(self, fd: int, connection: Connection, before: int, now: int) -> None:
-        """Call `readable` whenever the socket has something to read, `writable` whenever it takes bytes, as `now` says.
+        """Call `readable` whenever the socket has something to read, and `writable` whenever it accepts bytes,
+        according to `now`.
 
-        Both are the poller's READ and WRITE; 0 for neither.
+        `before` and `now` are the poller's READ and WRITE; 0 for neither.
         """
         ...
 
@@ -87,6 +94,8 @@ class Connection:
         "_full",
         "_held_bytes",
         "_host",
+        "_memory",
+        "_muted",
         "_on_reply",
         "_output",
         "_parked",
@@ -98,11 +107,12 @@ class Connection:
         "in_line",
         "info",
         "last_active_ms",
+        "muted_until_ms",
     )
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: ByteSocket,
         info: ConnectionInfo,
         host: Host,
         max_frame_bytes: int,
@@ -114,20 +124,24 @@ class Connection:
         """Set and cleared by the turn-taker."""
         self._socket = sock
         self._host = host
+        self._memory = None if host.memory is None else MemoryUser(host.memory, self._turn_soon)
         self._buffer = ReceiveBuffer(max_frame_bytes, max_other_bytes)
         self._output = OutputQueue(sock)
         self._replies: deque[Reply | Deferred[Reply | None]] = deque()
-        """In request order: pending replies and those that wait behind them."""
+        """In request order: pending replies, and replies that wait behind them."""
         self._held_bytes = 0
         self._parked: Deferred[Reply | None] | None = None
-        """The reply of a blocking request, while it is not there."""
+        """The reply of a blocking request while it is pending."""
+        self._muted = False
+        """The throttle time of a quota is not over: no request is dispatched."""
+        self.muted_until_ms = 0
         self._full = False
-        """The socket takes nothing; the poller calls `writable` when it does again."""
+        """The socket accepts nothing. The poller calls `writable` when it does again."""
         self._warming = False
-        """A worker reads what is to be sent next."""
+        """A worker is loading the next bytes to send into the page cache."""
         self._fd = -1
         self._watched = 0
-        """What the poller waits for: READ, WRITE or both."""
+        """The events the poller waits for: READ, WRITE or both."""
         self._stage = _OPEN
         self._on_reply = self._reply_done
 
@@ -137,29 +151,36 @@ class Connection:
 
     @property
     def requests_in_flight(self) -> int:
-        """Replies that are waited for or wait behind one; those being sent are not counted."""
-        return len(self._replies)
+        """Replies that are pending or wait behind one. Those being sent are not counted. A muted connection counts as one."""
+        return len(self._replies) + self._muted
 
     @property
     def unsent_bytes(self) -> int:
         return self._output.queued_bytes + self._held_bytes
 
     def start(self) -> None:
-        """Begin to read. OSError when the system has no room for one more socket in the set."""
+        """Begin to read. Raises OSError if the system cannot add a socket to the set."""
         self._fd = self._socket.fileno()
         self._host.watch(self._fd, self, 0, READ)
         self._watched = READ
 
     def readable(self) -> None:
-        """Take in what is there, up to a bound, and handle it. Never waits, never raises."""
+        """Receive bytes, up to a bound, and handle them. Never waits, never raises."""
         receive_into = self._socket.recv_into
         taken = 0
-        until_s = monotonic() + TURN_S
+        memory = self._memory
+        if memory is not None and not self._may_read():  # others may have taken the memory
+            self._watch(self._watched & ~READ)
+            return
+        now_s = self.info.read_s = monotonic()
+        until_s = now_s + TURN_S
         try:
             while taken < TURN_RECEIVED_BYTES and self._watched & READ:
                 room = self._buffer.room(self._must_hold())
                 if room is None:
                     break
+                if memory is not None and not memory.held_bytes:
+                    room = room[:UNPOOLED_BYTES]
                 received = receive_into(room)
                 taken += received
                 if received:
@@ -176,29 +197,46 @@ class Connection:
             self.close()
 
     def writable(self) -> None:
-        """Send what a full socket had held back, up to a bound. Never waits, never raises."""
+        """Send what a full socket has delayed, up to a bound. Never waits, never raises."""
         if self._full:
             self._full = False
             if self._host.clock.monotonic_ms() - self.last_active_ms >= WARMTH_TRUSTED_MS:
                 self._output.forget_warmth()
             self.turn()
 
+    def limit_frames(self, max_bytes: int, max_other_bytes: int | None = None) -> None:
+        """Set the bounds of later frames, as in ReceiveBuffer."""
+        self._buffer.limit(max_bytes, max_other_bytes)
+
+    def mute(self, until_ms: int) -> None:
+        """Dispatch no further request until this time, and `unmute` is called. Responses are sent meanwhile."""
+        self._muted = True
+        self.muted_until_ms = max(self.muted_until_ms, until_ms)
+
+    def unmute(self) -> None:
+        if self._muted:
+            self._muted = False
+            self._host.take_turn_soon(self)
+
     def drain(self) -> None:
-        """Take in nothing more; close when everything received is answered."""
+        """Receive nothing more, and close when everything received is answered."""
         if self._stage is _OPEN:
             self._stage = _DRAINING
+            self._muted = False
             self.turn()
 
     def shrink(self) -> None:
-        """Give back the memory of a connection that has been quiet for a while."""
+        """Free the memory of a connection that was quiet for a while."""
         if not self._replies:
             self._buffer.shrink()
 
     def close(self) -> None:
-        """Close now. Replies not sent are lost."""
+        """Close now. Unsent replies are lost."""
         if self._stage is _CLOSED:
             return
         self._stage = _CLOSED
+        if self._memory is not None:
+            self._memory.close()
         self._full = False
         self._watch(0)
         self._socket.close()
@@ -207,13 +245,13 @@ class Connection:
         self._host.closed(self)
         try:
             self._host.dispatcher.connection_closed(self.info)
-        except Exception:  # must not end whichever task closes a connection
+        except Exception:  # must not end the task that closes a connection
             _log.exception("after closing %s: an error of the broker's own", self.info)
 
     def turn(self, until_s: float | None = None) -> None:
-        """Do what can be done now: release replies that are there, dispatch frames, send. Never waits, never raises.
+        """Do what can be done now: release ready replies, dispatch frames, send. Never waits, never raises.
 
-        `until_s`: when the turn of which this is a part is over.
+        `until_s`: the end of the larger turn that includes this one.
         """
         if self._stage is _CLOSED:
             return
@@ -223,8 +261,13 @@ class Connection:
                 self._release_replies()
             more = self._dispatch_frames(monotonic() + TURN_S if until_s is None else until_s)
             if self._output.queued_bytes and not self._full and not self._warming:
+                timings = self.info.timings
+                if timings is not None:
+                    timings.sending()
                 more = self._flush() or more
-                # Sending may have made room below the bound that had stopped dispatch.
+                if timings is not None and not self._output.queued_bytes:
+                    timings.sent(len(self._replies))
+                # Sending may have gone below the bound that had stopped dispatch.
                 more = more or (self._buffer.has_frame() and self._may_dispatch())
         except Exception:
             _log.exception("closing %s: an error of the broker's own", self.info)
@@ -242,7 +285,7 @@ class Connection:
                 self._watch(wanted)
 
     def _dispatch_frames(self, until_s: float) -> bool:
-        """Dispatch whole frames, one at least; True when the turn ended before they did."""
+        """Dispatch complete frames, at least one. Returns True if the turn ended before the frames did."""
         buffer, info, dispatch = self._buffer, self.info, self._host.dispatcher.dispatch
         for _ in range(TURN_FRAMES):
             if not self._may_dispatch():
@@ -251,6 +294,8 @@ class Connection:
                 frame = buffer.next_frame()
                 if frame is None:
                     return False
+                if self._memory is not None:
+                    self._memory.release()
                 answer = dispatch(info, frame)
                 if isinstance(answer, Pending):
                     pending = answer
@@ -260,8 +305,7 @@ class Connection:
                         self._await_reply(pending)
                         answer = None
             except (WireError, CloseConnection) as error:
-                self._log_end(error)
-                self._stage = _ENDING
+                self._end(error)
                 return False
             if answer is not None:
                 self._add_reply(answer)
@@ -295,20 +339,19 @@ class Connection:
                 try:
                     reply = first.result()
                 except (WireError, CloseConnection) as error:
-                    self._log_end(error)
-                    self._stage = _ENDING
                     replies.clear()
                     self._held_bytes = 0
+                    self._end(error)
                     return
             else:
                 reply = first
                 self._held_bytes -= sum(map(len, reply))
             if reply is not None:
                 self._output.add(reply)
-            replies.popleft()  # last, so that a turn meets again what goes wrong in `_send_parked`
+            replies.popleft()  # last, so that the next turn meets an error in `_send_parked` again
 
     def _flush(self) -> bool:
-        """Send; True when the turn's budget ended it. Arranges for whatever else stops it."""
+        """Send. Returns True if the turn's budget has ended it. Arranges a continuation for any other stop."""
         try:
             result = self._output.flush(TURN_SENT_BYTES)
         except (OSError, SliceTooShort) as error:
@@ -343,18 +386,24 @@ class Connection:
         self._host.take_turn_soon(self)
 
     def _send_parked(self) -> bool:
-        """Send the reply that all behind it waits for, within the turn of whoever gives it; True when nothing is left to do.
+        """Send the reply that later ones wait for, within the turn of the code that produces it. Returns True if
+        nothing is left to do.
 
-        That one's own reply comes later and wakes a client, which may take this very core. Here nothing else is done: the core
-        that gives the reply is in the middle of a request. Whatever goes wrong the next turn meets again.
+        That code's own reply comes later and wakes a client, which may run on the same core. Nothing else is done
+        here, because the code is in the middle of a request. The next turn meets any error again.
         """
         if self._full or self._warming:
             return False
         output = self._output
+        timings = self.info.timings
         try:
             self._release_replies()
+            if timings is not None:
+                timings.sending()
             if output.queued_bytes > SENT_AT_ONCE_BYTES or output.flush(TURN_SENT_BYTES) is not _EMPTY:
                 return False
+            if timings is not None:
+                timings.sent(len(self._replies))
         except Exception:
             return False
         if self._buffer or self._stage is not _OPEN or self._watched != READ:
@@ -365,19 +414,33 @@ class Connection:
     def _may_dispatch(self) -> bool:
         return (
             self._parked is None
+            and not self._muted
             and self._stage is not _ENDING
             and len(self._replies) < REPLIES_WAITING_MAX
             and self._output.queued_bytes + self._held_bytes < REPLY_BYTES_MAX
         )
 
     def _may_read(self) -> bool:
-        return self._stage is _OPEN and (self._buffer.has_space() or not self._must_hold())
+        may = self._stage is _OPEN and (self._buffer.has_space() or not self._must_hold())
+        return may if self._memory is None else may and self._may_take_memory(self._memory)
+
+    def _may_take_memory(self, memory: MemoryUser) -> bool:
+        """As in Kafka, the next request is received when all earlier ones are answered. So a request that holds memory
+        waits for nothing but its own bytes, and the memory returns."""
+        if memory.held_bytes:
+            return True
+        if self._replies or self._must_hold() or not self._may_dispatch():
+            return False
+        return memory.take(self._buffer.announced_bytes())
+
+    def _turn_soon(self) -> None:
+        self._host.take_turn_soon(self)
 
     def _must_hold(self) -> bool:
-        return self._parked is not None or self._buffer.has_frame()
+        return self._parked is not None or self._muted or self._buffer.has_frame()
 
     def _is_over(self) -> bool:
-        """Whether nothing is left to do in a stage that ends."""
+        """Whether nothing is left to do in an ending stage."""
         if self._stage is _PEER_GONE:
             return not self._buffer.has_frame()
         if self._replies or self._output.queued_bytes:
@@ -385,7 +448,7 @@ class Connection:
         return self._stage is _ENDING or not self._buffer.has_frame()
 
     def _watch(self, wanted: int) -> None:
-        """Be called when the socket is ready for `wanted`; a client is held back by TCP while READ is not wanted."""
+        """Wait until the socket is ready for `wanted`. Without READ, TCP holds the client back."""
         before, self._watched = self._watched, wanted
         if wanted == before:
             return
@@ -395,6 +458,13 @@ class Connection:
             self._watched = 0
             _log.error("closing %s: %s", self.info, error)
             self.close()
+
+    def _end(self, error: WireError | CloseConnection) -> None:
+        """Close after the ready replies, and after the error's own reply."""
+        self._log_end(error)
+        self._stage = _ENDING
+        if isinstance(error, CloseConnection) and error.last_reply is not None:
+            self._add_reply(error.last_reply)
 
     def _log_end(self, error: Exception) -> None:
         _log.info("closing %s: %s", self.info, error)

@@ -1,7 +1,7 @@
-"""Opening one TCP connection, and telling apart why it cannot be had.
+"""Opens one TCP connection, and distinguishes the reasons of a failure.
 
-The name is resolved, the socket connects without blocking, and its options are set. The difference between a refusal (the host is
-there and no process listens) and silence matters to whoever decides that a peer's process is gone.
+It resolves the name, connects without blocking, and sets the options. A refusal (the host answers and no process
+listens) differs from silence for callers that decide whether a peer's process is gone.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from kafkacompat.ports import ProbeResult
 
 
 async def dial(host: str, port: int) -> socket.socket:
-    """A connected, non-blocking socket; the caller bounds the time. OSError, of which ConnectionRefusedError is the refusal."""
+    """A connected, non-blocking socket. The caller bounds the time. Raises OSError; ConnectionRefusedError is a
+    refusal."""
     addresses = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure: OSError | None = None
     for family, kind, protocol, _, address in addresses:
         try:
             return await _connect(family, kind, protocol, address)
         except OSError as error:
-            # A refusal says more than silence: somebody's machine did answer.
+            # A refusal is more specific than silence: a machine has answered.
             if failure is None or not isinstance(failure, ConnectionRefusedError):
                 failure = error
-    assert failure is not None  # getaddrinfo raises rather than giving no address
+    assert failure is not None  # getaddrinfo raises an error if there is no address
     raise failure
 
 
 async def probe(host: str, port: int, timeout_ms: int) -> ProbeResult:
-    """What becomes of a connection attempt, which is closed at once."""
+    """The outcome of a connection attempt, which is closed at once."""
     with trio.move_on_after(timeout_ms / 1000):
         try:
             (await dial(host, port)).close()
@@ -58,7 +59,7 @@ async def _connect(family: int, kind: int, protocol: int, address: tuple[object,
             raise OSError(code, os.strerror(code))
         with suppress(OSError):
             if sock.getsockname() == sock.getpeername():
-                # Loopback joins a socket to itself when the port dialled is the one the system lent it.
+                # On loopback a socket connects to itself if the dialled port is its own ephemeral one.
                 raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
     except BaseException:
         sock.close()

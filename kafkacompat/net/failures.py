@@ -1,18 +1,18 @@
-"""Why a request of this node to another got no response. Declarations only."""
+"""The reasons why a request of this node got no response. Declarations only."""
 
 from __future__ import annotations
 
 
 class ChannelError(Exception):
-    """A request that has no response."""
+    """A request without a response."""
 
 
 class ConnectionLost(ChannelError):
-    """Not reachable, refused, or lost: the request may or may not have been handled."""
+    """Unreachable, refused, or lost: the request may or may not have been handled."""
 
 
 class ChannelFull(ConnectionLost):
-    """REQUESTS_WAITING_MAX requests are waiting already; this one was not sent."""
+    """REQUESTS_WAITING_MAX requests are waiting. This one was not sent."""
 
 
 class RequestTimedOut(ChannelError):
@@ -20,4 +20,4 @@ class RequestTimedOut(ChannelError):
 
 
 class UnsupportedByPeer(ChannelError):
-    """The peer does not serve the API, or no version of it that can carry this request; it was not sent."""
+    """The peer does not support the API, or no version of it that can express this request. It was not sent."""

@@ -1,4 +1,5 @@
-"""Which jobs of a pool run, which wait and which are refused. A core: it counts, and knows neither threads nor what a job does."""
+"""Which jobs of a pool run, which wait and which are refused. A core: threads and the meaning of jobs are unknown
+here."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ J = TypeVar("J")
 
 @dataclass(frozen=True, slots=True)
 class PoolTerms:
-    """What a duty may take."""
+    """The bounds of one duty."""
 
     duty: str
     threads_max: int
     waiting_max: int | None = None
-    """One job more is refused. None where whoever asks has one job at a time, so that their number is the bound: all wait."""
+    """Further jobs are refused. None if each caller has at most one job, so that the number of callers is the bound:
+    all wait."""
 
 
 class Admission(enum.Enum):
@@ -27,7 +29,8 @@ class Admission(enum.Enum):
 
 
 class JobQueue(Generic[J]):
-    """Jobs in the order in which they came. `offer` each; `ended` after each that was begun says which is begun in its place."""
+    """Jobs in order of arrival. Call `offer` for each, and `ended` after each; that returns the job to start in its
+    place."""
 
     __slots__ = ("_waiting", "running", "terms")
 
@@ -50,7 +53,7 @@ class JobQueue(Generic[J]):
         return Admission.WAIT
 
     def ended(self) -> J | None:
-        """The job to begin now in the place of one that has ended; None leaves the place free."""
+        """The job to start in place of one that has ended. None leaves the place free."""
         if self._waiting:
             return self._waiting.popleft()
         self.running -= 1

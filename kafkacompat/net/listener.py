@@ -1,4 +1,4 @@
-"""Listening sockets: bound as `listeners` says, accepting whatever happens."""
+"""Listening sockets: bound as in `listeners`, accepting under all conditions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from kafkacompat.net.resolving import Address, address_to_bind, textual_address
 from kafkacompat.net.settings import SYSTEM_DEFAULT, NetworkSettings
 
 ACCEPTING_S = 0.001
-"""How long connections are accepted one after another before others get their turn."""
+"""How long connections are accepted in a row before others get their turn."""
 EXHAUSTED_PAUSE_S = 0.1
 SAID_EVERY = 100
-"""Of so many accepts in a row that nothing was left for, one is told of."""
+"""Of failed accepts in a row for lack of resources, every so many is logged."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""Out of descriptors or memory: passes when connections close."""
+"""Out of descriptors or memory. This passes when connections close."""
 
 _log = logging.getLogger(__name__)
 
 
 class BoundListener:
-    """One endpoint's socket. `host` and `port` are what it is bound to."""
+    """One endpoint's socket. `host` and `port` are the bound address."""
 
     __slots__ = ("endpoint", "host", "port", "socket")
 
@@ -44,7 +44,7 @@ class BoundListener:
 
 
 async def bind(endpoint: EndPoint, settings: NetworkSettings) -> BoundListener:
-    """Bind and listen. OSError, naming the setting and the endpoint, when that fails."""
+    """Bind and listen. Raises OSError that names the setting and the endpoint."""
     try:
         return BoundListener(endpoint, _listening_socket(endpoint, await address_to_bind(endpoint), settings))
     except OSError as error:
@@ -64,7 +64,7 @@ def _listening_socket(endpoint: EndPoint, found: Address, settings: NetworkSetti
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if endpoint.host else 0)
         if settings.socket_receive_buffer_bytes != SYSTEM_DEFAULT:
-            # Before listening: the window that a connection may open is fixed in its handshake.
+            # Before listening, because the window size of a connection is fixed in its handshake.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
         sock.setblocking(False)
         sock.bind(address)
@@ -80,7 +80,7 @@ async def accept_forever(
     wait_until_allowed: Callable[[], Awaitable[None]],
     accepted: Callable[[socket.socket, str, int], None],
 ) -> None:
-    """Give each new connection's socket, client address and port to `accepted`, until the listener is closed."""
+    """Pass each new connection's socket, client address and port to `accepted`, until the listener is closed."""
     listening = listener.socket
     until_s = 0.0
     exhausted = 0
@@ -106,13 +106,13 @@ async def accept_forever(
                     _log.error("%s cannot accept connections: %s", listener.endpoint.listener_name, error)
                 exhausted += 1
                 await trio.sleep(EXHAUSTED_PAUSE_S)
-            # Anything else concerns one connection that failed before it was accepted.
+            # Any other error concerns one connection that failed before it was accepted.
             continue
         accepted(sock, textual_address(address[0]), address[1])
 
 
 def configure(sock: socket.socket, settings: NetworkSettings) -> None:
-    """The options of an accepted socket, as Kafka sets them."""
+    """Set the options of an accepted socket, as Kafka does."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,56 +1,84 @@
-"""The network's doors of ports, on trio: this node's channels, its socket servers, its name.
+"""The network ports on trio: this node's channels, its socket servers, its host name.
 
-Those who are no coroutines of the loop's ask here for what takes time. All in a nursery that outlives it.
+Code outside of trio's coroutines starts asynchronous work here. Everything runs in a nursery that outlives it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
 import trio
 
-from kafkacompat.config import EndPoint, ServerConfig
+from kafkacompat.config import ConfigError, EndPoint, ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channel import ChannelSettings
 from kafkacompat.net.channels import Channels
-from kafkacompat.net.resolving import own_name
+from kafkacompat.net.resolving import address_of, own_name
 from kafkacompat.net.runtime import later
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import Clock, Timers, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Pending, Reply
+from kafkacompat.ports.tls import TlsTerms
+from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
+
+_log = logging.getLogger(__name__)
 
 
 class TrioNetwork:
-    """ports.Network. `replies` brings what is sent into the page cache."""
+    """ports.Network. `replies` loads what is sent into the page cache."""
 
     def __init__(
-        self, nursery: trio.Nursery, config: ServerConfig, clock: Clock, timers: Timers, replies: Workers
+        self,
+        nursery: trio.Nursery,
+        config: ServerConfig,
+        clock: Clock,
+        timers: Timers,
+        replies: Workers,
+        tls: Mapping[str, TlsTerms],
+        brokers: ClientSecurity = NO_SECURITY,
+        controllers: ClientSecurity = NO_SECURITY,
     ) -> None:
+        """`tls` has the terms of the listeners with TLS, by name. `brokers` and `controllers` tell how this node
+        connects to them."""
         self._nursery = nursery
         self._config = config
         self._clock = clock
         self._replies = replies
-        self.channels = Channels(
-            nursery, clock, timers, str(config.node_id), ChannelSettings.from_config(config)
-        )
+        self._tls = tls
+        settings = ChannelSettings.from_config(config)
+        client_id = str(config.node_id)
+        self.channels = Channels(nursery, clock, timers, client_id, settings, brokers)
+        self.controller_channels = Channels(nursery, clock, timers, client_id, settings, controllers)
 
     def socket_server(self) -> TrioSocketServer:
-        server = Server(NotYet(), NetworkSettings.from_config(self._config), self._clock, self._replies)
-        return TrioSocketServer(self._nursery, server)
+        server = Server(
+            NotYet(), NetworkSettings.from_config(self._config), self._clock, self._replies, self._tls
+        )
+        return TrioSocketServer(self._nursery, server, self._tls, self._replies)
 
     def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
         return later(self._nursery, partial(own_name, tuple(endpoints)))
+
+    def resolve(self, host: str) -> Deferred[str | None]:
+        return later(self._nursery, partial(address_of, host))
 
 
 class TrioSocketServer:
     """ports.SocketServer."""
 
-    def __init__(self, nursery: trio.Nursery, server: Server) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, server: Server, tls: Mapping[str, TlsTerms], workers: Workers
+    ) -> None:
+        """`workers` read changed stores."""
         self._nursery = nursery
         self._server = server
+        self._tls = tls
+        self._workers = workers
+        self._newest: ServerConfig | None = None
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -72,6 +100,36 @@ class TrioSocketServer:
 
     def take_settings(self, config: ServerConfig) -> None:
         self._server.update_settings(NetworkSettings.from_config(config))
+        self._newest = config
+        for name, terms in self._tls.items():
+            self._workers.submit(partial(terms.exchanged, config)).on_done(
+                partial(self._exchange, name, terms, config)
+            )
+
+    def _exchange(
+        self, name: str, terms: TlsTerms, config: ServerConfig, read: Deferred[object | None]
+    ) -> None:
+        """Apply changed stores, unless newer settings have arrived meanwhile."""
+        if config is not self._newest:
+            return
+        try:
+            exchanged = read.result()
+        except ConfigError as error:
+            _log.error("%s; the stores of listener %s stay as they were", error, name)
+            return
+        if exchanged is not None:
+            terms.take(exchanged)
+            _log.info("listener %s has other stores from now on", name)
+
+    def check_settings(self, config: ServerConfig) -> None:
+        for terms in self._tls.values():
+            terms.exchanged(config)
+
+    def take_connection_creation_rates(self, rates: Mapping[str | None, int]) -> None:
+        self._server.newcomers.take(rates)
+
+    def connection_counts(self) -> Mapping[str, int]:
+        return self._server.connection_counts()
 
     def drain(self, deadline_ms: int) -> Deferred[None]:
         return later(self._nursery, partial(self._server.drain, deadline_ms))
@@ -82,10 +140,10 @@ class TrioSocketServer:
 
 
 class NotYet:
-    """The dispatcher of a server that does not serve."""
+    """The dispatcher of a server that does not serve yet."""
 
     def dispatch(self, connection: ConnectionInfo, frame: memoryview) -> Reply | Pending | None:
         raise RuntimeError("the server is not built")
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
-        """No connection was made."""
+        """No connection was accepted."""

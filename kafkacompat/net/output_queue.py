@@ -1,16 +1,16 @@
 """The replies of one connection on their way to its socket, in order.
 
-As much is written as the socket takes, memory gathered in one call, file slices by sendfile from the page cache. It never waits,
-it says why it stopped. Its length is bounded by its owner, who asks `queued_bytes`.
+It writes as much as the socket accepts: memory gathered in one call, file slices by sendfile from the page cache. It
+never waits, and returns why it stopped. Its owner bounds its length by `queued_bytes`.
 
-A slice that is not in the page cache would block the loop for a disk's time, so each stretch of PROBED_BYTES is asked
-for first: one byte at its either end, read with RWF_NOWAIT, about a microsecond a stretch, less than remembering what
-was written lately would cost, and right after a restart or under memory pressure too. Read-ahead and the order in which
-the kernel gives pages back make a stretch with both ends in cache one that is whole, but for rare cases, which cost one
-disk read and nothing else. A cold stretch is warmed in a worker thread by sending it to the null device.
+A slice that is not in the page cache would block the loop for a disk read. So each stretch of PROBED_BYTES is checked
+first: one byte at each end is read with RWF_NOWAIT. That takes about a microsecond per stretch, less than tracking
+recent writes, and also works right after a restart or under memory pressure. Because of read-ahead and the order in
+which the kernel frees pages, a stretch with both ends in the cache is almost always complete. The rare exception costs
+one disk read. A worker thread warms a cold stretch by sending it to the null device.
 
-A small slice is copied instead, and its reply leaves in one call: five (the bytes before it, asking twice, sendfile, the
-bytes after it) cost more than the copy, and a client would be woken before the last few bytes are there.
+A small slice is copied, and its reply is sent in one call. Five calls (the bytes before it, two checks, sendfile, the
+bytes after it) cost more than the copy, and would wake a client before the last bytes have arrived.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ import enum
 import os
 import socket
 from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ports import File, FileSlice, Workers
+from kafkacompat.ports import Buffer, File, FileSlice, Workers
 from kafkacompat.ports.dispatcher import Reply, ReplyPart
 
 PROBED_BYTES = 256 * 1024
 PROBED_AHEAD_BYTES = 1024 * 1024
-"""What is asked for in one go, so that whatever a socket takes at once leaves in one call."""
+"""Bytes checked at once, so that everything a socket accepts can be sent in one call."""
 WARMED_BYTES = 1024 * 1024
-"""What one job of a worker thread brings into the page cache."""
+"""Bytes that one job of a worker thread loads into the page cache."""
 COPIED_BYTES_MAX = 32 * 1024
-"""A slice up to this size is read and sent together with what is around it: 9 us instead of 15, at a few bytes 7."""
+"""A slice up to this size is read and sent together with its neighbours: 9 us instead of 15, or 7 for a few bytes."""
 GATHERED_PARTS_MAX = 64
 GATHERED_BYTES_MAX = 256 * 1024
 
@@ -38,13 +40,14 @@ _MORE_FOLLOWS = getattr(socket, "MSG_MORE", 0)
 
 
 def warm(file: File, position: int, length: int) -> None:
-    """Bring a stretch of a file into the page cache; blocks on the disk, for a worker thread. OSError when it cannot be read."""
+    """Load a stretch of a file into the page cache. Blocks on the disk; for a worker thread. Raises OSError if it
+    cannot be read."""
     null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
         while length > 0:
             sent = file.send_to(null, position, length)
             if not sent:
-                return  # too short: sending it says so
+                return  # too short: sending it reports that
             position += sent
             length -= sent
     finally:
@@ -58,7 +61,7 @@ class Flushed(enum.Enum):
     TURN_OVER = "the budget is used up"
 
 
-# A name of the module's own, because a member is looked up in its enum far more slowly.
+# A module's name, because looking up an enum member is far slower.
 _EMPTY = Flushed.EMPTY
 _FULL = Flushed.FULL
 _COLD = Flushed.COLD
@@ -66,18 +69,34 @@ _TURN_OVER = Flushed.TURN_OVER
 
 
 class SliceTooShort(Exception):
-    """A file ended before the slice that was promised to the client."""
+    """A file ended before the end of a slice that was announced to the client."""
+
+
+class ByteSocket(Protocol):
+    """The methods used of a non-blocking socket: the system's, or an encrypting one in front of it."""
+
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+
+    def send(self, data: Buffer, flags: int = ..., /) -> int: ...
+
+    def sendmsg(
+        self, buffers: Sequence[Buffer], ancillary: Sequence[tuple[int, int, Buffer]], flags: int = ..., /
+    ) -> int: ...
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
 
 
 class OutputQueue:
     __slots__ = ("_head_sent", "_known_warm_to", "_parts", "_socket", "queued_bytes")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: ByteSocket) -> None:
         self._socket = sock
         self._parts: deque[ReplyPart] = deque()
         self._head_sent = 0
         self._known_warm_to = 0
-        """Up to where the slice at the head is known to be in the page cache, from its start."""
+        """Bytes of the first slice, from its start, that are known to be in the page cache."""
         self.queued_bytes = 0
 
     def add(self, reply: Reply) -> None:
@@ -88,7 +107,8 @@ class OutputQueue:
                 self.queued_bytes += length
 
     def flush(self, budget_bytes: int) -> Flushed:
-        """Send until there is nothing left or a reason to stop. OSError when the peer or a file is gone; SliceTooShort."""
+        """Send until nothing is left, or there is a reason to stop. Raises OSError if the peer or a file is gone, or
+        SliceTooShort."""
         parts = self._parts
         try:
             while parts:
@@ -101,7 +121,8 @@ class OutputQueue:
                 else:
                     sent = self._send_gathered()
                     if not sent:
-                        sent = self._send_slice(head)  # type: ignore[arg-type]  # a FileSlice: all else is gathered
+                        # a FileSlice: everything else is gathered
+                        sent = self._send_slice(head)  # type: ignore[arg-type]
                         if sent is None:
                             return _COLD
                 budget_bytes -= sent
@@ -111,7 +132,8 @@ class OutputQueue:
         return _EMPTY
 
     def warm_next(self, workers: Workers) -> Deferred[None]:
-        """After COLD: there when a worker has brought the next stretch into the page cache. Nothing is sent until then."""
+        """After COLD: resolves when a worker has loaded the next stretch into the page cache. Nothing is sent until
+        then."""
         head = self._parts[0]
         assert isinstance(head, FileSlice)
         file, position = head.file, head.position + self._head_sent
@@ -123,7 +145,7 @@ class OutputQueue:
         return workers.submit(lambda: warm(file, position, length)).then(warmed)
 
     def forget_warmth(self) -> None:
-        """Time has passed: ask for what is in the page cache again."""
+        """Time has passed: check the page cache again."""
         self._known_warm_to = 0
 
     def clear(self) -> None:
@@ -146,13 +168,13 @@ class OutputQueue:
         return sent
 
     def _warm_bytes(self, file: File, position: int, length: int) -> int:
-        """How much from `position` on is in the page cache, `length` at most, in whole stretches."""
+        """Bytes from `position` on that are in the page cache, at most `length`, in whole stretches."""
         try_read = file.try_read
         if try_read(position, 1) is None:
             return 0
         warm_bytes = 0
         while warm_bytes < length:
-            # The end of one stretch stands for the beginning of the next.
+            # The end of one stretch is checked in place of the beginning of the next.
             end = min(warm_bytes + PROBED_BYTES, length)
             if try_read(position + end - 1, 1) is None:
                 break
@@ -160,7 +182,7 @@ class OutputQueue:
         return warm_bytes
 
     def _send_gathered(self) -> int:
-        """Bytes sent in one call; 0 when the head is a slice that is not copied."""
+        """Bytes sent in one call. 0 if the first part is a slice that is not copied."""
         buffers: list[bytes | bytearray | memoryview] = []
         total = 0
         flags = 0
@@ -184,7 +206,7 @@ class OutputQueue:
         return self._socket.sendmsg(buffers, [], flags)
 
     def _copied(self, part: FileSlice) -> bytes | None:
-        """The bytes of a small slice that lie in the page cache."""
+        """The bytes of a small slice that is in the page cache."""
         if part.length > COPIED_BYTES_MAX:
             return None
         data = part.file.try_read(part.position, part.length)

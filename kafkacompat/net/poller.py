@@ -1,14 +1,18 @@
 """Which connections have received bytes or can send again: one set of sockets for all of them.
 
-It waits for the set with trio, and hands ready connections their turns. Why not a trio task that waits for each socket: registering
-a socket for every wait and switching tasks costs about as much as a small request itself, or as a piece of a large reply. A socket
-stays registered for as long as it is read; sending is waited for only while a full socket holds output back, because a socket that
-takes more is always ready. Under load the loop's thread stays here for a while: when requests follow each other closely, as the
-last few did, it asks for the next one again and again for SPIN_S, because waking a core that sleeps costs more than a small
-request. Then, or when they come further apart, it waits in the kernel, LINGER_S at most, instead of going through the loop. After a
-longer lull it does neither, so a quiet broker stays quiet. So that the loop's other tasks (timers, workers' results, new
-connections) are not kept waiting it goes back after BUSY_S and one turn at the latest, however many are ready; those whose turn has
-not come are the first when it is here again.
+It waits for the set with trio, and gives ready connections their turns. A trio task per socket would cost too much:
+registering a socket for every wait and switching tasks takes about as long as a small request, or a piece of a large
+reply. A socket stays registered while it is read. Sending is waited for only while a full socket delays output,
+because a socket that accepts more is always ready.
+
+- Under load the loop's thread stays here for a while. If requests follow each other closely, as the last few did, it
+  polls repeatedly for SPIN_S, because waking a sleeping core costs more than a small request.
+- After that, or if requests are further apart, it waits in the kernel for at most LINGER_S, and does not go through
+  the loop.
+- After a longer pause it does neither, so a quiet broker uses no CPU.
+- It returns to the loop after BUSY_S and one turn at the latest, however many connections are ready. So the loop's
+  other tasks (timers, workers' results, new connections) are not delayed. Connections without a turn are the first
+  ones next time.
 """
 
 from __future__ import annotations
@@ -24,30 +28,31 @@ import trio
 SPIN_S = 0.00006
 LINGER_S = 0.0002
 REWARDED_MIN = 2
-"""When so many waits one after another each brought a request, the next is asked for without sleeping first."""
+"""After this many waits in a row that each brought a request, the next one is polled for without sleeping first."""
 BUSY_S = 0.001
 EVENTS_MAX = 256
 """Connections taken from the set at once."""
 SELECTABLE_MAX = 1024
-"""Descriptors from here on select(2) cannot wait for."""
+"""select(2) cannot wait for descriptors from here on."""
 
 
 READ = 1
 WRITE = 4
-"""What is waited for, and what a socket is ready for: the bits of poll(2), which may bring others for one that failed."""
+"""The events waited for and reported: the bits of poll(2), which may report others for a failed socket."""
 _NOT_WRITE = ~WRITE
 _NOT_READ = ~READ
 
 
 class Reader(Protocol):
-    """Whoever owns a socket. May be told what it does not wait for when the socket has failed. Never waits, never raises."""
+    """The owner of a socket. It may be called for events it does not wait for when the socket has failed. Never waits,
+    never raises."""
 
     def readable(self) -> None:
         """There are bytes, or the end."""
         ...
 
     def writable(self) -> None:
-        """The socket takes bytes again."""
+        """The socket accepts bytes again."""
         ...
 
 
@@ -61,14 +66,14 @@ class SocketSet(Protocol):
     def remove(self, fd: int) -> None: ...
 
     def ready(self) -> list[tuple[int, int]]:
-        """Those that can be read or written now as they asked, or have failed, and what for."""
+        """The sockets that are ready for the requested events, or have failed, with their events."""
         ...
 
     def close(self) -> None: ...
 
 
 class EpollSet:
-    """Linux."""
+    """For Linux."""
 
     __slots__ = ("_epoll", "_poll")
 
@@ -96,7 +101,7 @@ class EpollSet:
 
 
 class SelectorSet:
-    """Other systems whose selector has a descriptor of its own (kqueue)."""
+    """For other systems whose selector has a descriptor (kqueue)."""
 
     __slots__ = ("_selector",)
 
@@ -135,7 +140,7 @@ class SelectorSet:
 
 
 class Poller:
-    """`run` in a task of its own; `close` when no connection is left."""
+    """Call `run` in its own task, and `close` when no connection is left."""
 
     __slots__ = (
         "_after_all",
@@ -155,23 +160,23 @@ class Poller:
         after_all: Callable[[], None],
         sockets: SocketSet | None = None,
     ) -> None:
-        """`after_each` is called when all that were ready have had their turn or the time is over, with the instant at which the
-        loop wants its own; `after_all` before the loop has it."""
+        """`after_each` is called after all ready connections had their turn or the time is over, with the time at
+        which the loop needs its turn. `after_all` is called before the loop gets it."""
         self._after_each = after_each
         self._after_all = after_all
         self.serving = False
-        """True while turns are given: what they leave to do is looked at before the loop goes on."""
+        """True while turns are given: work that they leave is handled before the loop continues."""
         self._set = sockets or (EpollSet() if hasattr(select, "epoll") else SelectorSet())
         self._readers: dict[int, Reader] = {}
         self._left: list[tuple[int, int]] = []
-        """Were ready when the loop's turn came. What has become of them since, they find out themselves."""
+        """Connections that were ready when the loop's turn came. They check their own state."""
         self._may_linger = self._set.fileno() < SELECTABLE_MAX
         self._last_end_s = 0.0
         self._rewarded = 0
-        """How many waits one after another were not in vain."""
+        """Waits in a row that brought a request."""
 
     def add(self, fd: int, reader: Reader, events: int) -> None:
-        """Whenever and as long as the socket is ready for one of `events`, call the method that it is for."""
+        """Call the method for each of `events` whenever the socket is ready for it."""
         self._set.add(fd, events)
         self._readers[fd] = reader
 
@@ -180,7 +185,7 @@ class Poller:
         self._set.change(fd, events)
 
     def remove(self, fd: int) -> None:
-        """Before the socket is closed."""
+        """Call it before the socket is closed."""
         del self._readers[fd]
         self._set.remove(fd)
 
@@ -191,11 +196,11 @@ class Poller:
         while True:
             await trio.lowlevel.wait_readable(self._set.fileno())
             while self.serve():
-                # Going to sleep before the next comes would cost more than the loop's turn does.
+                # Sleeping before the next request comes would cost more than the loop's turn.
                 await trio.lowlevel.checkpoint()
 
     def serve(self) -> bool:
-        """Turns for whoever is ready, until nobody is or BUSY_S is over; whether it was the time that ended it."""
+        """Give turns to ready connections until none is ready or BUSY_S is over. Returns whether the time ended it."""
         began_s = monotonic()
         lingers = self._may_linger and began_s - self._last_end_s < LINGER_S
         until_s = began_s + BUSY_S
@@ -212,7 +217,7 @@ class Poller:
             for at, (fd, events) in enumerate(fds, 1):
                 reader = readers.get(fd)
                 if reader is None:
-                    continue  # removed by the turn of one before it
+                    continue  # removed by an earlier connection's turn
                 if events & _NOT_READ:
                     reader.writable()
                 if events & _NOT_WRITE:
@@ -227,7 +232,7 @@ class Poller:
         return time_ended_it
 
     def _linger(self) -> list[tuple[int, int]]:
-        """The next that are ready: at once, or after a sleep in the kernel; none when nobody comes."""
+        """The next ready connections, at once or after a sleep in the kernel. None if nothing comes."""
         ready = self._set.ready
         fds: list[tuple[int, int]] = []
         if self._rewarded >= REWARDED_MIN:

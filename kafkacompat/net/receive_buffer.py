@@ -1,8 +1,9 @@
-"""The bytes of one connection that are not handled yet, and the frames in them.
+"""The received bytes of one connection that are not handled yet, and the frames in them.
 
-It gives room to receive into and cuts whole frames out, without copying. A frame is an int32 size and as many bytes
-(`socket.request.max.bytes` at most). A frame of another kind than those that bring records, which its first two bytes tell, has a
-bound of its own. Memory follows what was received, never what a size prefix promises.
+It provides room to receive into and cuts out complete frames, without copying. A frame is an int32 size and as many
+bytes. A client's frame has at most `socket.request.max.bytes`, or `sasl.server.max.receive.size` before
+authentication. Requests without records, recognised by the first two bytes, have a separate bound. Memory grows with
+the bytes received, never with an announced size.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from kafkacompat.wire.errors import WireError
 
 INITIAL_BYTES = 8 * 1024
 BUSY_BYTES_MAX = 128 * 1024
-"""A buffer that receives fill whole grows to this, so that one system call brings many requests."""
+"""A buffer that receive calls fill completely grows to this, so that one system call brings many requests."""
 RETAINED_BYTES_MAX = 4 * 1024 * 1024
-"""A buffer larger than this is given back as soon as it is empty."""
+"""A larger buffer is freed as soon as it is empty."""
 ALONE_BYTES_MIN = 64 * 1024
-"""A frame of this size or more is received up to its end only, so that nothing behind it needs moving."""
+"""A frame of this size or more is received only up to its end, so that nothing after it needs moving."""
 
 RECORDS_KIND = b"\0\0"
-"""The first two bytes of a frame that may bring records: Produce."""
+"""The first two bytes of a frame with records: Produce."""
 ENVELOPE_KIND = b"\0\x3a"
-"""Of one in which a broker passes on a client's frame, which may have been as large as any."""
+"""The first two bytes of an Envelope. A broker forwards a client's frame in it, which may have the full size."""
 ENVELOPE_BYTES_MAX = 128 * 1024
-"""What it wraps around that frame: two headers, each with a client id, a principal and an address. A text has 32 KiB at most."""
+"""The bytes around that frame: two headers, each with a client id, a principal and an address. A string has at most 32
+KiB."""
 
 _SIZE = Struct(">i")
 
@@ -33,17 +35,20 @@ class ReceiveBuffer:
     __slots__ = ("_buffer", "_busy", "_end", "_max_frame_bytes", "_max_other_bytes", "_start", "_view")
 
     def __init__(self, max_frame_bytes: int, max_other_bytes: int | None = None) -> None:
-        """`max_other_bytes`: of frames that bring no records; None for the same bound."""
-        self._max_frame_bytes = max_frame_bytes
-        self._max_other_bytes = max_frame_bytes if max_other_bytes is None else max_other_bytes
+        self.limit(max_frame_bytes, max_other_bytes)
         self._buffer = bytearray(INITIAL_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
         self._busy = False
 
+    def limit(self, max_frame_bytes: int, max_other_bytes: int | None = None) -> None:
+        """`max_other_bytes` is the bound of frames without records. None means the same bound."""
+        self._max_frame_bytes = max_frame_bytes
+        self._max_other_bytes = max_frame_bytes if max_other_bytes is None else max_other_bytes
+
     def __len__(self) -> int:
-        """Bytes received and not yet handed out."""
+        """Bytes received and not yet returned as frames."""
         return self._end - self._start
 
     @property
@@ -51,10 +56,10 @@ class ReceiveBuffer:
         return len(self._buffer)
 
     def room(self, hold: bool) -> memoryview | None:
-        """Where the next bytes go; None when there is no room. Never empty.
+        """The place for the next bytes. None if there is no room. Never empty.
 
-        With `hold` (a frame handed out is still in use) nothing is moved. Without, only an incomplete frame may be
-        waiting at the front, and the room is never None.
+        With `hold` (a returned frame is still in use) nothing is moved. Without it, only an incomplete frame may wait
+        at the front, and the result is never None.
         """
         start, end, capacity = self._start, self._end, len(self._buffer)
         if hold:
@@ -74,15 +79,29 @@ class ReceiveBuffer:
             self._start, self._end = 0, waiting
             start, end = 0, waiting
         if end == capacity:
-            # Doubling pays for the copies; the promised size alone must not take memory.
+            # Doubling amortises the copies. An announced size alone must not take memory.
             self._replace(max(min(wanted, 2 * capacity), INITIAL_BYTES), waiting)
             end = waiting
         if wanted >= ALONE_BYTES_MIN:
             return self._view[end : min(self._start + wanted, len(self._buffer))]
         return self._view[end:]
 
+    def unviewed_room(self) -> memoryview:
+        """The place for the next bytes while any frame may still be in use: bytes with an external view are left to
+        its holder.
+
+        Only an incomplete frame may wait.
+        """
+        if self._is_viewed():
+            if self.has_space():
+                return self._view[self._end :]
+            self._replace(max(INITIAL_BYTES, 2 * len(self)), len(self))
+        room = self.room(hold=False)
+        assert room is not None
+        return room
+
     def has_space(self) -> bool:
-        """Whether `room` gives some even while nothing may be moved."""
+        """Whether `room` has space even if nothing may be moved."""
         return self._end < len(self._buffer)
 
     def received(self, count: int) -> None:
@@ -91,7 +110,7 @@ class ReceiveBuffer:
             self._busy = True
 
     def has_frame(self) -> bool:
-        """Whether `next_frame` would give a frame or raise."""
+        """Whether `next_frame` would return a frame or raise."""
         waiting = self._end - self._start
         if waiting < 4:
             return False
@@ -100,17 +119,20 @@ class ReceiveBuffer:
             waiting >= 4 + size or not 0 <= size <= self._max_frame_bytes or self._is_too_large(size, waiting)
         )
 
+    def announced_bytes(self) -> int:
+        """The size of the first frame. 0 if it is not there yet."""
+        return int(_SIZE.unpack_from(self._buffer, self._start)[0]) if self._end - self._start >= 4 else 0
+
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its size, None when more bytes are needed. WireError for a size out of bounds."""
+        """The next complete frame without its size. None if more bytes are needed. Raises WireError for a size out of
+        bounds."""
         start = self._start
         waiting = self._end - start
         if waiting < 4:
             return None
         size: int = _SIZE.unpack_from(self._buffer, start)[0]
         if not 0 <= size <= self._max_frame_bytes:
-            raise WireError(
-                f"a frame of {size} bytes is not within 0..{self._max_frame_bytes} (socket.request.max.bytes)"
-            )
+            raise WireError(f"a frame of {size} bytes is not within 0..{self._max_frame_bytes}")
         if size > self._max_other_bytes and self._is_too_large(size, waiting):
             raise WireError(
                 f"a frame of {size} bytes that brings no records is larger than {self._max_other_bytes} "
@@ -122,7 +144,7 @@ class ReceiveBuffer:
         return self._view[start + 4 : stop]
 
     def _is_too_large(self, size: int, waiting: int) -> bool:
-        """Told as soon as the kind is known, before the rest is taken in."""
+        """Checked as soon as the kind is known, before the rest is received."""
         if size <= self._max_other_bytes or waiting < 6:
             return False
         at = self._start + 4
@@ -132,13 +154,25 @@ class ReceiveBuffer:
         return kind != RECORDS_KIND
 
     def shrink(self) -> None:
-        """Give memory back while nothing is waiting and no frame is in use."""
+        """Free memory while no bytes wait and no frame is in use."""
         if self._start == self._end and len(self._buffer) > INITIAL_BYTES:
             self._start = self._end = 0
             self._replace(INITIAL_BYTES, 0)
 
+    def _is_viewed(self) -> bool:
+        """CPython refuses to resize a buffer that has views."""
+        self._view.release()
+        try:
+            self._buffer.append(0)
+            self._buffer.pop()
+        except BufferError:
+            return True
+        finally:
+            self._view = memoryview(self._buffer)
+        return False
+
     def _replace(self, capacity: int, keep: int) -> None:
-        # A new buffer, not a resized one: a view someone still holds would forbid resizing.
+        # A new buffer, because a view that is still held would prevent resizing.
         buffer = bytearray(capacity)
         if keep:
             buffer[:keep] = self._view[self._start : self._start + keep]

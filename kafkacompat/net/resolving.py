@@ -1,7 +1,7 @@
-"""Names of hosts to addresses, for what this node listens on and whom it counts.
+"""Host names to addresses, for this node's listeners and for bounds by host.
 
-The system's resolver is asked in a thread, for a bounded time. It may take as long as the name servers let it, and whoever gives up
-leaves the thread behind: neither the loop nor the end of the process waits for it.
+The system's resolver is called in a thread, for a bounded time. The name servers may take longer. A caller that gives
+up leaves the thread behind; neither the loop nor the end of the process waits for it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from kafkacompat.config import ConfigError, EndPoint
 
 RESOLVE_TIMEOUT_S = 30.0
 OWN_NAME_TIMEOUT_S = 5.0
+ADDRESS_TIMEOUT_S = 5.0
 
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, tuple[Any, ...]]
-"""What a socket is made with, and bound to."""
+"""The arguments for a socket, and its address to bind."""
 
 
 class NotResolved(OSError):
@@ -26,7 +27,7 @@ class NotResolved(OSError):
 
 
 async def address_to_bind(endpoint: EndPoint) -> Address:
-    """OSError for a host that is not known. An empty one is every interface."""
+    """Raises OSError for an unknown host. An empty host means every interface."""
     if endpoint.host:
         found = await _resolve(endpoint.host, endpoint.port, socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
@@ -37,9 +38,10 @@ async def address_to_bind(endpoint: EndPoint) -> Address:
 
 
 async def overrides_by_address(overrides: Mapping[str, int]) -> dict[str, int]:
-    """max.connections.per.ip.overrides, its host names replaced by their addresses, as Kafka does when it is set.
+    """max.connections.per.ip.overrides with host names replaced by their addresses, as Kafka does when the setting is
+    read.
 
-    ConfigError for a host that is not known.
+    Raises ConfigError for an unknown host.
     """
     found: dict[str, int] = {}
     for host, count in overrides.items():
@@ -53,8 +55,28 @@ async def overrides_by_address(overrides: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
+async def address_of(host: str) -> str | None:
+    """Return the first address of a host, or None if the host is unknown or the resolver takes too long."""
+    with trio.move_on_after(ADDRESS_TIMEOUT_S):
+        try:
+            found = await _resolve(host, None, 0)
+        except (OSError, ValueError):  # ValueError: the text cannot be a host name
+            return None
+        return textual_address(str(found[0][4][0]))
+    return None
+
+
+async def addresses_of(host: str) -> tuple[str, ...] | None:
+    """Return all addresses of a host, or None if the host is unknown or the resolver takes too long."""
+    try:
+        found = await _resolve(host, None, 0)
+    except (OSError, ValueError):  # ValueError: the text cannot be a host name
+        return None
+    return tuple(dict.fromkeys(textual_address(str(address[0])) for *_, address in found))
+
+
 async def own_name(endpoints: Iterable[EndPoint]) -> str:
-    """This machine's full name, for endpoints without a host; where there is none nobody is asked."""
+    """This machine's full host name, for endpoints without a host. If all have one, nothing is resolved."""
     if all(endpoint.host for endpoint in endpoints):
         return ""
     with trio.move_on_after(OWN_NAME_TIMEOUT_S):
@@ -63,7 +85,7 @@ async def own_name(endpoints: Iterable[EndPoint]) -> str:
 
 
 def textual_address(address: str) -> str:
-    """An IPv4 client of a dual-stack socket under its own address, and no zone."""
+    """The plain IPv4 address of a client on a dual-stack socket, without a zone."""
     address = address.partition("%")[0]
     return address.removeprefix("::ffff:") if "." in address else address
 

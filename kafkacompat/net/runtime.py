@@ -1,6 +1,6 @@
-"""The real clock, chance and timers of ports, on trio.
+"""The real clock, random numbers and timers of the ports, on trio.
 
-One heap and one task serve all timers; while nothing is due nothing wakes.
+One heap and one task serve all timers. If nothing is due, nothing wakes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kafkacompat.ids import Uuid, is_reserved_uuid, uuid_to_text
 from kafkacompat.ports import Clock
 
 CANCELLED_TIMERS_KEPT = 256
-"""Cancelled timers stay in the heap until this many, and half of it, are cancelled."""
+"""Cancelled timers stay in the heap until there are more than this many, and they are more than half of it."""
 FIRING_S = 0.001
-"""How long timers that are due together fire one after another before others get their turn."""
+"""How long timers that are due together fire in a row before others get their turn."""
 _GC_THRESHOLDS = (50_000, 20, 50)
 
 T = TypeVar("T")
@@ -43,12 +43,12 @@ class SystemClock:
 
 
 class TrioClock:
-    """The loop's own clock, which a test's MockClock moves. Only inside trio."""
+    """The loop's own clock, which a test's MockClock controls. Only inside trio."""
 
     __slots__ = ("_started_ms",)
 
     def __init__(self, started_ms: int) -> None:
-        """`started_ms`: the wall time at the loop's instant 0."""
+        """`started_ms` is the wall time at the loop's time 0."""
         self._started_ms = started_ms
 
     def now_ms(self) -> int:
@@ -64,7 +64,7 @@ class SystemRandom:
     def uuid(self) -> Uuid:
         while True:
             uuid = bytearray(os.urandom(16))
-            # The version and variant bits of RFC 4122, as java.util.UUID.randomUUID sets them.
+            # The version and variant bits of RFC 4122, as in java.util.UUID.randomUUID.
             uuid[6] = uuid[6] & 0x0F | 0x40
             uuid[8] = uuid[8] & 0x3F | 0x80
             result = bytes(uuid)
@@ -72,7 +72,7 @@ class SystemRandom:
                 return result
 
     def randrange(self, stop: int) -> int:
-        """Uniform in [0, stop). ValueError unless stop is positive."""
+        """Uniform in [0, stop). Raises ValueError unless stop is positive."""
         if stop <= 0:
             raise ValueError(f"{stop} is not positive")
         bits = stop.bit_length()
@@ -84,7 +84,7 @@ class SystemRandom:
 
 
 class Timer:
-    """A call to come; `cancel` may be called at any time."""
+    """A planned call. `cancel` may be called at any time."""
 
     __slots__ = ("_timers", "callback", "deadline_ms", "order")
 
@@ -106,9 +106,9 @@ class Timer:
 
 
 class TrioTimers:
-    """Timers in order of deadline, then of setting. They fire while `run` runs.
+    """Timers in order of deadline, then of creation. They fire while `run` runs.
 
-    A callback that raises is an error of the broker's own: it is given to `on_error` and the others go on.
+    A callback that raises has a bug: the exception is passed to `on_error` and the other timers continue.
     """
 
     def __init__(self, clock: Clock, on_error: Callable[[Exception], None] | None = None) -> None:
@@ -118,7 +118,7 @@ class TrioTimers:
         self._cancelled = 0
         self._order = 0
         self._sleep: trio.CancelScope | None = None
-        """The task's sleep, whose deadline moves when an earlier timer is set."""
+        """The task's sleep. Its deadline moves when an earlier timer is set."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._cancelled
@@ -165,14 +165,14 @@ class TrioTimers:
                 self._cancelled -= 1
             else:
                 due.append(timer)
-        # Taken out first: a callback that sets a timer for now must not keep the others of the loop waiting.
+        # Taken out first: a callback that sets a timer for now must not delay other tasks of the loop.
         until_s = monotonic() + FIRING_S
         for timer in due:
             if monotonic() >= until_s:
                 await trio.lowlevel.checkpoint()
                 until_s = monotonic() + FIRING_S
             callback, timer.callback = timer.callback, None
-            if callback is None:  # cancelled by a callback before it, when it was in the heap no more
+            if callback is None:  # cancelled by an earlier callback, after it was taken from the heap
                 self._cancelled -= 1
                 continue
             try:
@@ -184,12 +184,12 @@ class TrioTimers:
         return self._loop_instant(self._heap[0].deadline_ms) if self._heap else float("inf")
 
     def _loop_instant(self, monotonic_ms: int) -> float:
-        # Half a millisecond late, for the clock cuts fractions off: never early, and not woken twice.
+        # Half a millisecond late, because the clock truncates fractions: never early, and not woken twice.
         return trio.current_time() + (monotonic_ms - self._clock.monotonic_ms() + 0.5) / 1000
 
 
 async def wait_for(deferred: Deferred[T]) -> T:
-    """Wait for a deferred's value; raises its failure. Cancelling gives up waiting, not what is waited for."""
+    """Wait for a deferred's value. Raises its failure. Cancelling ends only the wait, not the work."""
     if deferred.done:
         await trio.lowlevel.checkpoint()
         return deferred.result()
@@ -209,7 +209,7 @@ async def wait_for(deferred: Deferred[T]) -> T:
 
 
 async def carry_out(steps: Coroutine[Deferred[Any], None, T]) -> T:
-    """What a coroutine gives that waits for deferred values and for nothing else. Cancelled as anything of the loop's."""
+    """The result of a coroutine that waits only for deferred values. It can be cancelled like any task of the loop."""
     try:
         waits_for = steps.send(None)
         while True:
@@ -225,14 +225,15 @@ async def carry_out(steps: Coroutine[Deferred[Any], None, T]) -> T:
 
 
 async def _when_done(deferred: Deferred[Any]) -> None:
-    """There, or failed: which of them is for whoever waits."""
+    """Wait until it has a value or a failure. The caller reads which."""
     there: Deferred[None] = Deferred()
     deferred.on_done(lambda _: there.resolve(None))
     await wait_for(there)
 
 
 def later(nursery: trio.Nursery, call: Callable[[], Awaitable[T]]) -> Deferred[T]:
-    """What a coroutine of the loop's gives, for those who are none. Never there when the nursery is cancelled before."""
+    """A deferred for the result of a coroutine of the loop, for code that is not one. Never resolved if the nursery is
+    cancelled first."""
     answer: Deferred[T] = Deferred()
 
     async def run() -> None:
@@ -248,7 +249,7 @@ def later(nursery: trio.Nursery, call: Callable[[], Awaitable[T]]) -> Deferred[T
 
 
 def freeze_long_lived() -> None:
-    """After start: take what lives as long as the process out of the garbage collector's sight, and let it run seldom.
+    """After start: exclude objects that live as long as the process from garbage collection, and let it run seldom.
 
     Changes the whole process, so only the program's main module calls it.
     """
@@ -258,15 +259,15 @@ def freeze_long_lived() -> None:
 
 
 def keep_long_lived() -> None:
-    """What lives now lives long: take it out of the garbage collector's sight, so that its passes stay short.
+    """Exclude all present objects from garbage collection, so that its runs stay short.
 
-    Called while very much is loaded, piece by piece. A cycle that is garbage just then is never freed.
+    Called repeatedly while very much is loaded. A garbage cycle that exists at that moment is never freed.
     """
     gc.freeze()
 
 
 def raise_descriptor_limit() -> None:
-    """As many open files as the system lets this process have: connections and segments are both descriptors.
+    """Raise the limit of open files to the highest the system allows: connections and segments both use descriptors.
 
     Changes the whole process, so only the program's main module calls it.
     """
@@ -274,7 +275,7 @@ def raise_descriptor_limit() -> None:
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError) as error:  # some systems say more than they allow
+        except (OSError, ValueError) as error:  # some systems report a higher limit than they allow
             _log.warning("the limit of open files stays %d: %s", soft, error)
 
 

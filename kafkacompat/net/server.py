@@ -1,6 +1,6 @@
 """All listeners and connections of a node.
 
-It binds, accepts within bounds, lets connections take turns, closes the idle, and drains.
+It binds, accepts within bounds, gives connections their turns, closes idle ones, and drains.
 """
 
 from __future__ import annotations
@@ -8,46 +8,77 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import monotonic
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import trio
 
 from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
+from kafkacompat.net.memory_pool import MemoryPool
+from kafkacompat.net.newcomers import Newcomers
 from kafkacompat.net.poller import BUSY_S, Poller
 from kafkacompat.net.resolving import overrides_by_address
-from kafkacompat.net.settings import Admission, ConnectionCounts, NetworkSettings, idle_too_long
+from kafkacompat.net.settings import UNLIMITED, Admission, ConnectionCounts, NetworkSettings, idle_too_long
 from kafkacompat.ports import Clock, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher
+from kafkacompat.quota.connection_rates import ConnectionRates
 
+if TYPE_CHECKING:
+    from kafkacompat.net.handshakes import Handshakes
+    from kafkacompat.ports.tls import TlsTerms
+
+MUTED_LOOK_MS = 60_000
+"""How often a muted connection is looked at. It may have closed."""
 SWEEP_INTERVAL_MS = 60_000
-"""How often quiet connections are looked at, at the least often; they give back memory after as long."""
+"""The longest interval between checks of quiet connections. They free memory after the same time."""
 
+_WITHOUT_TLS: Mapping[str, TlsTerms] = MappingProxyType({})
 _log = logging.getLogger(__name__)
 
 
 class Server:
-    """`bind`, then `run` in a task of its own; `drain` ends it."""
+    """Call `bind`, then `run` in its own task. `drain` ends it."""
 
     def __init__(
-        self, dispatcher: Dispatcher, settings: NetworkSettings, clock: Clock, workers: Workers
+        self,
+        dispatcher: Dispatcher,
+        settings: NetworkSettings,
+        clock: Clock,
+        workers: Workers,
+        tls: Mapping[str, TlsTerms] = _WITHOUT_TLS,
     ) -> None:
+        """`tls` has the terms of the listeners with TLS, by name."""
         self.dispatcher = dispatcher
         self.clock = clock
         self.workers = workers
+        bound = settings.queued_max_request_bytes
+        self.memory = MemoryPool(bound) if bound > 0 else None
         self.listeners: tuple[BoundListener, ...] = ()
+        self._tls = tls
+        self._handshakes: Handshakes | None = None
+        """Only if a listener has TLS. Its modules are then imported on demand, because they slow down the start."""
+        if tls:
+            from kafkacompat.net.handshakes import Handshakes
+
+            self._handshakes = Handshakes(clock)
         self._settings = settings
         self._counts = ConnectionCounts(replace(settings, max_connections_per_ip_overrides={}))
-        """Its settings name addresses only."""
+        """Its settings have addresses only, no host names."""
         self._overrides_are_known = not settings.max_connections_per_ip_overrides
+        self._rates = ConnectionRates(settings.quota_windows, settings.quota_window_ms)
+        self.newcomers = Newcomers(clock, settings.quota_windows, settings.quota_window_ms)
+        self._throttled_until_ms: dict[str, int] = {}
+        """By listener: when the last connection over the rate is let in. Its acceptor waits until then."""
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 1
         self._line: deque[Connection] = deque()
-        """Connections that want a turn; each stands in it once."""
+        """Connections that need a turn. Each is in the line once."""
         self._poller = Poller(self._give_turns_once, self._wake_turn_taker)
         self._turn_taker: trio.lowlevel.Task | None = None
         """Set while it waits for the line to fill."""
@@ -61,7 +92,8 @@ class Server:
         return self._settings
 
     def update_settings(self, settings: NetworkSettings) -> None:
-        """Limits hold from now on; socket options for connections to come. Overrides of hosts once these are resolved."""
+        """Apply settings. Limits apply at once, socket options to new connections, overrides of hosts once their names
+        are resolved."""
         overrides = settings.max_connections_per_ip_overrides
         if overrides != self._settings.max_connections_per_ip_overrides:
             self._overrides_are_known = False
@@ -74,7 +106,7 @@ class Server:
             self._nursery.start_soon(self._learn_overrides)
 
     async def _learn_overrides(self) -> None:
-        """An unknown host leaves the overrides as they were."""
+        """Resolve the overrides. An unknown host leaves them unchanged."""
         try:
             await self._take_overrides()
         except ConfigError as error:
@@ -91,10 +123,15 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    async def bind(self, endpoints: Iterable[EndPoint]) -> tuple[BoundListener, ...]:
-        """Listen on all endpoints, or on none and raise OSError naming `listeners`. Clients wait until `run` accepts.
+    def connection_counts(self) -> dict[str, int]:
+        """By listener; those without connections too."""
+        return {each.endpoint.listener_name: 0 for each in self.listeners} | self._counts.by_listener
 
-        ConfigError for an unknown host in max.connections.per.ip.overrides.
+    async def bind(self, endpoints: Iterable[EndPoint]) -> tuple[BoundListener, ...]:
+        """Listen on all endpoints, or on none and raise OSError that names `listeners`. Clients wait until `run`
+        accepts.
+
+        Raises ConfigError for an unknown host in max.connections.per.ip.overrides.
         """
         await self._take_overrides()
         bound: list[BoundListener] = []
@@ -109,7 +146,7 @@ class Server:
         return tuple(bound)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until drained or cancelled. The listeners present now are served."""
+        """Serve the present listeners until drained or cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -118,6 +155,9 @@ class Server:
                 nursery.start_soon(self._poller.run)
                 nursery.start_soon(self._give_turns)
                 nursery.start_soon(self._sweep)
+                nursery.start_soon(self.newcomers.run)
+                if self._handshakes is not None:
+                    nursery.start_soon(self._handshakes.run)
                 if not self._overrides_are_known:
                     nursery.start_soon(self._learn_overrides)
                 task_status.started()
@@ -130,13 +170,15 @@ class Server:
             self._poller.close()
 
     async def drain(self, deadline_ms: int) -> None:
-        """Accept and read nothing more, answer what was received, close all; after `deadline_ms` whatever is left.
+        """Stop accepting and reading, answer the received requests, close all connections. After `deadline_ms` close
+        the rest.
 
-        `run` returns after this.
+        `run` then returns.
         """
         self._draining = True
         for listener in self.listeners:
             listener.close()
+        self.newcomers.close_held()
         self._announce_room()
         async for connection in self._each():
             connection.drain()
@@ -152,7 +194,7 @@ class Server:
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
-    # What connections need of their server (connection.Host).
+    # Calls from connections (connection.Host).
 
     def take_turn_soon(self, connection: Connection) -> None:
         if connection.in_line:
@@ -187,7 +229,7 @@ class Server:
             await trio.lowlevel.wait_task_rescheduled(self._forget_turn_taker)
 
     def _give_turns_once(self, until_s: float) -> None:
-        """A turn for each that stands in the line now, or for as many as there is time for, but one at least."""
+        """Give a turn to each connection in the line, as far as time allows, but to at least one."""
         line = self._line
         for _ in range(len(line)):
             connection = line.popleft()
@@ -213,6 +255,12 @@ class Server:
 
     async def _wait_for_admission(self, listener: BoundListener) -> None:
         name = listener.endpoint.listener_name
+        while not self._draining:
+            wait_ms = self._throttled_until_ms.get(name, 0) - self.clock.monotonic_ms()
+            if wait_ms <= 0:
+                break
+            with trio.move_on_after(wait_ms / 1000):
+                await self._closed_one.wait()
         while not self._draining and not self._counts.may_accept(name):
             await self._closed_one.wait()
 
@@ -221,10 +269,51 @@ class Server:
         try:
             configure(sock, self._settings)
         except OSError:
-            sock.close()  # gone before it was there
+            sock.close()  # gone before it was accepted
             return
         if self._nursery is None or self._draining:
             sock.close()
+            return
+        name, now_ms = endpoint.listener_name, self.clock.monotonic_ms()
+        throttle_ms = self._rates.record(
+            name,
+            self._settings.max_connection_creation_rate if self._is_counted_by_node(name) else None,
+            self._settings.listener_max_connection_creation_rate.get(name.upper(), UNLIMITED),
+            now_ms,
+        )
+        if throttle_ms:
+            self._throttled_until_ms[name] = now_ms + throttle_ms
+            self._nursery.start_soon(self._let_in_later, listener, sock, host, port)
+            return
+        self._let_in(listener, sock, host, port)
+
+    async def _let_in_later(self, listener: BoundListener, sock: socket.socket, host: str, port: int) -> None:
+        """Let in a connection over max.connection.creation.rate. The listener accepts no other one before."""
+        try:
+            while not self._draining:
+                wait_ms = (
+                    self._throttled_until_ms[listener.endpoint.listener_name] - self.clock.monotonic_ms()
+                )
+                if wait_ms <= 0:
+                    break
+                with trio.move_on_after(wait_ms / 1000):
+                    await self._closed_one.wait()
+        except BaseException:
+            sock.close()
+            raise
+        if self._draining:
+            sock.close()
+        else:
+            self._let_in(listener, sock, host, port)
+
+    def _let_in(self, listener: BoundListener, sock: socket.socket, host: str, port: int) -> None:
+        endpoint = listener.endpoint
+        now_ms = self.clock.monotonic_ms()
+        throttle_ms = self.newcomers.throttle_ms(host, now_ms)
+        if throttle_ms:
+            name = endpoint.listener_name
+            self._rates.unrecord(name, is_counted_by_node=self._is_counted_by_node(name), now_ms=now_ms)
+            self.newcomers.hold(sock, now_ms + throttle_ms)
             return
         admission = self._counts.admit(endpoint.listener_name, host)
         if admission is Admission.REFUSED:
@@ -235,22 +324,58 @@ class Server:
             self._next_connection_id, endpoint.listener_name, host, port, listener_is_sasl=endpoint.is_sasl
         )
         self._next_connection_id += 1
-        connection = Connection(
-            sock,
-            info,
-            self,
-            self._settings.socket_request_max_bytes,
-            self._settings.socket_request_without_records_max_bytes,
-        )
+        connection = self._connection(sock, info)
         self._connections[info.connection_id] = connection
+        info.on_throttled = partial(self._throttle, connection)
+        if endpoint.is_sasl:
+            info.on_authentication = partial(self._limit_frames, connection)
+            info.on_authentication(False)
         try:
             connection.start()
-        except OSError as error:  # no memory for one more socket in the set
+        except OSError as error:  # no memory for another socket in the set
             _log.error("closing a connection of %s: %s", host, error)
             connection.close()
             return
         if admission is Admission.PROTECTED:
             self._close_least_recently_used()
+
+    def _is_counted_by_node(self, listener: str) -> bool:
+        return listener != self._settings.protected_listener
+
+    def _connection(self, sock: socket.socket, info: ConnectionInfo) -> Connection:
+        settings = self._settings
+        bounds = settings.socket_request_max_bytes, settings.socket_request_without_records_max_bytes
+        if self._handshakes is None or info.listener_name not in self._tls:
+            return Connection(sock, info, self, *bounds)
+        from kafkacompat.net.tls_connection import TlsConnection
+
+        return TlsConnection(sock, info, self, *bounds, self._tls[info.listener_name], self._handshakes)
+
+    def _throttle(self, connection: Connection, throttle_ms: int) -> None:
+        """Mute a connection for its throttle time, also while it grows."""
+        if self._nursery is None or self._draining:
+            return
+        is_muted = connection.muted_until_ms > self.clock.monotonic_ms()
+        connection.mute(self.clock.monotonic_ms() + throttle_ms)
+        if not is_muted:
+            self._nursery.start_soon(self._unmute_later, connection)
+
+    async def _unmute_later(self, connection: Connection) -> None:
+        while not connection.closed:
+            rest_ms = connection.muted_until_ms - self.clock.monotonic_ms()
+            if rest_ms <= 0:
+                connection.unmute()
+                return
+            await trio.sleep(min(rest_ms, MUTED_LOOK_MS) / 1000)
+
+    def _limit_frames(self, connection: Connection, is_authenticated: bool) -> None:
+        settings = self._settings
+        if is_authenticated:
+            connection.limit_frames(
+                settings.socket_request_max_bytes, settings.socket_request_without_records_max_bytes
+            )
+        else:
+            connection.limit_frames(settings.sasl_server_max_receive_size)
 
     def _close_least_recently_used(self) -> None:
         candidates = [
@@ -262,7 +387,7 @@ class Server:
             min(candidates, key=lambda each: (each.last_active_ms, each.info.connection_id)).close()
 
     async def _sweep(self) -> None:
-        """Close connections that are idle too long. One task for all, so that a read needs no timeout of its own."""
+        """Close connections that are idle too long. One task for all, so that a read needs no timeout."""
         while True:
             max_idle_ms = self._settings.connections_max_idle_ms
             now_ms = self.clock.monotonic_ms()
@@ -278,11 +403,11 @@ class Server:
                 if max_idle_ms >= 0 and not connection.requests_in_flight:
                     next_ms = min(next_ms, last_ms + max_idle_ms)
             if 0 <= max_idle_ms < SWEEP_INTERVAL_MS:
-                next_ms = min(next_ms, now_ms + max_idle_ms)  # for connections yet to come
+                next_ms = min(next_ms, now_ms + max_idle_ms)  # for later connections
             await trio.sleep(max(next_ms - now_ms, 1) / 1000)
 
     async def _each(self) -> AsyncIterator[Connection]:
-        """Those that are there now, as long as they are; others have their turn again and again meanwhile."""
+        """The present connections while they are open. Other tasks get regular turns meanwhile."""
         until_s = monotonic() + BUSY_S
         for connection in list(self._connections.values()):
             if not connection.closed:

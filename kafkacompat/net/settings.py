@@ -1,4 +1,4 @@
-"""What the network takes from a node's settings, and the pure decisions on who may connect and stay."""
+"""The network's settings, and the pure decisions about accepting and closing connections."""
 
 from __future__ import annotations
 
@@ -6,33 +6,43 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafkacompat.config import ServerConfig
+from kafkacompat.config import ServerConfig, parse_connection_overrides
 
 UNLIMITED = 2**31 - 1
 SYSTEM_DEFAULT = -1
-"""A socket buffer size that leaves the choice to the operating system."""
+"""A socket buffer size that the operating system chooses."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """Named after Kafka's settings, whose defaults they have."""
+    """Named after Kafka's settings, with their defaults."""
 
     socket_request_max_bytes: int = 100 * 1024 * 1024
     socket_request_without_records_max_bytes: int = 16 * 1024 * 1024
-    """Of requests other than Produce; a setting that Kafka does not have."""
+    """For requests other than Produce. Kafka has no such setting."""
+    sasl_server_max_receive_size: int = 512 * 1024
+    """For frames of a client that is not authenticated yet."""
     socket_send_buffer_bytes: int = 100 * 1024
     socket_receive_buffer_bytes: int = 100 * 1024
     socket_listen_backlog_size: int = 50
+    queued_max_request_bytes: int = -1
+    """Not positive: requests may take as much memory as they need."""
     connections_max_idle_ms: int = 600_000
-    """Negative: never closed for being idle."""
+    """Negative: idle connections are never closed."""
     max_connections: int = UNLIMITED
+    max_connection_creation_rate: int = UNLIMITED
+    """New connections per second."""
+    listener_max_connection_creation_rate: Mapping[str, int] = field(default_factory=dict)
+    """listener.name.<name>.max.connection.creation.rate by listener name in capitals."""
+    quota_windows: int = 11
+    quota_window_ms: int = 1000
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    """By textual address or host name; the server resolves names (resolving.py)."""
+    """By textual address or host name. The server resolves names (resolving.py)."""
     listener_max_connections: Mapping[str, int] = field(default_factory=dict)
-    """listener.name.<name>.max.connections by listener name in capitals."""
+    """listener.name.<name>.max.connections by listener name in upper case."""
     protected_listener: str | None = None
-    """The inter-broker listener, where there is another: max.connections never keeps it closed."""
+    """The inter-broker listener, if there are others: max.connections never blocks it."""
 
     @classmethod
     def from_config(cls, config: ServerConfig) -> NetworkSettings:
@@ -42,13 +52,25 @@ class NetworkSettings:
             socket_request_without_records_max_bytes=config.get_int(
                 "socket.request.without.records.max.bytes"
             ),
+            sasl_server_max_receive_size=config.get_int("sasl.server.max.receive.size"),
             socket_send_buffer_bytes=config.get_int("socket.send.buffer.bytes"),
             socket_receive_buffer_bytes=config.get_int("socket.receive.buffer.bytes"),
             socket_listen_backlog_size=config.get_int("socket.listen.backlog.size"),
+            queued_max_request_bytes=config.get_int("queued.max.request.bytes"),
             connections_max_idle_ms=config.get_int("connections.max.idle.ms"),
             max_connections=config.get_int("max.connections"),
+            max_connection_creation_rate=config.get_int("max.connection.creation.rate"),
+            listener_max_connection_creation_rate={
+                name.upper(): int(text)
+                for name in names
+                if (
+                    text := config.originals.get(f"listener.name.{name.lower()}.max.connection.creation.rate")
+                )
+            },
+            quota_windows=config.get_int("quota.window.num"),
+            quota_window_ms=1000 * config.get_int("quota.window.size.seconds"),
             max_connections_per_ip=config.get_int("max.connections.per.ip"),
-            max_connections_per_ip_overrides=parse_overrides(
+            max_connections_per_ip_overrides=parse_connection_overrides(
                 config.get_string("max.connections.per.ip.overrides") or ""
             ),
             listener_max_connections={
@@ -60,17 +82,6 @@ class NetworkSettings:
         )
 
 
-def parse_overrides(text: str) -> dict[str, int]:
-    """'host:n,host:n' as a mapping; the last colon divides. ValueError when it is not that."""
-    overrides: dict[str, int] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, count = entry.rpartition(":")
-        if not colon or not host or not count.strip().isdigit():
-            raise ValueError(f"max.connections.per.ip.overrides: {entry!r} is not host:count")
-        overrides[host.strip().strip("[]")] = int(count)
-    return overrides
-
-
 class Admission(enum.Enum):
     ADMITTED = "counted"
     PROTECTED = "counted; another listener's least recently used connection has to go"
@@ -78,19 +89,19 @@ class Admission(enum.Enum):
 
 
 class ConnectionCounts:
-    """How many connections there are, by listener and address, and whether there may be more."""
+    """The number of connections by listener and address, and whether more are allowed."""
 
     __slots__ = ("by_address", "by_listener", "settings", "total")
 
     def __init__(self, settings: NetworkSettings) -> None:
         self.settings = settings
-        """May be replaced at any time; connections over a lowered bound stay."""
+        """May be replaced at any time. Connections above a lowered bound stay."""
         self.total = 0
         self.by_listener: dict[str, int] = {}
         self.by_address: dict[str, int] = {}
 
     def may_accept(self, listener: str) -> bool:
-        """Whether this listener's acceptor goes on; else it waits until a connection closes."""
+        """Whether this listener may accept. Otherwise its acceptor waits until a connection closes."""
         settings = self.settings
         of_listener = self.by_listener.get(listener, 0)
         if of_listener >= settings.listener_max_connections.get(listener.upper(), UNLIMITED):
@@ -116,5 +127,5 @@ class ConnectionCounts:
 
 
 def idle_too_long(now_ms: int, last_active_ms: int, requests_in_flight: int, max_idle_ms: int) -> bool:
-    """connections.max.idle.ms: a request that waits for its reply keeps its connection."""
+    """connections.max.idle.ms. A request that waits for its reply keeps its connection open."""
     return 0 <= max_idle_ms <= now_ms - last_active_ms and not requests_in_flight

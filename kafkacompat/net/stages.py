@@ -1,4 +1,4 @@
-"""From a connection's first byte to its last."""
+"""The stages of a connection's life."""
 
 from __future__ import annotations
 

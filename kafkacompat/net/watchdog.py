@@ -1,8 +1,10 @@
-"""Watches the event loop from a thread: whoever holds it longer than a limit is logged with the stack, and counted.
+"""Watches the event loop from a thread. Code that blocks the loop longer than a limit is logged with its stack, and
+counted.
 
-The thread asks the loop for a sign of life at an interval, so the loop's own work pays nothing for it. A stall is measured from the
-question on: one that begins between two questions is seen that much shorter. Wall time says that everybody waited; the CPU time of
-the loop's thread says whether the loop computed or waited for the machine, a disk or a lock.
+The thread asks the loop for a sign of life at an interval, so it costs the loop's own work nothing. A stall is
+measured from the question on, so one that begins between two questions is measured too short. The wall time is how
+long everything waited. The CPU time of the loop's thread shows whether the loop computed, or waited for the machine, a
+disk or a lock.
 """
 
 from __future__ import annotations
@@ -17,24 +19,24 @@ from types import FrameType
 from typing import Protocol
 
 INTERVAL_S = 0.05
-"""Between an answer and the next question."""
+"""Seconds between an answer and the next question."""
 LIMIT_S = 0.1
-"""A loop that does not answer for so long has stalled."""
+"""A loop that does not answer for this long has stalled."""
 FRAMES_MAX = 12
-"""How many of the innermost frames are logged."""
+"""The innermost stack frames that are logged."""
 UNSEEN = "a call that kept the interpreter's lock"
 
 _log = logging.getLogger(__name__)
 
 
 class Sign(Protocol):
-    """What the loop answers a question with."""
+    """The loop's answer to a question."""
 
     def __call__(self) -> None: ...
 
 
 class LoopWatchdog:
-    """`start` and `stop` in the loop's thread. The counters may be read from anywhere."""
+    """Call `start` and `stop` in the loop's thread. The counters may be read from anywhere."""
 
     def __init__(
         self,
@@ -44,9 +46,10 @@ class LoopWatchdog:
         interval_s: float = INTERVAL_S,
         limit_s: float = LIMIT_S,
     ) -> None:
-        """`ask` has the loop call a sign when it comes to it, from any thread; RuntimeError once the loop has ended.
+        """`ask` makes the loop call a sign, from any thread. It raises RuntimeError once the loop has ended.
 
-        `on_stall` gets the wall and CPU seconds and the stack's text, in the watching thread; otherwise they are logged.
+        `on_stall` is called with the wall and CPU seconds and the stack's text, in the watching thread. Without it
+        they are logged.
         """
         self.stalls = 0
         self.longest_s = 0.0
@@ -59,7 +62,7 @@ class LoopWatchdog:
 
     def start(self) -> None:
         loop_thread = threading.get_ident()
-        # The clock of the calling thread, which the watching thread may read; where there is none, the process's.
+        # The CPU clock of the calling thread, which the watching thread may read. If there is none, the process's.
         of_thread = getattr(time, "pthread_getcpuclockid", None)
         cpu_clock: int = time.CLOCK_PROCESS_CPUTIME_ID if of_thread is None else of_thread(loop_thread)
         self._thread = threading.Thread(
@@ -68,7 +71,7 @@ class LoopWatchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching. The thread ends by itself; nobody waits for it."""
+        """Stop watching. The thread ends by itself and is not waited for."""
         self._stopped.set()
 
     def _watch(self, loop_thread: int, cpu_clock: int) -> None:
@@ -91,7 +94,7 @@ class LoopWatchdog:
 
 
 class _Question:
-    """Asked in the watching thread, called in the loop's."""
+    """Created in the watching thread, called in the loop's."""
 
     __slots__ = ("_asked_cpu_s", "_asked_s", "_cpu_clock", "answered", "cpu_s", "wall_s")
 

@@ -1,9 +1,10 @@
-"""The worker threads of ports, on trio: a pool for each duty, so that nobody waits for the disk, or the pace, of another.
+"""The worker threads of the ports, on trio: a pool for each duty, so that no job waits for another duty's disk or
+throttle.
 
-The metadata quorum's sync shares with nobody: the cluster stands still while it waits. Threads begin with the first job and end
-when there was none for a while. A pool that is full lets jobs wait, or refuses them with WorkersBusy (job_queue.py); whoever
-asked decides what follows, and nothing halts for it. A job's failure, of whatever kind, reaches who asked. When the node ends,
-a thread that is still busy is left behind, and nobody is told: whoever would act on it ends as well.
+The metadata quorum's sync has its own pool, because the cluster waits for it. Threads start with the first job and end
+after a while without jobs. A full pool lets jobs wait, or refuses them with WorkersBusy (job_queue.py); the caller
+decides what follows, and nothing halts. Any failure of a job reaches its caller. When the node ends, a busy thread is
+left behind without a report, because its caller ends too.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from kafkacompat.ports import WorkerPools
 
 READS_WAITING_MAX = 10_000
 CLEANERS_MAX = 1024
-"""More than anybody sets log.cleaner.threads to, which is the bound that counts."""
+"""Above any used value of log.cleaner.threads, which is the effective bound."""
 THREAD_RETRY_S = 0.1
-"""When the system gives no thread, the job waits so long and asks again."""
+"""Delay before a retry if the system cannot start a thread. The job waits."""
 
 TERMS = {
     "quorum_sync": PoolTerms("quorum sync", 1),
@@ -38,6 +39,7 @@ TERMS = {
     "recovery": PoolTerms("recovery", 1),
     "cleaning": PoolTerms("cleaning", CLEANERS_MAX),
     "batches": PoolTerms("large batches", 2),
+    "fetches": PoolTerms("requests to authorization servers", 2),
 }
 
 T = TypeVar("T")
@@ -50,20 +52,25 @@ class WorkersBusy(Exception):
 
 
 class JobFailed(Exception):
-    """A job raised what is no Exception, such as a SystemExit; that is its cause."""
+    """A job raised something that is not an Exception, such as SystemExit. That is the cause of this error."""
 
 
 class TrioPool:
-    """Runs blocking functions in threads, for one duty. All in a nursery that outlives it."""
+    """Runs blocking functions in threads, for one duty. Everything runs in a nursery that outlives it."""
 
     def __init__(self, nursery: trio.Nursery, terms: PoolTerms) -> None:
         self._nursery = nursery
         self._queue: JobQueue[Job] = JobQueue(terms)
         self._limiter = trio.CapacityLimiter(math.inf)
-        """The queue is the limit, not the one that all of trio's threads share."""
+        """The queue is the limit, not trio's shared limit of threads."""
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """(running jobs, waiting jobs)."""
+        return self._queue.running, self._queue.waiting
 
     def submit(self, function: Callable[[], T]) -> Deferred[T]:
-        """The function's value or exception, later; WorkersBusy when too many jobs wait."""
+        """The function's value or exception, later. WorkersBusy if too many jobs wait."""
         deferred: Deferred[T] = Deferred()
         job = function, deferred
         admission = self._queue.offer(job)
@@ -75,7 +82,7 @@ class TrioPool:
         return deferred
 
     async def _work(self, job: Job | None) -> None:
-        """One job after another, until none waits."""
+        """Run one job after another, until none waits."""
         while job is not None:
             function, deferred = job
             value, error = await self._run(function)
@@ -85,7 +92,7 @@ class TrioPool:
                 else:
                     deferred.fail(error)
             except Exception:
-                # Whoever waited has a bug; the rest of the broker must not pay for it.
+                # The receiver has a bug. The rest of the broker must not be affected.
                 _log.exception("what a worker gave could not be used")
             job = self._queue.ended()
 
@@ -101,7 +108,8 @@ class TrioPool:
                     limiter=self._limiter,
                 )
             except (RuntimeError, MemoryError) as error:
-                # Of the thread's start: the function's own are contained. It has not begun.
+                # The thread could not start, and the job has not begun: the function's own errors are caught
+                # elsewhere.
                 if not is_told:
                     is_told = True
                     _log.error("no thread for %s, its jobs wait: %s", self._queue.terms.duty, error)
@@ -109,7 +117,7 @@ class TrioPool:
 
 
 class PlacedPools:
-    """A pool for each log directory, made when it is first asked for. Bounded by log.dirs."""
+    """A pool for each log directory, created on first use. Bounded by log.dirs."""
 
     def __init__(self, nursery: trio.Nursery, terms: PoolTerms) -> None:
         self._nursery = nursery
@@ -122,6 +130,12 @@ class PlacedPools:
             pool = self._pools[place] = TrioPool(self._nursery, self._terms)
         return pool
 
+    @property
+    def load(self) -> tuple[int, int]:
+        """(running jobs, waiting jobs) of all directories."""
+        loads = [pool.load for pool in self._pools.values()]
+        return sum(running for running, _ in loads), sum(waiting for _, waiting in loads)
+
 
 def worker_pools(nursery: trio.Nursery, recovery_threads: int = 1) -> WorkerPools:
     every = {**TERMS, "recovery": replace(TERMS["recovery"], threads_max=recovery_threads)}
@@ -130,13 +144,19 @@ def worker_pools(nursery: trio.Nursery, recovery_threads: int = 1) -> WorkerPool
     return WorkerPools(**pools)
 
 
+def pool_loads(pools: WorkerPools) -> list[tuple[str, int, int]]:
+    """(duty, running jobs, waiting jobs) of each pool."""
+    found = [(name, getattr(pools, name)) for name in TERMS]
+    return [(name, *pool.load) for name, pool in found if isinstance(pool, TrioPool | PlacedPools)]
+
+
 def _contained(function: Callable[[], T]) -> tuple[T | None, Exception | None]:
     try:
         return function(), None
     except Exception as error:
         return None, error
     except BaseException as error:
-        # Raised in the loop it would end the node without a word to whoever asked.
+        # Raised in the loop it would end the node without a report to the caller.
         failure = JobFailed(f"a worker's job ended with {error!r}")
         failure.__cause__ = error
         return None, failure

@@ -1,1 +1,1 @@
-"""A broker's life: registration, shutdown, producer-id blocks, topics created on demand."""
+"""A broker's life in the cluster: registration, shutdown, producer-id blocks, automatic topic creation."""

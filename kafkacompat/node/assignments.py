@@ -1,7 +1,7 @@
-"""Tells the active controller in which directory each replica of this broker lies: AssignReplicasToDirs (KIP-858).
+"""Reports the log directory of each replica of this broker to the active controller: AssignReplicasToDirs (KIP-858).
 
-What is to be told is gathered and sent in batches, one at a time, until the controller has taken it. A replica that is no longer
-this broker's is left out. Waits after failures are Apache Kafka 4.3's.
+Assignments are collected and sent in batches, one batch at a time, until the controller has accepted them. Replicas
+that no longer belong to this broker are left out. The waits after failures are those of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 ASSIGNMENTS_PER_REQUEST_MAX = 2250
 LINGER_MS = 1
-"""So that what comes with one image goes in one request."""
+"""With this delay, the assignments of one image go into one request."""
 RETRY_MS, RETRY_MAX_MS = 100, 10_000
 
 Key = tuple[Uuid, int]
@@ -33,13 +33,13 @@ Accepted = Callable[[], None]
 
 
 class Sender(Protocol):
-    """node.controller_channel.ControllerChannel."""
+    """The part of node.controller_channel.ControllerChannel that is used here."""
 
     def request(self, message: Any, timeout_ms: int) -> Deferred[Any]: ...
 
 
 class DirectoryAssignments:
-    """Bounded by the replicas of this broker: of each only the newest is told."""
+    """Bounded by the replicas of this broker: only the newest assignment of each replica is kept."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class DirectoryAssignments:
         self._ready: dict[Key, tuple[Uuid, Accepted | None]] = {}
         self._failures = 0
         self._busy = False
-        """A request is on its way, or a timer will send one."""
+        """A request is in flight, or a timer will send one."""
         self._closed = False
 
     def assign(
         self, topic_id: Uuid, partition: int, directory_id: Uuid, accepted: Accepted | None = None
     ) -> None:
-        """`accepted` is called once the metadata say so; never if something newer is told of the replica before."""
+        """`accepted` is called once the metadata contain the assignment. A newer assignment of the replica cancels the call."""
         if not directories_supported(metadata_version(self._image().features)):
             if accepted is not None:
                 accepted()
@@ -91,7 +91,7 @@ class DirectoryAssignments:
                 sent[key] = assignment
         if sent and not self._closed:
             self._busy = True
-            logger.info("telling the controller the directories of %d replicas", len(sent))
+            logger.info("reporting the directories of %d replicas to the controller", len(sent))
             request = self._request(sent)
             self._channel.request(request, NO_TIMEOUT_MS).on_done(lambda done: self._answered(sent, done))
 
@@ -132,7 +132,7 @@ class DirectoryAssignments:
             return
         try:
             response = done.result()
-        except Exception as error:  # whatever it is, what is not told stays wrong in the metadata
+        except Exception as error:  # whatever the error is: without a retry the metadata would stay wrong
             self._again(sent, str(error))
             return
         if response.error_code:
@@ -154,7 +154,7 @@ class DirectoryAssignments:
             self._send_after(LINGER_MS)
 
     def _again(self, sent: dict[Key, tuple[Uuid, Accepted | None]], reason: str) -> None:
-        logger.warning("the controller did not take the directories of %d replicas: %s", len(sent), reason)
+        logger.warning("the controller did not accept the directories of %d replicas: %s", len(sent), reason)
         for key, assignment in sent.items():
             self._ready.setdefault(key, assignment)
         wait_ms = min(RETRY_MS << min(self._failures, 16), RETRY_MAX_MS)

@@ -1,7 +1,7 @@
-"""Topics made on demand: by a Metadata request for a name that does not exist, and the internal topics when first needed.
+"""Automatic topic creation: for a Metadata request with an unknown name, and of internal topics at their first use.
 
-Whether creation is allowed is checked by the caller; a creation that fails is forgotten, so that the next request tries again.
-Follows Kafka's AutoTopicCreationManager.
+The caller checks whether creation is allowed. A failed creation is forgotten, so the next request tries again. Follows
+Kafka's AutoTopicCreationManager.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
 
 MAX_IN_FLIGHT = 1000
-"""Names being created at once; further ones wait for a later request, which every client repeats."""
+"""Names whose creation is in flight. Further names wait for the next request, which every client repeats."""
 
 
 def creatable_topic(config: ServerConfig, name: str) -> CreatableTopic:
-    """What to ask for: an internal topic's own settings, or the node's defaults."""
+    """Return the topic to request: an internal topic with its settings, any other topic with the node's defaults."""
     settings: dict[str, str]
     if name == OFFSETS_TOPIC:
         partitions = config.get_int("offsets.topic.num.partitions")
@@ -71,9 +71,10 @@ def creatable_topic(config: ServerConfig, name: str) -> CreatableTopic:
 
 
 class OnDemandTopics:
-    """`create` sends a CreateTopicsRequest to the controller, in the name of whoever asked or of this node.
+    """Creates topics. `create` sends a CreateTopicsRequest to the controller, in the name of the asker or of this
+    node.
 
-    `failed(name, code, message)` is told of refusals, for the log.
+    `failed(name, code, message)` is called for each refusal, for the log.
     """
 
     __slots__ = ("_config", "_create", "_failed", "_in_flight")
@@ -93,7 +94,7 @@ class OnDemandTopics:
         room = MAX_IN_FLIGHT - len(self._in_flight)
         if room <= 0:
             return
-        # Half a million may be named: no more are looked at than there is room for.
+        # A request may name half a million topics. Read no more of them than there is room for.
         new = (name for name in topics if name not in self._in_flight)
         wanted = list(dict.fromkeys(islice(new, room)))
         if not wanted:
@@ -105,7 +106,9 @@ class OnDemandTopics:
             self._in_flight.difference_update(wanted)
             try:
                 response = done.result()
-            except Exception as error:  # no controller in time: whoever asks for the topic again starts again
+            except (
+                Exception
+            ) as error:  # no controller answered in time: the next request for the topic starts again
                 for name in wanted:
                     self._failed(name, ErrorCode.REQUEST_TIMED_OUT, str(error))
                 return

@@ -1,12 +1,16 @@
-"""A broker's life in the cluster as a machine: registered, caught up, unfenced, shut down in order (KIP-631, KIP-858, KIP-966).
+"""A broker's life in the cluster as a state machine: register, catch up, be unfenced, shut down (KIP-631, KIP-858,
+KIP-966).
 
-Pure: events and the time in, the next request and when it is due out. One request is under way at a time. The waits are Apache
-Kafka 4.3's, save two: a registration is tried again at least every REGISTRATION_RETRY_MAX_MS, since what stands in its way is
-mostly the session of an earlier life that is about to end; and during a controlled shutdown the waits grow from SHUTDOWN_POLL_MS.
+Pure: events and the time go in, the next request and its time come out. One request is in flight at a time. The waits
+are those of Apache Kafka 4.3, except for two:
+- A registration is retried at least every REGISTRATION_RETRY_MAX_MS. It is mostly refused because of the session of
+  the broker's previous process, which is about to expire.
+- During a controlled shutdown the waits grow from SHUTDOWN_POLL_MS.
 
-A controller that does not know this broker's epoch (STALE_BROKER_EPOCH) is asked again and nothing else: as in Kafka, a broker
-that was unregistered while it ran comes back by a restart only. Unlike Kafka's, one whose place was taken by another incarnation
-registers again, which is refused while that one lives: a request of its own dead predecessor may arrive after its own.
+If the controller does not know this broker's epoch (STALE_BROKER_EPOCH), the broker only repeats its request. As in
+Kafka, a broker that was unregistered while it ran returns only through a restart. Unlike Kafka's, a broker whose
+registration was replaced by another incarnation registers again. The reason: a delayed request of its own dead
+predecessor may arrive after its registration. If the other incarnation is alive, the controller refuses.
 """
 
 from __future__ import annotations
@@ -28,12 +32,12 @@ from kafkacompat.wire.messages.broker_registration_request import (
 from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
 
 RETRY_MS = 100
-"""After a failure; doubled with each that follows, up to the session's length."""
+"""The wait after a failure. It doubles with each further failure, up to the length of the session."""
 REGISTRATION_RETRY_MAX_MS = 1_000
 CATCH_UP_POLL_MS = 10
 SHUTDOWN_POLL_MS = 50
 SHUTDOWN_TIMEOUT_MS = 5 * 60_000
-"""A controlled shutdown that takes longer is given up."""
+"""A controlled shutdown that takes longer than this is abandoned."""
 
 Request = BrokerRegistrationRequest | BrokerHeartbeatRequest
 Response = BrokerRegistrationResponse | BrokerHeartbeatResponse
@@ -46,7 +50,7 @@ class LifeSettings:
     registration_timeout_ms: int = 60_000
     """initial.broker.registration.timeout.ms"""
     directory_failure_timeout_ms: int = 30_000
-    """log.dir.failure.timeout.ms: how long the controller may stay unaware of a failed directory."""
+    """log.dir.failure.timeout.ms: the time within which the controller must learn of a failed directory."""
 
     @classmethod
     def from_config(cls, config: ServerConfig) -> LifeSettings:
@@ -59,7 +63,7 @@ class LifeSettings:
 
 
 class BrokerLife:
-    """Call `start`; then whenever `due_ms` has come `next_request`, and for each request `answered` or `failed`."""
+    """Call `start` first. Then call `next_request` whenever `due_ms` has come, and `answered` or `failed` for each request."""
 
     __slots__ = (
         "_directory_deadlines",
@@ -87,13 +91,13 @@ class BrokerLife:
         self._settings = settings
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = NO_EPOCH
-        """-1 until registered; the same for as long as no other incarnation comes in between."""
+        """-1 until registered. It stays the same unless another incarnation registers in between."""
         self.due_ms: int | None = None
-        """When to ask for the next request; None while one is under way or nothing is to come."""
+        """The time of the next `next_request`. None while a request is in flight or nothing is due."""
         self.last_error = ErrorCode.NONE
-        """Of the newest answer."""
+        """The error code of the newest answer."""
         self.cordoned: tuple[Uuid, ...] = ()
-        """Directories that get no new replicas; told from the time on that the broker has caught up."""
+        """Directories that get no new replicas. They are reported once the broker has caught up."""
         self._registered = False
         self._in_flight: Request | None = None
         self._immediately = False
@@ -106,7 +110,7 @@ class BrokerLife:
         self._shutdown_poll_ms = SHUTDOWN_POLL_MS
         self._heard_ms = 0
 
-    # What happens.
+    # Events.
 
     def start(self, now_ms: int) -> None:
         if self.state is not BrokerState.NOT_RUNNING:
@@ -117,12 +121,13 @@ class BrokerLife:
         self._hurry(now_ms)
 
     def ready_to_unfence(self, now_ms: int) -> None:
-        """The first image has been taken up: partitions may be led here."""
+        """The first image has been applied, so this broker can lead partitions."""
         self._wants_unfenced = True
         self._hurry(now_ms)
 
     def register_again(self, now_ms: int) -> None:
-        """What was registered is out of date, or another incarnation's by now. The controller says whether the epoch stays."""
+        """The registration is outdated, or another incarnation has replaced it. The controller decides whether the
+        epoch changes."""
         self._registered = False
         self._hurry(now_ms)
 
@@ -138,7 +143,7 @@ class BrokerLife:
             self._hurry(now_ms)
 
     def begin_shutdown(self, now_ms: int) -> None:
-        """In order if it is running: leadership moves first. Otherwise there is nothing to wait for."""
+        """Start a controlled shutdown if the broker is running: leadership moves first. Otherwise end at once."""
         if self.state is BrokerState.RUNNING:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             self._shutdown_began_ms = self._heard_ms = now_ms
@@ -147,17 +152,17 @@ class BrokerLife:
             self._end()
 
     def tell_offset(self, now_ms: int) -> None:
-        """The next heartbeat is due now: somebody waits for the metadata offset in it."""
+        """Make the next heartbeat due now, because the controller waits for the metadata offset in it."""
         if self._registered:
             self._hurry(now_ms)
 
     def give_up(self) -> None:
-        """A shutdown that waits for the controller does so no longer."""
+        """Stop waiting for the controller during a shutdown."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self._end()
 
     def next_request(self, now_ms: int, metadata_offset: int) -> Request | None:
-        """The request to send now; None when there is none to send. `metadata_offset`: the last one applied here."""
+        """Return the request to send now, or None. `metadata_offset` is the last offset that was applied here."""
         if self.due_ms is None or now_ms < self.due_ms or self._in_flight is not None:
             return None
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and self._waited_long_enough(now_ms):
@@ -168,7 +173,7 @@ class BrokerLife:
         return self._in_flight
 
     def failed(self, now_ms: int) -> None:
-        """The request under way got no answer."""
+        """The request in flight got no answer."""
         if self._take_in_flight() is not None:
             self._try_again(now_ms)
 
@@ -193,7 +198,7 @@ class BrokerLife:
                 self._directory_deadlines.pop(directory_id, None)
             self._schedule(now_ms, self._after_heartbeat(response))
 
-    # What must not last.
+    # Deadlines.
 
     @property
     def is_registered(self) -> bool:
@@ -204,10 +209,10 @@ class BrokerLife:
         return self.broker_epoch == NO_EPOCH and now_ms >= self._registration_deadline_ms
 
     def directory_overdue(self, now_ms: int) -> Uuid | None:
-        """A failed directory that the controller could not be told of in time: its partitions would stay without a leader."""
+        """Return a failed directory of which the controller was not told in time. Its partitions would stay without a leader."""
         return next((each for each, due_ms in self._directory_deadlines.items() if now_ms >= due_ms), None)
 
-    # The requests.
+    # Requests.
 
     def _registration(self) -> BrokerRegistrationRequest:
         identity = self._identity
@@ -241,7 +246,7 @@ class BrokerLife:
         )
 
     def _after_heartbeat(self, response: BrokerHeartbeatResponse) -> int | None:
-        """Move on; how long to wait for the next heartbeat, None for never."""
+        """Change the state. Return the wait before the next heartbeat in ms, or None if there is none."""
         interval_ms = self._settings.heartbeat_interval_ms
         if self.state is BrokerState.STARTING:
             if response.is_caught_up:
@@ -260,7 +265,7 @@ class BrokerLife:
             return wait_ms
         return interval_ms
 
-    # When.
+    # Times.
 
     def _hurry(self, now_ms: int) -> None:
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
@@ -281,11 +286,12 @@ class BrokerLife:
         longest_ms = self._settings.session_timeout_ms if self._registered else REGISTRATION_RETRY_MAX_MS
         wait_ms = min(RETRY_MS << min(self._failures, 16), longest_ms)
         self._failures += 1
-        self._immediately = False  # a failure is not repeated at once
+        self._immediately = False  # do not repeat a failed request at once
         self._schedule(now_ms, wait_ms)
 
     def _waited_long_enough(self, now_ms: int) -> bool:
-        """Without an answer for a session's length the broker is fenced by now, or there is nobody who could."""
+        """After a session's length without an answer the broker is fenced by now, or there is no controller that could
+        fence it."""
         silent_ms = now_ms - self._heard_ms
         return (
             silent_ms >= self._settings.session_timeout_ms

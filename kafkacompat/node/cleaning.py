@@ -1,7 +1,8 @@
-"""Keeps the log cleaner going: as many cleanings at once as log.cleaner.threads says, a look for work every backoff.
+"""Runs the log cleaner: log.cleaner.threads cleanings at a time, and a search for work every log.cleaner.backoff.ms.
 
-Steps of a cleaning go into worker threads, their ends come back here, and a checkpoint follows each cleaning. A cleaning that is
-done is followed by the next at once; log.cleaner.backoff.ms passes when nothing was found, as in Kafka, or one failed.
+The steps of a cleaning run in worker threads. Their results are applied in the loop's thread, and a checkpoint follows
+each cleaning. The next cleaning starts at once. As in Kafka, it waits for log.cleaner.backoff.ms if no log needed
+cleaning, or if a cleaning failed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_ON_MS = 1
-"""Between two steps of a look at very many logs."""
+"""The pause between two steps of a search through very many logs."""
 
 
 class Step(Protocol):
-    """log.cleaner.cleaner.Cleaning."""
+    """The part of log.cleaner.cleaner.Cleaning that is used here."""
 
     done: bool
     summary: str
@@ -35,7 +36,7 @@ class Step(Protocol):
 
 
 class Cleaner(Protocol):
-    """log.cleaner.cleaner.LogCleaner."""
+    """The part of log.cleaner.cleaner.LogCleaner that is used here."""
 
     @property
     def is_looking(self) -> bool: ...
@@ -54,7 +55,7 @@ class Stoppable(Protocol):
 
 
 class BackgroundCleaning:
-    """`start`, then `stop` before the logs are closed; both once, in the loop's thread."""
+    """Call `start` once, and `stop` once before the logs are closed. Both run in the loop's thread."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class BackgroundCleaning:
             self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)
 
     def stop(self) -> Deferred[None]:
-        """Begin nothing more, end what runs; there when no worker touches the logs any more."""
+        """Start no more cleanings and end the running ones. Resolves when no worker uses the logs any more."""
         self._stopped = Deferred()
         self._throttle.stop()
         self._cleaner.interrupt()
@@ -98,12 +99,12 @@ class BackgroundCleaning:
             self._checkpoint_soon()
 
     def _fill(self) -> None:
-        """Begin cleanings while threads are free and logs dirty."""
+        """Start cleanings while threads are free and logs are dirty."""
         while self._stopped is None and self._active < self._dynamic.get_int("log.cleaner.threads"):
             try:
                 step = self._cleaner.begin(self._clock.now_ms())
             except Exception:
-                logger.exception("no log could be picked for cleaning; another look follows")
+                logger.exception("no log could be selected for cleaning; the next attempt follows")
                 return
             if step is None:
                 if self._cleaner.is_looking and not self._looks_on:
@@ -134,7 +135,8 @@ class BackgroundCleaning:
             return
         self._ended()
         if self._stopped is None and step.summary:
-            # After one that was given up the next look is soon enough: a full disk is not emptied by trying.
+            # Only after a success: a retry does not empty a full disk, so after a failure the next search is soon
+            # enough.
             logger.info("%s, in %d ms", step.summary, self._clock.monotonic_ms() - began_ms)
             self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)
             self._fill()

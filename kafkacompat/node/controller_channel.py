@@ -1,10 +1,11 @@
-"""The way from this node to the active controller, whichever node that is.
+"""The channel from this node to the active controller, whichever node that is.
 
-A request is sent there, and again after a lost connection or NOT_CONTROLLER, until the answer is there or its time is over. Follows
-Kafka's NodeToControllerChannelManager: one connection for each purpose, so that a slow request does not hold up heartbeats. While
-this node is the active controller itself no socket is used.
+A request is sent to the active controller. It is repeated after a lost connection or NOT_CONTROLLER, until it is
+answered or its timeout is over. As in Kafka's NodeToControllerChannelManager, each purpose has a connection, so that a
+slow request does not delay heartbeats. While this node is the active controller, no socket is used.
 
-A request may so be handled twice, the first time by a controller whose answer was lost: what is sent here bears that.
+A request may therefore be handled twice, if the answer of the first controller was lost. All requests sent here
+tolerate that.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from kafkacompat.wire.errors import ErrorCode
 
 RETRY_BACKOFF_MS = 50
 REQUESTS_WAITING_MAX = 1000
-"""Of one purpose, whatever they wait for."""
+"""Requests of one purpose that may wait, for any reason."""
 NO_TIMEOUT_MS = 2**53
-"""Of a request that waits as long as it takes; a float can still count it."""
+"""The timeout of a request that may take any time. A float can still represent it exactly."""
 DEFAULT_ATTEMPT_TIMEOUT_MS = 30_000
 """controller.socket.timeout.ms"""
 
 Address = tuple[int, str, int]
-"""Node id, host, port."""
+"""Node id, host and port."""
 LocalCall = Callable[[Any], Deferred[Any]]
 Wrap = Callable[[Any], Any]
 
@@ -50,7 +51,7 @@ class _Call:
 
 
 class ControllerChannel:
-    """`active` tells who is the active controller, None while nobody knows; `local` carries a request out on this node."""
+    """`active` returns the active controller's address, or None while it is unknown. `local` handles a request on this node."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class ControllerChannel:
         self._local = local
         self._attempt_timeout_ms = attempt_timeout_ms
         self._calls: dict[_Call, None] = {}
-        """Unanswered, in order of asking. Those with a timer wait for their next attempt."""
+        """Unanswered requests, oldest first. Those with a timer wait for their next attempt."""
         self._closed = False
 
     @property
@@ -82,15 +83,17 @@ class ControllerChannel:
     def request(
         self, message: Any, timeout_ms: int, *, local: LocalCall | None = None, wrap: Wrap | None = None
     ) -> Deferred[Any]:
-        """The active controller's answer; `local`, if given, instead of the channel's own. What another node gets is
-        `wrap(message)`, made only when it is sent there.
+        """Return the active controller's answer.
 
-        Fails with RequestTimedOut when `timeout_ms` are over, at the latest one attempt's time after them never; with
-        UnsupportedByPeer when the controller does not serve it; ConnectionLost when the channel is closed.
+        `local` replaces the channel's function for requests that this node handles. Another node gets `wrap(message)`,
+        which is called only when the request is sent there.
+
+        Fails with RequestTimedOut after `timeout_ms`, with UnsupportedByPeer if the controller does not support the
+        request, and with ConnectionLost if the channel is closed.
         """
         call = _Call(message, self._clock.monotonic_ms() + timeout_ms, local or self._local, wrap)
         if self._closed:
-            call.answer.fail(ConnectionLost("the way to the controller is closed"))
+            call.answer.fail(ConnectionLost("the channel to the controller is closed"))
         elif len(self._calls) >= REQUESTS_WAITING_MAX:
             call.answer.fail(ChannelFull(f"{REQUESTS_WAITING_MAX} requests wait for the controller"))
         else:
@@ -99,17 +102,17 @@ class ControllerChannel:
         return call.answer
 
     def leader_changed(self) -> None:
-        """Another controller may be active: whoever waits for its next attempt makes it now."""
+        """Another controller may be active: requests that wait for their next attempt are sent now."""
         for call in list(self._calls):
             if call.timer is not None:
                 call.timer.cancel()
                 self._attempt(call)
 
     def close(self) -> None:
-        """What waits is lost."""
+        """Fail all waiting requests with ConnectionLost."""
         self._closed = True
         for call in list(self._calls):
-            self._fail(call, ConnectionLost("the way to the controller was closed"))
+            self._fail(call, ConnectionLost("the channel to the controller was closed"))
 
     def _attempt(self, call: _Call) -> None:
         call.timer = None

@@ -1,7 +1,7 @@
-"""Tells the active controller where this node's controller listens and what it understands (KIP-919).
+"""Registers this node's controller, with its listeners and supported features, at the active controller (KIP-919).
 
-It asks until the metadata log shows this incarnation's registration, from the metadata.version on that has such records. The waits
-after failures are Apache Kafka 4.3's.
+The request is repeated until the metadata log contains this incarnation's registration. Nothing is sent below the
+metadata.version that has such records. The waits after failures are those of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REQUEST_TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class ControllerIdentity:
-    """`listeners`: the controller's as others are told of them, with the ports really bound."""
+    """`listeners` are the controller's advertised listeners, with the bound ports."""
 
     node_id: int
     incarnation_id: Uuid
@@ -47,7 +47,7 @@ class ControllerIdentity:
 
 
 class ControllerRegistration:
-    """`on_image` with every image, the first included."""
+    """Call `on_image` with every image, including the first."""
 
     __slots__ = ("_channel", "_failures", "_identity", "_image", "_pending", "_timers")
 
@@ -58,7 +58,7 @@ class ControllerRegistration:
         self._image = MetadataImage()
         self._failures = 0
         self._pending = False
-        """A request, or the wait before the next, is under way."""
+        """A request is in flight, or a timer runs until the next one."""
 
     @property
     def is_registered(self) -> bool:
@@ -84,7 +84,7 @@ class ControllerRegistration:
         except Exception as error:
             problem = str(error)
         if problem is None:
-            # The log will say so; asking again before that would write the record twice.
+            # The registration will appear in the metadata log. A request before that would write the record twice.
             self._pending = False
             self._failures = 0
             return

@@ -1,9 +1,13 @@
-"""Clients' requests that a broker has the active controller carry out (KIP-590).
+"""Forwards clients' requests to the active controller (KIP-590).
 
-The ControllerService of broker listeners calls this node's own controller while it is active; else it sends the request in an
-Envelope, with who asked and from where. The controller's answer goes to the client as it is; that there was none in time becomes
-REQUEST_TIMED_OUT, an envelope that could not be opened UNKNOWN_SERVER_ERROR, and a version that the controller does not know ends
-the client's connection, as in Kafka: the client then asks for the versions anew. So does this node's stop.
+This is the ControllerService of broker listeners. It calls this node's own controller while that is active. Otherwise
+it sends the request in an Envelope with the client's principal and address. The controller's answer goes to the client
+unchanged. Failures:
+- No answer in time: REQUEST_TIMED_OUT.
+- An envelope that could not be opened: UNKNOWN_SERVER_ERROR.
+- A version that the controller does not support: the client's connection is closed, as in Kafka. The client then asks
+  for the versions again.
+- This node stops: the client's connection is closed.
 """
 
 from __future__ import annotations
@@ -28,15 +32,16 @@ from kafkacompat.wire.messages.envelope_response import EnvelopeResponse
 from kafkacompat.wire.principal import encode_principal
 
 FORWARDING_TIMEOUT_MS = 60_000
-"""How long a request may be on its way, whatever its client says."""
+"""The time limit of a forwarded request, whatever timeout its client has set."""
 
 
 class EnvelopeRefused(Exception):
-    """The controller did not open the envelope: our own fault, or a controller set up otherwise than its brokers."""
+    """The controller did not open the envelope. Either this is a bug, or the controller is configured differently from
+    its brokers."""
 
 
 class ForwardingController:
-    """`local` has this node's own controller, if there is one, carry a request out; it fails with NotController if not active."""
+    """`local` lets this node's own controller handle a request. It fails with NotController if that is absent or not active."""
 
     def __init__(
         self,
@@ -47,7 +52,7 @@ class ForwardingController:
         self._local = local
 
     def forward(self, request: Any, context: RequestContext) -> Deferred[Any]:
-        """The controller's answer. Fails with ControllerTimedOut, CloseConnection, EnvelopeRefused or a ChannelError."""
+        """Return the controller's answer. Fails with ControllerTimedOut, CloseConnection, EnvelopeRefused or a ChannelError."""
         local = self._local
         answer: Deferred[Any] = Deferred()
 
@@ -59,7 +64,7 @@ class ForwardingController:
             except RequestTimedOut as error:
                 answer.fail(ControllerTimedOut(str(error)))
             except ConnectionLost as error:
-                # Of the whole way, since single connections are tried again: this node stops.
+                # The whole channel is closed, because this node stops. A single lost connection would be retried.
                 answer.fail(CloseConnection(str(error)))
             except Exception as error:
                 answer.fail(error)
@@ -70,7 +75,7 @@ class ForwardingController:
             request,
             FORWARDING_TIMEOUT_MS,
             local=None if local is None else partial(local, context),
-            # What this node wishes itself it asks in its own name, by which the controller knows its connection.
+            # This node sends its own requests without an envelope. The controller knows the node by its connection.
             wrap=None if context.connection_id == NO_CONNECTION else partial(_envelope, context),
         ).on_done(answered)
         return answer
@@ -85,7 +90,11 @@ class ForwardingController:
     list_partition_reassignments = forward
     create_acls = forward
     delete_acls = forward
+    alter_client_quotas = forward
     alter_user_scram_credentials = forward
+    create_delegation_token = forward
+    renew_delegation_token = forward
+    expire_delegation_token = forward
     update_features = forward
     describe_quorum = forward
     unregister_broker = forward

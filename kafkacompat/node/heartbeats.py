@@ -1,8 +1,8 @@
-"""Carries a broker's life out: sends what broker_life wants when it is due, and tells whoever waits for a step.
+"""Carries out broker_life: sends its requests when they are due, and resolves the Deferreds that wait for a state.
 
-Timers, requests over the controller channel and the log are its part; broker_life decides. `server` calls `start` when metadata is
-followed, `ready_to_unfence` when the first image has been taken up, `shut_down` before the logs close, and writes `broker_epoch`
-into every `.kafka_cleanshutdown` after that.
+This module has the timers, the requests over the controller channel and the log lines; broker_life decides. `server`
+calls `start` when this node follows the metadata, `ready_to_unfence` when the first image has been applied, and
+`shut_down` before the logs close. It then writes `broker_epoch` into every `.kafka_cleanshutdown`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class RegistrationFailed(Exception):
-    """The controller did not take the broker in within initial.broker.registration.timeout.ms."""
+    """The controller did not register the broker within initial.broker.registration.timeout.ms."""
 
 
 class DirectoryFailureUntold(Exception):
@@ -35,7 +35,7 @@ class DirectoryFailureUntold(Exception):
 
 
 class BrokerHeartbeats:
-    """One process's registration with its sessions. `fail` is called when the broker must not go on."""
+    """The registration and the sessions of one process. `fail` is called when the broker must stop."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class BrokerHeartbeats:
         metadata_offset: Callable[[], int],
         fail: Callable[[Exception], None],
     ) -> None:
-        """`metadata_offset`: the last offset of the metadata log that this broker has applied."""
+        """`metadata_offset` returns the last offset of the metadata log that this broker has applied."""
         self._identity = identity
         self._settings = settings
         self._life = BrokerLife(identity, settings)
@@ -61,11 +61,11 @@ class BrokerHeartbeats:
         self.registered: Deferred[int] = Deferred()
         """The broker epoch. Fails with RegistrationFailed."""
         self.caught_up: Deferred[None] = Deferred()
-        """Everything up to the broker's own registration is applied here."""
+        """Resolved when this broker has applied everything up to its own registration."""
         self.unfenced: Deferred[None] = Deferred()
-        """Partitions may be led here. Never done if the broker is shut down before."""
+        """Resolved when this broker may lead partitions. Never resolved if the broker is shut down before."""
         self.stopped: Deferred[None] = Deferred()
-        """Leadership is elsewhere and the broker fenced, or there was nobody to see to it."""
+        """Resolved when leadership has moved away and the broker is fenced, or when no controller was there to do so."""
 
     @property
     def state(self) -> BrokerState:
@@ -77,7 +77,7 @@ class BrokerHeartbeats:
         return self._life.broker_epoch
 
     def start(self) -> Deferred[int]:
-        """`registered`."""
+        """Return `registered`."""
         now_ms = self._clock.monotonic_ms()
         self._life.start(now_ms)
         self._timers.call_after(self._settings.registration_timeout_ms, self._check_registered)
@@ -85,19 +85,19 @@ class BrokerHeartbeats:
         return self.registered
 
     def ready_to_unfence(self) -> Deferred[None]:
-        """`unfenced`."""
+        """Return `unfenced`."""
         self._life.ready_to_unfence(self._clock.monotonic_ms())
         self._step()
         return self.unfenced
 
     def shut_down(self) -> Deferred[None]:
-        """`stopped`, at once for a broker that does not run."""
+        """Return `stopped`. It is resolved at once for a broker that does not run."""
         self._life.begin_shutdown(self._clock.monotonic_ms())
         self._step()
         return self.stopped
 
     def give_up(self) -> None:
-        """`stopped` now, if a shutdown waits for the controller."""
+        """Resolve `stopped` now if a shutdown waits for the controller."""
         self._life.give_up()
         self._step()
 
@@ -113,10 +113,13 @@ class BrokerHeartbeats:
         self._step()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """A registration from before directories were known is repeated once the cluster's metadata.version has them, and so is
-        one that a belated request of an earlier life has replaced.
+        """Register again, or send a heartbeat, if the image requires it.
 
-        While another broker stops, the controller lets it go when everybody has heard of it: so it is told at once.
+        The registration is repeated in two cases: it has no directories although the cluster's metadata.version now
+        supports them, or a delayed request of this broker's previous process has replaced it.
+
+        While another broker shuts down, the controller waits until all brokers have applied the change. So the next
+        heartbeat is sent at once.
         """
         if old.brokers is new.brokers and old.features is new.features:
             return
@@ -142,7 +145,7 @@ class BrokerHeartbeats:
         )
 
     def _step(self) -> None:
-        """Set the timer for what will be due, tell who waits, and send what is due now."""
+        """Set the timer for the next request, resolve what is due, and send the request that is due now."""
         life = self._life
         now_ms = self._clock.monotonic_ms()
         request = life.next_request(now_ms, self._metadata_offset())
@@ -153,7 +156,7 @@ class BrokerHeartbeats:
             self._timer = self._timers.call_after(max(0, life.due_ms - now_ms), self._timer_fired)
         self._tell()
         if request is not None:
-            # Half a session: an answer that comes later finds the broker fenced.
+            # Half a session: after a later answer the broker would already be fenced.
             answer = self._channel.request(request, self._settings.session_timeout_ms // 2)
             answer.on_done(lambda done: self._answered(done, type(request).__name__))
 
@@ -166,12 +169,12 @@ class BrokerHeartbeats:
         try:
             response = done.result()
         except Exception as error:
-            # Whatever it is, a broker that stopped asking would be fenced for good.
+            # Whatever the error is: a broker that stops asking stays fenced for good.
             logger.warning(
                 "%s got no answer: %s",
                 name,
                 error,
-                # OSError: this node's own controller has no room for what it would have to write.
+                # OSError: the disk of this node's own controller has no room for the record.
                 exc_info=None if isinstance(error, (ChannelError, NotController, OSError)) else error,
             )
             life.failed(now_ms)

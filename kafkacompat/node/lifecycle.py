@@ -1,6 +1,7 @@
-"""Who a broker is in the cluster, and the states of its life. Declarations, and the reading of a clean stop's marks (KIP-966).
+"""A broker's identity in the cluster, the states of its life, and the reading of the marks of a clean shutdown
+(KIP-966).
 
-Knows no request and no time: broker_life.py is the machine, heartbeats.py carries it out.
+This module knows no requests and no time. broker_life.py is the state machine, heartbeats.py carries it out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SS
 
 
 class BrokerState(Enum):
-    """Kafka's states of a broker; the value is what its BrokerState metric shows."""
+    """Kafka's broker states. The value is that of Kafka's BrokerState metric."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -28,7 +29,7 @@ class BrokerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """Who registers. `listeners` are the advertised ones of the broker, with the ports really bound."""
+    """The identity with which a broker registers. `listeners` are its advertised listeners, with the bound ports."""
 
     node_id: int
     cluster_id: str
@@ -38,11 +39,11 @@ class BrokerIdentity:
     directory_ids: tuple[Uuid, ...]
     rack: str | None
     previous_broker_epoch: int
-    """Of the last clean stop, if every log directory agrees on it; -1 otherwise."""
+    """The epoch of the last clean shutdown if all log directories agree on it, otherwise -1."""
 
 
 def endpoint_records(endpoints: Sequence[EndPoint]) -> list[tuple[str, str, int, int]]:
-    """(name, host, port, security protocol id) of each."""
+    """Return (name, host, port, security protocol id) of each endpoint."""
     return [
         (each.listener_name, each.host, each.port, SECURITY_PROTOCOL_IDS[each.security_protocol])
         for each in endpoints

@@ -1,7 +1,7 @@
-"""Lines for the node's log about settings in metadata that do not do what their author may expect.
+"""Log lines about settings in the metadata that have no effect or were left out.
 
-Once each it names settings of topics, groups and brokers that are accepted without effect, and dynamic settings of this node that
-are left out. The command line warns of those in server.properties itself.
+Each line appears once: for settings of topics, groups and brokers that are accepted without effect, and for dynamic
+settings of this node that are left out. The command line warns about settings in server.properties.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 logger = logging.getLogger(__name__)
 
 MAX_TOLD = 1000
-"""More than Kafka has settings; names with a listener's prefix could go on for ever."""
+"""More than Kafka has settings. Without a bound, names with listener prefixes could be unlimited."""
 KINDS = {
     int(ConfigResourceType.TOPIC): ("topic", topic_keys),
     int(ConfigResourceType.BROKER): ("broker", broker_keys),
@@ -25,7 +25,7 @@ KINDS = {
 
 
 class SettingNotices:
-    """At most one line for each setting that Kafka has and each that was left out, in the life of the process."""
+    """Logs at most one line per process for each setting without effect and for each setting left out."""
 
     __slots__ = ("_node_id", "_told")
 
@@ -34,7 +34,7 @@ class SettingNotices:
         self._told: set[tuple[str, str]] = set()
 
     def on_image(self, old: MetadataImage, new: MetadataImage, refused: Mapping[str, Exception]) -> None:
-        """`refused`: dynamic settings that this node leaves out in the new image, with the reason."""
+        """`refused`: the dynamic settings that this node leaves out in the new image, with the reason."""
         if old.configs is new.configs:
             return
         for kind, name in self._new_names(old, new):
@@ -44,7 +44,7 @@ class SettingNotices:
                 f"the {kind} setting {name} is accepted without effect (see docs/compatibility.md)",
             )
         for name, reason in refused.items():
-            self._tell("refused", name, f"a dynamic setting is left out: {reason}")
+            self._tell("refused", name, f"a dynamic setting is ignored: {reason}")
 
     def _new_names(self, old: MetadataImage, new: MetadataImage) -> Iterator[tuple[str, str]]:
         for resource, settings in new.configs.items():

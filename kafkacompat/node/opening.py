@@ -1,10 +1,11 @@
-"""The moment in which a broker's listeners are open and it does not take part yet: what describes the cluster waits.
+"""Holds requests that describe the cluster while the listeners are open but the broker is still fenced.
 
-A broker listens before it is unfenced, so that whoever is sent to it finds it there. Until then an image may name no broker at
-all, and a client that is told so does not ask again for minutes. So requests whose answer rests on who takes part are held until
-the image shows this broker unfenced, the bound is over or the node stops. Apache Kafka opens its ports after that.
+A broker listens before it is unfenced, so that clients that are sent to it can connect. Until then an image may
+contain no unfenced broker, and a client that gets an empty broker list does not ask again for minutes. Requests whose
+answer depends on the brokers in the cluster are therefore held. They are answered when the image shows this broker
+unfenced, when the time limit is over, or when the node stops. Apache Kafka opens its ports later instead.
 
-Pure but for timers. It knows no APIs and no connections: api/serve asks, and knows which requests to hold.
+Pure except for timers. This module knows no APIs and no connections: api/serve decides which requests to hold.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Timers
 
 REQUESTS_HELD_MAX = 10_000
-"""One a connection; a request beyond is answered at once, from what is known."""
+"""One for each connection. Further requests are answered at once, from the current image."""
 ANSWERED_AT_ONCE = 20
-"""So many held requests are answered in one step of the loop."""
+"""Held requests that are answered in one step of the loop."""
 
 T = TypeVar("T")
 
 
 class Opening:
-    """`begin` when the listeners open and this life's epoch is known; `on_image` with every image from then on."""
+    """Call `begin` when the listeners open and the broker epoch is known, and `on_image` with every image from then on."""
 
     __slots__ = ("_epoch", "_held", "_node_id", "_timers", "is_open")
 
@@ -37,12 +38,12 @@ class Opening:
         self._timers = timers
         self._epoch = NO_EPOCH
         self._held: dict[Deferred[Any], Callable[[], Deferred[Any]]] = {}
-        """The answers that are owed, with what gives them, in order of asking."""
+        """The promised answers, with the functions that produce them, oldest first."""
         self.is_open = False
-        """Nothing is held any more."""
+        """True once no request is held any more."""
 
     def begin(self, broker_epoch: int, bound_ms: int, overdue: Callable[[], None]) -> None:
-        """`overdue` is told when this broker is not unfenced after `bound_ms`, and nothing is held from then on."""
+        """Hold requests for at most `bound_ms`. `overdue` is called if this broker is still fenced then."""
         self._epoch = broker_epoch
 
         def bound() -> None:
@@ -58,13 +59,13 @@ class Opening:
             self.open()
 
     def open(self) -> None:
-        """For good. Also of a node that stops, which answers whoever waits."""
+        """Answer all held requests and hold no more. Also called when the node stops."""
         if not self.is_open:
             self.is_open = True
             self._answer_some()
 
     def hold(self, answer: Callable[[], Deferred[T]]) -> Deferred[T]:
-        """What `answer` gives, as soon as nothing is held any more."""
+        """Return the result of `answer`, which is called when requests are no longer held."""
         if self.is_open or len(self._held) >= REQUESTS_HELD_MAX:
             return answer()
         owed: Deferred[T] = Deferred()

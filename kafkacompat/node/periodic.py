@@ -1,10 +1,10 @@
-"""What a node does by the clock: checkpoints, flushes, retention, forgetting idle producers.
+"""Periodic tasks of a node: checkpoints, flushes, retention, expiry of idle producers.
 
-The log upkeep is asked for what is due when a setting's interval is over; what blocks goes to a worker, and its result comes back.
-Decides nothing about logs. Several lanes, one of them for the syncs of each log directory: a sync, the removal of large files or
-the reading of old ones can take seconds, and neither another directory's syncs nor the small checkpoint files should wait for it.
-In a lane one job runs at a time, and a job that is asked for while it waits already is not asked for twice: two writers of one
-checkpoint never meet.
+Whenever the interval of a setting is over, the log upkeep is asked for the due work. Blocking work runs in a worker,
+and its result is applied in the loop's thread. This module decides nothing about logs. There are several lanes, among
+them one for the syncs of each log directory. A sync, the removal of large files or the reading of old ones can take
+seconds. Neither the syncs of other directories nor the small checkpoint files should wait for it. A lane runs one job
+at a time, and a job that already waits is not queued again. So two jobs never write the same checkpoint.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class Plan(Protocol):
     def run(self) -> None: ...
 
     def finish(self) -> bool | None:
-        """True: more of it is to be done at once."""
+        """Return True if more work should be done at once."""
         ...
 
 
 class Retention(Protocol):
-    """A pass over all logs, cut into plans, because there may be many."""
+    """A pass over all logs, cut into plans, because there may be many logs."""
 
     removed: int
-    """Segments, so far."""
+    """The number of segments removed so far."""
 
     def next(self) -> Plan | None: ...
 
 
 class Upkeep(Protocol):
-    """log.upkeep.LogUpkeep, as far as it is called by the clock."""
+    """The part of log.upkeep.LogUpkeep that is used here."""
 
     def places(self) -> Sequence[str]: ...
 
@@ -84,7 +84,7 @@ Begin = Callable[[], Plan | None]
 
 
 class Lane:
-    """Jobs in worker threads, one after another. As many wait as there are kinds."""
+    """Runs jobs in worker threads, one after another. At most one job of each kind waits."""
 
     __slots__ = ("_idle", "_running", "_waiting", "_workers")
 
@@ -95,12 +95,12 @@ class Lane:
         self._idle: Deferred[None] | None = None
 
     def ask(self, kind: str, begin: Begin) -> None:
-        """`begin` is called when it is this job's turn, so that its plan is of that moment."""
+        """Queue a job. `begin` is called when the job's turn comes, so that its plan is up to date."""
         self._waiting[kind] = begin
         self._next()
 
     def stop(self) -> Deferred[None]:
-        """Forget what waits; there when nothing runs any more."""
+        """Drop all waiting jobs. Resolves when no job runs any more."""
         self._waiting.clear()
         self._idle = Deferred()
         if not self._running:
@@ -114,7 +114,7 @@ class Lane:
             try:
                 plan = begin()
             except Exception:
-                logger.exception("%s cannot begin and is done again when its time comes", kind)
+                logger.exception("%s cannot start and is retried at its next interval", kind)
                 continue
             if plan is not None:
                 self._start(kind, begin, plan)
@@ -127,10 +127,10 @@ class Lane:
             try:
                 finished.result()
                 if plan.finish():
-                    # Behind what waits already, so that small jobs need not wait for a long one.
+                    # The job goes behind the waiting ones, so that small jobs need not wait for a long one.
                     self._waiting.setdefault(kind, begin)
             except Exception:
-                logger.exception("%s failed and is done again when its time comes", kind)
+                logger.exception("%s failed and is retried at its next interval", kind)
             if self._idle is not None:
                 self._idle.resolve(None)
             self._next()
@@ -139,7 +139,7 @@ class Lane:
 
 
 class PeriodicWork:
-    """`start`, then `stop` before the logs are closed; both once."""
+    """Call `start` once, and `stop` once before the logs are closed."""
 
     def __init__(
         self,
@@ -162,11 +162,11 @@ class PeriodicWork:
         self._expiry: Deferred[None] = Deferred.of(None)
         self._reads = Lane(workers.files)
         self._retention: Retention | None = None
-        """The pass that is under way."""
+        """The running pass."""
         self._stopped = False
 
     def start(self) -> None:
-        """Set every timer; they go on as long as the timers run. An interval of 0 means once, as in Kafka."""
+        """Start every timer. They repeat as long as the timers run. As in Kafka, an interval of 0 means once."""
         upkeep = self._upkeep
         upkeep.watch_damage(lambda: self._reads.ask("rebuilding of indexes", upkeep.mend_indexes))
         upkeep.watch_rolls(self._flush_rolled_soon)
@@ -183,7 +183,7 @@ class PeriodicWork:
         self._timers.call_after(DELETION_SWEEP_MS, self._sweep_deletions)
 
     def stop(self) -> Deferred[None]:
-        """Begin nothing more; there when no worker touches the logs any more."""
+        """Start no more work. Resolves when no worker uses the logs any more."""
         self._stopped = True
         stopped: Deferred[None] = Deferred()
         lanes = [*self._syncs.values(), self._files, self._removals, self._reads]
@@ -211,8 +211,11 @@ class PeriodicWork:
         self._timers.call_after(interval_ms if first_name is None else self._config.get_int(first_name), run)
 
     def checkpoint_soon(self) -> None:
-        """Logs went, or were cut back: what the checkpoints say of them goes at once. Also before `start`. However many they are,
-        each file is written twice at most: once as they begin to go, and once after that."""
+        """Write the checkpoints soon, because logs were deleted or truncated. May be called before `start`.
+
+        However many logs change, each file is written at most twice: once when the first log changes, and once after
+        that.
+        """
         if not self._stopped:
             self._checkpoint_log_starts()
             self._checkpoint_high_watermarks()
@@ -231,15 +234,15 @@ class PeriodicWork:
     def _flush_closed_segments(self) -> None:
         for place, lane in self._syncs.items():
             lane.ask("flush of closed segments", partial(self._upkeep.flush_closed_segments, place))
-        # What earlier syncs made durable; this one's follows an interval later, as in Kafka.
+        # This checkpoints the results of earlier syncs. As in Kafka, those of this sync follow one interval later.
         self._checkpoint_recovery_points()
 
     def _flush_rolled_soon(self, place: str) -> None:
-        """Not in the midst of the append that rolls."""
+        """Not directly: the caller is still inside the append that rolled the segment."""
         self._timers.call_after(0, partial(self._flush_rolled, place))
 
     def _flush_rolled(self, place: str) -> None:
-        self._syncs[place].ask("flush of what was rolled", partial(self._upkeep.flush_rolled, place))
+        self._syncs[place].ask("flush of rolled segments", partial(self._upkeep.flush_rolled, place))
 
     def _flush_overdue(self) -> None:
         for place, lane in self._syncs.items():
@@ -249,7 +252,7 @@ class PeriodicWork:
         return self._upkeep.flush_overdue(place, self._clock.monotonic_ms())
 
     def _retain(self) -> None:
-        """A pass that outlasts the interval is left to its end."""
+        """Start a pass. If the previous pass still runs, it continues instead."""
         if self._retention is None:
             self._retention = self._upkeep.begin_retention(self._clock.now_ms())
         self._reads.ask("retention", self._go_on_retaining)

@@ -1,7 +1,8 @@
-"""Producer ids out of blocks that the controller gives, the next block asked for before the current one ends.
+"""Assigns producer ids from blocks that the controller gives, and requests the next block before the current one ends.
 
-Follows Kafka: blocks of 1000, prefetch at 90 % use, so an id is never given twice in the life of a cluster and a restart loses at
-most the rest of two blocks. Where Kafka refuses while a block is on its way, a request may wait for it here: `when_available`.
+As in Kafka, a block has 1000 ids and the next one is requested at 90 % use. So an id is never assigned twice in a
+cluster, and a restart loses at most the rest of two blocks. While no id is available, Kafka refuses requests. Here
+they may wait: `when_available`.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ if TYPE_CHECKING:
 PREFETCH_SHARE = 0.9
 ALLOCATION_TIMEOUT_MS = 60_000
 PARK_TIMEOUT_MS = 1_000
-"""As long as librdkafka waits before it asks again."""
+"""The time for which librdkafka would wait before it asks again."""
 
 logger = logging.getLogger(__name__)
 
 
 class AllocationRefused(Exception):
-    """The controller gave no block, for a broker epoch that is not current, say."""
+    """The controller gave no block, for example because the broker epoch is not current."""
 
 
 def blocks_of_controller(
     channel: ControllerChannel, node_id: int, broker_epoch: Callable[[], int]
 ) -> Callable[[], Deferred[tuple[int, int]]]:
-    """For BlockProducerIds: ask the active controller."""
+    """Return the `allocate` function of BlockProducerIds, which asks the active controller."""
 
     def block(response: AllocateProducerIdsResponse) -> tuple[int, int]:
         if response.error_code:
-            raise AllocationRefused(f"AllocateProducerIds is answered {ErrorCode(response.error_code).name}")
+            raise AllocationRefused(f"AllocateProducerIds failed with {ErrorCode(response.error_code).name}")
         return response.producer_id_start, response.producer_id_len
 
     def allocate() -> Deferred[tuple[int, int]]:
@@ -49,7 +50,7 @@ def blocks_of_controller(
 
 
 class BlockProducerIds:
-    """`allocate` asks the controller: (first id, count) of a fresh block. Its failure is retried with the next request."""
+    """`allocate` asks the controller for a new block: (first id, count). If it fails, the next request tries again."""
 
     __slots__ = (
         "_allocate",
@@ -67,7 +68,7 @@ class BlockProducerIds:
         self._allocate = allocate
         self._timers = timers
         self._arrival: Deferred[None] | None = None
-        """Of those who wait for a block; at most `_patience` long."""
+        """Resolves for all requests that wait for a block. They wait until the timer `_patience` at most."""
         self._patience: TimerHandle | None = None
         self._asked = False
         self._next = 0
@@ -76,7 +77,7 @@ class BlockProducerIds:
         self._spare: tuple[int, int] | None = None
 
     def next_producer_id(self) -> int | None:
-        """A fresh id; None while a block is on its way (COORDINATOR_LOAD_IN_PROGRESS)."""
+        """Return a new id, or None while a block is being requested (COORDINATOR_LOAD_IN_PROGRESS)."""
         if self._next >= self._end:
             if self._spare is None:
                 self._ask()
@@ -90,7 +91,8 @@ class BlockProducerIds:
         return producer_id
 
     def when_available(self) -> Deferred[None]:
-        """Done when an id is there, at once if one is; or when no block could be had or came for `PARK_TIMEOUT_MS`."""
+        """Resolve when an id is available (at once if one is now), when the controller gives no block, or after
+        PARK_TIMEOUT_MS."""
         if self._next < self._end or self._spare is not None:
             return Deferred.of(None)
         arrival = self._arrival

@@ -1,7 +1,7 @@
-"""This node's settings in effect: the static file under the dynamic layers that the newest image holds.
+"""This node's effective settings: the dynamic layers of the newest image override the static file.
 
-Whoever reads a setting that may change, or needs a new LogConfig, asks here. Knows layers and not what a setting does. Per image
-the layers are compared by identity, so an image that changes no setting of this node costs nothing.
+All readers of a setting that may change, or of a new LogConfig, ask here. This module knows layers, not the meaning of
+settings. Layers are compared by identity, so an image that changes no setting of this node costs nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BROKER, TOPIC, GROUP = (
 
 
 class NodeSettings:
-    """Follows the image; `on_image` comes before everybody else's."""
+    """Follows the image. Its `on_image` must be called before that of all other parts."""
 
     __slots__ = ("_config", "_image", "_layers", "_node_id", "_static")
 
@@ -50,12 +50,12 @@ class NodeSettings:
 
     @property
     def refused(self) -> Mapping[str, Exception]:
-        """Dynamic settings that are left out, with the reason."""
+        """The dynamic settings that are left out, with the reason."""
         return self._config.refused
 
     @property
     def effective(self) -> ServerConfig:
-        """All settings under the dynamic layers; the same object until a layer changes."""
+        """All settings, including the dynamic layers. The same object is returned until a layer changes."""
         return self._config.effective
 
     def get_int(self, name: str) -> int:
@@ -71,7 +71,7 @@ class NodeSettings:
         return self._config.log_config(self._image.config(TOPIC, topic))
 
     def describe_broker(self, resource_name: str) -> Sequence[ConfigEntry]:
-        """'' describes the cluster-wide defaults, anything else this broker."""
+        """Describe a broker's settings. '' means the cluster-wide defaults, any other name this broker."""
         return describe_broker(self._config) if resource_name else describe_cluster_defaults(self._config)
 
     def describe_topic(self, topic: str) -> Sequence[ConfigEntry]:

@@ -1,1 +1,1 @@
-"""Partitions this node leads or follows: leadership, high watermark, fetches, parked requests."""
+"""The partitions that this node leads or follows: leadership, high watermark, fetches, parked requests."""

@@ -1,9 +1,9 @@
-"""Changes of in-sync sets on their way to the controller: AlterPartition, all that wait in one request, one request at a time.
+"""Sends ISR changes to the controller (AlterPartition): all pending ones in one request, one request at a time.
 
-Proposals are sent in batches, and again when they were not answered; each answer goes to its partition. It knows neither sockets
-(`alter` gives the response when it has one) nor what a partition does with an answer. A proposal that the partition has given up
-meanwhile is not sent. Bounded by the partitions led here: one proposal each. Follows Kafka's AlterPartitionManager (KIP-497,
-KIP-903: version 3).
+Proposals without an answer are sent again. Each answer goes to its partition. Sockets are unknown here (`alter` gives
+the response), and so is what a partition does with an answer. A proposal that its partition has withdrawn is not sent.
+Bounded by the partitions led here, with one proposal each. Follows Kafka's AlterPartitionManager (KIP-497, KIP-903:
+version 3).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.partition.isr import Altered
+from kafkacompat.partition.traffic import IsrChanges
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_request import (
     AlterPartitionRequest,
@@ -33,9 +34,9 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS = 50
 RECOVERED = 0
-"""A leader elected uncleanly has nothing to recover, and says so with its first change (facts of KIP-704)."""
+"""A leader elected uncleanly has nothing to recover, and sends this state with its first change (KIP-704)."""
 Key = tuple[bytes, int]
-"""Topic id and partition."""
+"""(topic id, partition)."""
 
 
 class AlterPartitionItem(NamedTuple):
@@ -54,16 +55,19 @@ class AlterPartitionManager:
         alter: Callable[[AlterPartitionRequest], Deferred[AlterPartitionResponse]],
         timers: Timers,
         altered: Callable[[PartitionCore, Altered], None],
+        changes: IsrChanges | None = None,
     ) -> None:
-        """`alter` may fail with any exception: the request is then sent again. `altered` is told what became of a proposal."""
+        """`alter` may fail with any exception; the request is then sent again. `altered` is called with the outcome of
+        each proposal."""
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._alter = alter
         self._timers = timers
         self._altered = altered
+        self._changes = changes or IsrChanges()
         self._unsent: dict[Key, AlterPartitionItem] = {}
         self._busy = False
-        """A request is in flight, or a pause before the next one runs."""
+        """A request is in flight, or the pause before the next one runs."""
         self._closed = False
 
     def submit(self, core: PartitionCore, proposal: PendingPartitionChange) -> None:
@@ -137,6 +141,7 @@ class AlterPartitionManager:
                     tuple(partition.isr),
                     partition.partition_epoch,
                 )
+                self._count(item.proposal, partition.error_code, outcome)
                 if outcome is not Altered.RETRY:
                     del unanswered[key]
                     finished.append((item.core, outcome))
@@ -146,6 +151,16 @@ class AlterPartitionManager:
         for core, outcome in finished:
             self._altered(core, outcome)
         self._send()
+
+    def _count(self, proposal: PendingPartitionChange, error_code: int, outcome: Altered) -> None:
+        if error_code:
+            self._changes.failed += 1
+        elif outcome is not Altered.COMMITTED:
+            return
+        elif len(proposal.isr) < len(proposal.maximal):
+            self._changes.shrinks += 1
+        else:
+            self._changes.expands += 1
 
     def _note(self, item: AlterPartitionItem, error_code: int, outcome: Altered) -> None:
         name, core = item.core.topic_partition, item.core
@@ -161,7 +176,7 @@ class AlterPartitionManager:
             )
 
     def _again(self, items: dict[Key, AlterPartitionItem]) -> None:
-        """After a pause, unless a newer proposal has taken an item's place."""
+        """Send the items again after a pause. A newer proposal of the same partition replaces an item."""
         for key, item in items.items():
             self._unsent.setdefault(key, item)
         self._busy = True
@@ -173,7 +188,7 @@ class AlterPartitionManager:
 
 
 def _code(value: int) -> ErrorCode:
-    """Of a controller that may be newer than this node."""
+    """The error code. The controller may be newer than this node and send unknown codes."""
     try:
         return ErrorCode(value)
     except ValueError:

@@ -1,8 +1,9 @@
-"""New logs made durable, many with one job: the file that tells the topic's id, the directory, its name in the directory above.
+"""Makes new logs durable, many in one job: the file with the topic id, the directory, and its name in the log
+directory.
 
-Until then a power loss would leave records that nobody can call his own. So nothing is committed in such a log (the log itself
-keeps its high watermark), whoever produces waits, and a follower does not fetch yet. A job is of one
-log directory, and a slow one holds up no other. Knows neither requests nor images.
+Before that a power loss would leave records that belong to no topic. So nothing in such a log is committed (the log
+itself keeps its high watermark), produce requests wait, and a follower does not fetch yet. Each job is for one log
+directory, and a slow one does not delay others. Requests and images are unknown here.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ANCHORED_AT_ONCE = 64
-"""Logs that one job makes durable: journals write what the first sync asks for of all of them, and the others find little to do."""
+"""Logs in one job. With a journaling file system the first sync writes the data of all of them, and the others have
+little to do."""
 RETRY_MS = 1000
-"""After a job that could not begin."""
+"""Delay after a job that could not start."""
 
 
 class Anchoring:
-    """Bounded by the partitions of the image. One worker of each log directory is busy for it at a time."""
+    """Bounded by the partitions of the image. Uses one worker of each log directory at a time."""
 
     def __init__(
         self,
@@ -42,16 +44,17 @@ class Anchoring:
         serves: Callable[[PartitionCore], bool],
         anchored: Callable[[PartitionCore], None],
     ) -> None:
-        """`failed` is told of syncs that the disk refused, `anchored` of each partition that is served whose log is durable now."""
+        """`failed` is called with syncs that the disk refused, `anchored` with each served partition whose log is now
+        durable."""
         self._workers = workers
         self._timers = timers
         self._failed = failed
         self._serves = serves
         self._anchored = anchored
         self._waiting: dict[str, dict[PartitionCore, Deferred[ErrorCode]]] = {}
-        """By log directory. It stays while a job runs, or a timer will begin one."""
+        """By log directory. An entry stays while a job runs or a timer will start one."""
         self.answers: dict[TopicPartition, Deferred[ErrorCode]] = {}
-        """What produces wait for."""
+        """The results that produce requests wait for."""
 
     def add(self, core: PartitionCore) -> None:
         place = posixpath.dirname(core.log.directory)
@@ -60,9 +63,10 @@ class Anchoring:
             return
         if waiting is None:
             waiting = self._waiting[place] = {}
-            # Together with what else comes with the same image.
+            # Start later, so that one job covers all logs of the same image.
             self._begin_later(place, 0)
         answer: Deferred[ErrorCode] = Deferred()
+        core.is_being_anchored = True
         waiting[core] = self.answers[core.topic_partition] = answer
 
     def _begin_later(self, place: str, delay_ms: int) -> None:
@@ -91,7 +95,7 @@ class Anchoring:
     ) -> None:
         try:
             failures = done.result()
-        except Exception as error:  # too many jobs, or our own bug
+        except Exception as error:  # too many jobs, or a bug in kafkacompat
             logger.error("no worker made new logs durable: %s", error)
             self._waiting[place].update(batch)
             self._begin_later(place, RETRY_MS)
@@ -99,6 +103,7 @@ class Anchoring:
         delay_ms = 0
         for (core, answer), log, flush, failure in zip(batch, logs, flushes, failures, strict=True):
             code = ErrorCode.NONE
+            core.is_being_anchored = False
             if failure is None:
                 log.finish_flush(flush)
                 if core.log is log and self._serves(core):

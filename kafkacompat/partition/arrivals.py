@@ -1,10 +1,13 @@
-"""New partitions whose logs are still to be opened: a few at a time, or when they are first asked for.
+"""New partitions whose logs are not open yet. They are opened a few at a time, or at the first request.
 
-They are kept in order and opened one after another; a worker makes their files, for making one may take a millisecond and requests
-would wait. As in Kafka, the reply to the creation of a large topic does not wait for every log; unlike there nobody meets a
-partition that is not open yet. Only partitions that cannot have a log already may wait here, for retention must not look at a log
-before its topic's settings are known. A name that checkpoints still speak of waits until they are written anew: whoever asks for it
-meanwhile is told to come again. So does one whose log could not be made for want of room or of descriptors, until there are some.
+The queue is in order. A worker creates the files, because creating one may take a millisecond and would delay
+requests. As in Kafka, the reply to the creation of a large topic does not wait for every log. Unlike in Kafka, no
+request meets a partition that is not open.
+
+- Only partitions that cannot have a log yet may wait here, because retention must not examine a log before its topic's
+  settings are known.
+- A name with old entries in the checkpoints waits until they are rewritten. Requests for it get a retriable error.
+- So does a log that could not be created for lack of space or descriptors, until they are available.
 """
 
 from __future__ import annotations
@@ -27,21 +30,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OPENED_AT_ONCE_MAX = 32
-"""Logs that one image opens at once, while whoever changed the metadata waits."""
+"""Logs that one image opens at once, while the request that changed the metadata waits."""
 OPENED_A_SLICE = 2
-"""Few: what is left to do when the files are there is a quarter of a millisecond each, and requests wait meanwhile."""
+"""Logs per slice. Once the files exist, opening a log takes a quarter of a millisecond, and requests wait meanwhile."""
 SLICE_INTERVAL_MS = 1
-"""Before the first slice, and after one whose files could not be made aside."""
+"""Delay before the first slice, and after a slice whose files could not be created in advance."""
 RETRY_INTERVAL_MS = 100
-"""When no worker is free; until then logs are opened only when they are asked for."""
+"""Delay if no worker is free. Until then a log is opened only by a request."""
 SHORTAGE_INTERVAL_MS = 5_000
-"""Between two looks whether a log can be made for which there was no room."""
+"""Delay between two attempts to create a log for which there was no space."""
 
 Key = tuple[str, int]
 
 
 class Arrivals:
-    """Bounded by the partitions of the image. One worker is busy for it at a time."""
+    """Bounded by the partitions of the image. Uses one worker at a time."""
 
     __slots__ = (
         "_log_config",
@@ -66,7 +69,7 @@ class Arrivals:
         log_config: Callable[[str], LogConfig],
         open_log: Callable[[TopicPartition, Uuid, PartitionRegistration], None],
     ) -> None:
-        """`open_log` opens the log, or makes it where its files are not there."""
+        """`open_log` opens the log, and creates it if its files do not exist."""
         self._node_id = node_id
         self._timers = timers
         self._workers = workers
@@ -75,11 +78,11 @@ class Arrivals:
         self._open = open_log
         self._waiting: dict[Key, tuple[Uuid, PartitionRegistration]] = {}
         self._running = False
-        """A slice is being prepared, or a timer will begin one."""
+        """A slice is being prepared, or a timer will start one."""
         self._short: dict[Key, tuple[Uuid, PartitionRegistration]] = {}
-        """Those that lacked room."""
+        """Partitions that lacked space."""
         self._tried: Key | None = None
-        """Which of them shows whether there is room."""
+        """The partition of `_short` whose attempt shows whether there is space."""
         self._looks_again = False
 
     def __bool__(self) -> bool:
@@ -89,7 +92,7 @@ class Arrivals:
         return name in self._waiting or name in self._short
 
     def add(self, name: TopicPartition, topic_id: Uuid, image: PartitionRegistration) -> None:
-        """Wait, or go on waiting with a newer image."""
+        """Add a partition, or replace its image if it already waits."""
         self._short.pop(name, None)
         self._waiting[name] = topic_id, image
         if not self._running:
@@ -97,7 +100,7 @@ class Arrivals:
             self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
 
     def add_short(self, name: TopicPartition, topic_id: Uuid, image: PartitionRegistration) -> None:
-        """There was no room for its log: wait until there is. One of all that wait so is tried at a time."""
+        """Add a partition whose log had no space. One of all such partitions is tried at a time."""
         self._short[name] = topic_id, image
         if not self._looks_again:
             self._looks_again = True
@@ -115,14 +118,14 @@ class Arrivals:
         self._short.pop(name, None)
 
     def open_now(self, name: Key) -> bool:
-        """False when no such partition waits, or it cannot be opened yet."""
+        """Open a waiting partition. Returns False if it does not wait, or cannot be opened yet."""
         waiting = self._waiting.get(name)
         if waiting is None or not self._log_manager.may_make(TopicPartition(*name)):
             return False
         del self._waiting[name]
         self._open(TopicPartition(*name), *waiting)
         if name == self._tried and name not in self._short:
-            # There is room.
+            # There is space again.
             for each, lacked in list(self._short.items()):
                 self.add(TopicPartition(*each), *lacked)
         return True
@@ -152,7 +155,7 @@ class Arrivals:
             return
         try:
             done.result()
-        except Exception as error:  # too many jobs, or our own bug
+        except Exception as error:  # too many jobs, or a bug in kafkacompat
             logger.error("no worker made the files of new partitions: %s", error)
             for files in prepared:
                 self._log_manager.discard(files)
@@ -167,7 +170,7 @@ class Arrivals:
                 self._log_manager.discard(files)
                 continue
             if not self._log_manager.may_make(files.topic_partition):
-                # The disk did not take the checkpoints.
+                # The disk refused the checkpoints.
                 self._log_manager.discard(files)
                 placed, delay_ms = False, RETRY_INTERVAL_MS
                 continue
@@ -185,7 +188,7 @@ class Arrivals:
 
 
 def run_all(clearing: Plan | None, prepared: list[PreparedLog]) -> None:
-    """Blocks; for a worker."""
+    """Run the checkpoint plan, then create the files. Blocks; for a worker."""
     if clearing is not None:
         clearing.run()
     for one in prepared:

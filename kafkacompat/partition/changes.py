@@ -1,8 +1,8 @@
-"""Roles of a new image that are taken a few at a time, or when their partition is asked for.
+"""Role changes of a new image, applied a few at a time, or when a request needs the partition.
 
-Each partition's changes are kept in order and taken, a step of the loop each. An image that changes many partitions at once (a
-broker of thousands is fenced, a large topic goes) would keep requests waiting. Until its turn a partition has its former role, as
-if this broker had heard of the image later; whoever asks for it has it take its role first.
+Each partition's changes are kept in order. An image that changes many partitions at once (a broker with thousands is
+fenced, a large topic is deleted) would delay requests. Until its turn a partition keeps its former role, as if this
+broker had received the image later. A request for the partition applies its change first.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Timers
 
 TAKEN_AT_ONCE_MAX = 100
-"""Changes of one image that are taken at once, in order that small ones are simple: 30 to 100 us each."""
+"""Changes of one image that are applied at once, so that small images stay simple: 30 to 100 us each."""
 TAKEN_A_STEP = 100
 
 Key = tuple[str, int]
 
 
 class Changes:
-    """Bounded by the partitions of the images that brought them."""
+    """Bounded by the partitions of the images that brought the changes."""
 
     __slots__ = ("_at_once_left", "_fail", "_is_planned", "_take", "_timers", "_waiting")
 
@@ -33,8 +33,8 @@ class Changes:
         take: Callable[[TopicPartition, Uuid, PartitionRegistration | None, bool], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`take` gets the partition, its topic's id, its image or None when it is not this node's any more, and whether it is
-        new. `fail` halts the node, whoever asked for the partition: an image of which a part is not taken must not be built on."""
+        """`take` is called with the partition, its topic id, its image (None if the partition left this node), and
+        whether it is new. `fail` halts the node, because later decisions must not build on a partly applied image."""
         self._timers = timers
         self._take = take
         self._fail = fail
@@ -49,7 +49,7 @@ class Changes:
         return name in self._waiting
 
     def begin(self) -> None:
-        """Another image."""
+        """Start with another image."""
         self._at_once_left = TAKEN_AT_ONCE_MAX
 
     def add(
@@ -61,7 +61,7 @@ class Changes:
         is_new: bool = False,
         now: bool = False,
     ) -> None:
-        """`now`: others follow the same image and need it."""
+        """Add a change. `now` applies it at once, for components that use the same image next."""
         waiting = self._waiting.get(name)
         if waiting is None:
             if now or self._at_once_left > 0:
@@ -70,7 +70,7 @@ class Changes:
                 return
             waiting = self._waiting[name] = []
         if waiting and waiting[-1][1] == topic_id:
-            # The newer image says all that the older one did.
+            # The newer image includes everything of the older one.
             is_new = waiting.pop()[3] and image is not None
         waiting.append((name, topic_id, image, is_new))
         if now:
@@ -89,7 +89,7 @@ class Changes:
             raise
 
     def finish(self) -> None:
-        """All that is left, at once."""
+        """Apply all remaining changes at once."""
         while self._waiting:
             self.take_now(next(iter(self._waiting)))
 

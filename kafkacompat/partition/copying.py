@@ -1,7 +1,7 @@
-"""What a copy of a log within this node does with the log it is made from: follow its truncations, append, take watermarks over.
+"""How a copy of a log on this node follows its source: apply truncations, append, take over watermarks.
 
-Pure functions over two logs. A copy is to the current log what a follower is to its leader (following.py), save that both are at
-hand: where histories part is asked of the epochs of both, before each piece.
+Pure functions over two logs. A copy follows the current log as a follower follows its leader (following.py). Both logs
+are at hand, so before each piece the epochs of both show where they diverge.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Buffer, Log
 
 ANY_EPOCH = 2**31 - 1
-"""What the current log has, its replica was allowed to append."""
+"""An epoch limit that accepts everything in the current log."""
 
 
 def settle(copy: Copy, current: Log) -> str | None:
-    """Drop what the current log does not have, or has no longer; a line for the node's log when something went. OSError."""
+    """Truncate the copy to what the current log has. Returns a line for the node's log if something was dropped.
+    Raises OSError."""
     log = copy.log
     before = log.log_end_offset
     if before < current.log_start_offset:
@@ -31,7 +32,7 @@ def settle(copy: Copy, current: Log) -> str | None:
         if ours.epoch == epoch and ours.offset >= log.log_end_offset:
             break
         if ours.epoch < 0:
-            # Everything of the copy is older than what the current log still has.
+            # Everything in the copy is older than the start of the current log.
             return _begin_at_start(copy, current)
         known = log.log_end_offset, epoch
         note = truncate_to_divergence(
@@ -51,7 +52,7 @@ def _begin_at_start(copy: Copy, current: Log) -> str:
 
 
 def copy_records(copy: Copy, current: Log, records: Buffer) -> None:
-    """Append whole batches that the current log has at the copy's end. OSError, LogRefused."""
+    """Append whole batches of the current log from the copy's end. Raises OSError or LogRefused."""
     append_fetched(copy, records, ANY_EPOCH)
     take_over_watermarks(copy, current)
 

@@ -1,11 +1,13 @@
-"""One partition on this node: who leads it, in which epoch, who follows, and up to where its records are replicated.
+"""One partition on this node: its leader, leader epoch and followers, and the offset up to which its records are
+replicated.
 
-A pure core over the partition's Log (a Protocol): it decides, the manager carries out and wakes waiters. It knows
-neither requests nor other partitions; times are milliseconds of one monotonic clock. Follows Kafka's leader and ISR rules
-(KIP-101, KIP-320, KIP-497; since 4.0 the high watermark stands still while the ISR is smaller than min.insync.replicas).
+A pure core over the partition's Log (a Protocol): it decides, and the manager carries out the decisions and wakes
+waiting requests. Requests and other partitions are unknown here. Times are milliseconds of one monotonic clock.
+Follows Kafka's leader and ISR rules (KIP-101, KIP-320, KIP-497; since 4.0 the high watermark does not move while the
+ISR is smaller than min.insync.replicas).
 
-Order the manager keeps: `become` before anything else in an epoch; after each append or follower's report
-`maybe_increment_leader_high_watermark`, and only then wake-ups.
+The manager calls `become` before anything else in an epoch. After each append or follower fetch it calls
+`maybe_increment_leader_high_watermark`, and only then wakes requests.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from kafkacompat.partition.isr import (
     Replica,
     Standing,
 )
+from kafkacompat.partition.traffic import TopicTraffic
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ class PartitionCore:
         "alone",
         "epoch_start_offset",
         "followers",
+        "is_being_anchored",
         "is_held_back",
         "is_leader",
         "isr",
@@ -51,6 +55,7 @@ class PartitionCore:
         "standing",
         "topic_id",
         "topic_partition",
+        "traffic",
         "unflushed",
     )
 
@@ -61,8 +66,11 @@ class PartitionCore:
         topic_id: Uuid,
         log: Log,
         standing: Standing,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         self.node_id = node_id
+        self.traffic = traffic or TopicTraffic()
+        """Counters of the topic."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -72,27 +80,30 @@ class PartitionCore:
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        """As committed by the controller."""
+        """The ISR as committed by the controller."""
         self.pending: PendingPartitionChange | None = None
         self.is_leader = False
         self.alone = False
-        """This node leads and nobody is to follow: what it has appended is replicated."""
+        """This node leads and the partition has no other replica: appended records count as replicated."""
+        self.is_being_anchored = False
+        """The log's name and topic id are being made durable. When that is done, the high watermark moves."""
         self.is_held_back = False
-        """Its log was cut back and the checkpoints say more of it than is true: what it has does not count as replicated."""
+        """The log was truncated and a checkpoint offset is still too high: its records do not count as replicated."""
         self.epoch_start_offset = -1
-        """Log end when this node became leader of leader_epoch; -1 while it is not."""
+        """The log end offset when this node became leader in leader_epoch. -1 while it is not the leader."""
         self.followers: dict[int, Replica] = {}
-        """Of a leader: every other replica."""
+        """On a leader: all other replicas."""
         self.unflushed = 0
-        """Records appended since the last flush, counted only under flush.messages."""
+        """Records appended since the last flush, counted only if flush.messages is set."""
 
     # Roles
 
     def become(self, image: PartitionRegistration, now_ms: int) -> bool:
-        """Take the role the image gives this node. True when leader or epoch changed, so that parked requests are due.
+        """Take the role that the image gives this node. Returns whether leader or epoch has changed; parked requests
+        must then be answered.
 
-        An answer of the controller may have told a later partition epoch already: older images change nothing. One of the
-        very same epoch leaves a proposal on its way, for the controller may accept it yet.
+        An older image than the last controller answer changes nothing. An image with the same partition epoch leaves a
+        pending proposal alone, because the controller may still accept it.
         """
         if image.leader_epoch < self.leader_epoch or image.partition_epoch < self.partition_epoch:
             return False
@@ -127,7 +138,7 @@ class PartitionCore:
             del self.followers[replica]
 
     def resign(self) -> None:
-        """The partition is no longer served here."""
+        """The partition is no longer on this node."""
         self.is_leader = self.alone = False
         self.pending = None
         self.followers.clear()
@@ -135,7 +146,7 @@ class PartitionCore:
     # Checks
 
     def check_current_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """The peer's idea of the leader epoch against ours; -1 asks for no check."""
+        """Compare the peer's leader epoch with ours. -1 skips the check."""
         if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
             return NONE
         if current_leader_epoch < self.leader_epoch:
@@ -143,14 +154,14 @@ class PartitionCore:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def check_leader(self, current_leader_epoch: int) -> ErrorCode:
-        """Epoch first, then leadership, as Kafka checks them."""
+        """Check the epoch, then the leadership, in Kafka's order."""
         refused = self.check_current_leader_epoch(current_leader_epoch)
         if refused is NONE and not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return refused
 
     def check_replica(self, replica_id: int, current_leader_epoch: int) -> ErrorCode:
-        """Whether a follower of that id may fetch: it has to be in the assignment."""
+        """Check that a replica may fetch: it must be in the assignment."""
         refused = self.check_leader(current_leader_epoch)
         if refused is not NONE or replica_id in self.followers:
             return refused
@@ -161,23 +172,24 @@ class PartitionCore:
     # The in-sync set
 
     def maximal_isr(self) -> tuple[int, ...]:
-        """Everybody the controller may count in, now or soon (KIP-497)."""
+        """All replicas that the controller may count in the ISR, now or after a pending change (KIP-497)."""
         return self.isr if self.pending is None else self.pending.maximal
 
     def has_min_isr(self) -> bool:
-        """min.insync.replicas are in sync, or all there are."""
+        """Whether the ISR has min.insync.replicas members, or all replicas."""
         have = len(self.isr)
         return have >= self.log.config.min_insync_replicas or have >= len(self.replicas)
 
     def may_have_min_isr(self) -> bool:
-        """As `has_min_isr`, with the changes on their way counted in."""
+        """Like `has_min_isr`, with a pending change counted in."""
         have = len(self.isr if self.pending is None else self.pending.maximal)
         return have >= self.log.config.min_insync_replicas or have >= len(self.replicas)
 
     def update_follower_fetch_state(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> ErrorCode:
-        """A follower fetches at offset, so it has everything below. Refused when it is of an earlier life of its broker."""
+        """A follower fetches at `offset`, so it has everything below. Refused if the fetch is from an earlier broker
+        epoch."""
         if self.standing.is_outlived(replica_id, broker_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         self.followers[replica_id].update_fetch_state(
@@ -188,9 +200,10 @@ class PartitionCore:
     def update_idle_follower_fetch_state(
         self, replica_id: int, asked: CachedPartition, broker_epoch: int, now_ms: int
     ) -> bool:
-        """A follower in sync asks once more for what comes after the end, knows our watermarks, and its history is ours.
+        """Handle the fetch of a follower that is in sync, at the log end, knows the watermarks and has not diverged.
 
-        False, and nothing noted, when there is more to it. Followers of thousands of idle partitions ask this all the time.
+        Returns False, and records nothing, in all other cases. This path is for followers of thousands of idle
+        partitions, which fetch all the time.
         """
         if asked.settled_epoch != self.leader_epoch or not self.is_leader:
             return False
@@ -214,12 +227,12 @@ class PartitionCore:
         return True
 
     def has_yet_to_hear_from(self, replica_id: int) -> bool:
-        """Whether it is to follow and has not fetched in this epoch."""
+        """Whether the replica is a follower that has not fetched in this epoch."""
         follower = self.followers.get(replica_id)
         return follower is not None and not follower.has_fetched
 
     def maybe_expand_isr(self, replica_id: int) -> PendingPartitionChange | None:
-        """Ask for a follower that has reached the high watermark and this epoch's start."""
+        """Propose to add a follower that has reached the high watermark and the start of this epoch."""
         if self.pending is not None or replica_id in self.isr:
             return None
         follower = self.followers[replica_id]
@@ -232,7 +245,7 @@ class PartitionCore:
         return self._propose(isr, isr)
 
     def maybe_shrink_isr(self, now_ms: int) -> PendingPartitionChange | None:
-        """Ask for the set without those that have not caught up for replica.lag.time.max.ms."""
+        """Propose the ISR without the replicas that have not caught up for replica.lag.time.max.ms."""
         if self.alone or not self.is_leader or self.pending is not None:
             return None
         end, lag_ms = self.log.log_end_offset, self.standing.lag_time_max_ms
@@ -266,7 +279,7 @@ class PartitionCore:
         isr: tuple[int, ...] = (),
         partition_epoch: int = -1,
     ) -> Altered:
-        """The controller's answer to a proposal: an error, or the partition as it is now."""
+        """Take the controller's answer to a proposal: an error, or the partition's new state."""
         if self.pending is not proposal:
             return Altered.OUTDATED
         if error is NONE:
@@ -284,7 +297,7 @@ class PartitionCore:
     # Watermarks
 
     def advance_alone(self) -> bool:
-        """`maybe_increment_leader_high_watermark` of a leader that nobody follows."""
+        """`maybe_increment_leader_high_watermark` for a leader without followers."""
         log = self.log
         end = log.log_end_offset
         if end <= log.high_watermark or self.is_held_back:
@@ -293,7 +306,8 @@ class PartitionCore:
         return True
 
     def maybe_increment_leader_high_watermark(self, now_ms: int) -> bool:
-        """Move it to the smallest end in the maximal ISR, and of those about to join it. True when it moved."""
+        """Move the high watermark to the smallest log end offset of the maximal ISR and of replicas about to join.
+        Returns whether it moved."""
         if self.alone:
             return self.advance_alone()
         if not self.is_leader or self.is_held_back or not self.has_min_isr():
@@ -316,7 +330,7 @@ class PartitionCore:
         return True
 
     def low_watermark(self) -> int:
-        """Of a leader: the first offset that every live replica still has; -1 while one has not told."""
+        """On a leader: the first offset that every live replica still has. -1 until all have reported theirs."""
         low = self.log.log_start_offset
         for replica, follower in self.followers.items():
             if follower.log_start_offset < low and self.standing.is_alive(replica):
@@ -324,10 +338,11 @@ class PartitionCore:
         return low
 
     def offsets_are_available(self) -> bool:
-        """False right after an election, until the high watermark has caught up with the epoch's start."""
+        """False after an election until the high watermark has reached the start of the epoch."""
         return self.log.high_watermark >= self.epoch_start_offset
 
     def cannot_be_read_yet(self) -> bool:
-        """A kill left this log, and for a moment, until it is durable, nothing in it counts as committed: whoever was answered by
-        its high watermark would be told that it ends there."""
-        return not self.log.is_anchored and not self.offsets_are_available()
+        """Whether consumers must wait. The log was left by a kill, and until it is durable nothing in it counts as
+        committed. An answer with its high watermark would show a log that ends too early. Another sync of the log may
+        make it durable first, but the high watermark does not move before the anchoring ends."""
+        return self.is_being_anchored and not self.offsets_are_available()

@@ -1,4 +1,5 @@
-"""A fetch that waits: what it asked, what each partition could give it by now, and how it is found (DelayedFetch)."""
+"""A parked fetch: its request, what each partition has for it so far, and the key under which it is found
+(DelayedFetch)."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that waits for min_bytes. `sizes` is what each partition could give, `total` their sum, in bytes.
+    """A fetch that waits for min_bytes. `sizes` has the bytes that each partition can give, `total` their sum.
 
-    A follower's has only those of which there is something to tell; it is found by the replica's id, for it may follow thousands.
+    For a follower only partitions with something to send are listed. It is found by its replica id, because it may
+    follow thousands.
     """
 
     __slots__ = ("_reads", "asked", "context", "parameters", "parked_in", "sizes", "total")
@@ -46,13 +48,14 @@ class DelayedFetch(DelayedOperation):
         self.finish(self.context.partitions)
 
     def moved(self) -> Iterable[Any]:
-        """The partitions that can give something. A full fetch is told of all: its session is made of what it was told."""
+        """The partitions with something to send. A full fetch (without a session) gets all its partitions, because its
+        new session starts from them."""
         if self.context.session is None:
             return self.context.partitions
         return [self.asked[key] for key, size in self.sizes.items() if size]
 
     def finish(self, partitions: Iterable[Any]) -> None:
-        """Answer with what these can give now."""
+        """Answer with what these partitions can give now."""
         try:
             response = self._reads.read_again(self.context, self.parameters, partitions)
         except Exception as error:
@@ -62,7 +65,7 @@ class DelayedFetch(DelayedOperation):
 
 
 class LongFetch(DelayedFetch):
-    """A fetch in steps. What it waits for is which partitions to read then."""
+    """A fetch that is read in steps. Its answer gives the partitions to read then."""
 
     __slots__ = ("noted",)
 
@@ -75,18 +78,19 @@ class LongFetch(DelayedFetch):
     ) -> None:
         super().__init__(reads, context, parameters, parked_in)
         self.noted: dict[tuple[str, int], PartitionCore] = {}
-        """Partitions that moved while it was read: a consumer's high watermarks, ends and starts for a follower, roles for both."""
+        """Partitions that changed while the fetch was read: the high watermark for consumers, log end and start for
+        followers, the role for both."""
 
     def finish(self, partitions: Iterable[Any]) -> None:
-        self.answer.resolve(partitions)  # type: ignore[arg-type]  # its answer is not the response
+        self.answer.resolve(partitions)  # type: ignore[arg-type]  # its answer is the partitions, not the response
 
     def asks_of(self, core: PartitionCore) -> Any:
-        """What it asks of a partition; None when it does not."""
+        """The request for one partition. None if the fetch does not include it."""
         return asked_of(self.context, core) or self.asked.get(core.topic_partition)
 
 
 def asked_of(context: FetchContext, core: PartitionCore) -> Any:
-    """What a fetch's session asks of a partition; None when it does not, or there is no session."""
+    """The request for a partition in a fetch's session. None without a session, or if the session does not include it."""
     session = context.session
     if session is None:
         return None
@@ -96,5 +100,5 @@ def asked_of(context: FetchContext, core: PartitionCore) -> Any:
 
 
 def replica_key(replica_id: int) -> tuple[str, int]:
-    """What a follower's parked fetch is found by; no topic has an empty name."""
+    """The key of a follower's parked fetch. No topic has an empty name."""
     return "", replica_id

@@ -1,7 +1,7 @@
-"""Requests that wait for partitions or for time: found by partition, one timer for all deadlines.
+"""Requests that wait for partitions or for a timeout, found by partition, with one timer for all deadlines.
 
-Knows neither fetches nor produces; a waiter says itself what to do. It does not wait: time and timers are ports.
-A waiter costs nothing between the events of its own partitions.
+Fetches and produces are unknown here; a waiting request decides itself what to do. Time and timers are ports, and
+nothing blocks. A waiting request costs nothing between events of its partitions.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Clock, TimerHandle, Timers
 
 MAX_WAITERS = 100_000
-"""Bound of one list. Each connection parks at most one request, so the bound on connections comes first."""
+"""Bound of one list. Each connection parks at most one request, so the bound on connections is reached first."""
 ACTED_AT_ONCE = 200
-"""Waiters that one step of the loop looks at or answers, some tens of microseconds each: thousands may wait for one partition."""
+"""Waiting requests that one step of the loop checks or answers, at some tens of microseconds each. Thousands may wait
+for one partition."""
 COMPACT_ABOVE = 64
-"""Entries of the deadline heap below which those of finished waiters are left to expire."""
+"""Below this size of the deadline heap, entries of finished requests stay until they expire."""
 
 Key = tuple[str, int]
 
 
 class DelayedOperation:
-    """Base: `expire` gives the `answer` when its time is up. Set by the list: parked, keys."""
+    """Base class. `expire` gives the `answer` at the deadline. The list sets `parked` and `keys`."""
 
     __slots__ = ("answer", "deadline_ms", "keys", "parked")
 
@@ -52,23 +53,28 @@ class DelayedOperationPurgatory(Generic[W]):
         self._timers = timers
         self._limit = limit
         self.by_key: dict[Key, dict[W, None]] = {}
-        """Who waits for what, in order of parking; changed by this list alone."""
+        """The waiting requests of each key, in parking order. Only this list changes it."""
         self._deadlines: list[tuple[int, int, W]] = []
         self._order = 0
         self._parked = 0
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0
         self._walks: dict[tuple[Key, Any], bool] = {}
-        """Of those that take several steps, by what moved: whether it has moved again meanwhile."""
+        """Walks that take several steps, by what has moved. The value tells whether it has moved again meanwhile."""
 
     def __len__(self) -> int:
         return self._parked
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Waiters, and waiters times the keys that each waits for."""
+        return self._parked, sum(map(len, self.by_key.values()))
 
     def is_full(self) -> bool:
         return self._parked >= self._limit
 
     def park(self, waiter: W, keys: Iterable[Key], delay_ms: int) -> None:
-        """Keep the waiter under its keys for delay_ms. The caller has looked at is_full."""
+        """Keep a request under its keys for delay_ms. The caller has checked is_full."""
         waiter.keys = tuple(keys)
         waiter.deadline_ms = self._clock.monotonic_ms() + delay_ms
         waiter.parked = True
@@ -88,11 +94,12 @@ class DelayedOperationPurgatory(Generic[W]):
             self._arm()
 
     def for_each_on(self, key: Key, act: Callable[[W, M], None], moved: M) -> None:
-        """Act on who waits for this partition, in order of parking. They may leave while it is walked, also others than the one
-        at hand: an answer may bring about an append to the same partition, and that the answers of the rest.
+        """Call `act` for the requests that wait on this key, in parking order. Any request may leave during the walk:
+        an answer may cause an append to the same partition, which answers others.
 
-        Of very many the first are acted on now, and the others in the loop's next turns, however often it moves meanwhile.
-        One that makes `act` raise is given up: neither the others nor whoever moved the partition are to blame.
+        If very many wait, the first are handled now and the others in later turns of the loop, however often the
+        partition moves meanwhile. A request whose `act` raises is dropped, so that it affects neither the others nor
+        the caller.
         """
         present = self.by_key.get(key)
         if present is None:
@@ -123,7 +130,7 @@ class DelayedOperationPurgatory(Generic[W]):
                     self._give_up(waiter, error)
 
     def remove(self, waiter: W) -> None:
-        """It is being answered. Its deadline is forgotten lazily."""
+        """Remove a request that is being answered. Its deadline entry is removed later."""
         if not waiter.parked:
             return
         waiter.parked = False

@@ -1,7 +1,8 @@
-"""DeleteRecords: the log's start moved up on the leader, answered when every live replica has followed.
+"""DeleteRecords: advances the leader's log start, and answers when every live replica has followed.
 
-Each partition is waited for by itself. Followers learn the new start from their fetches and tell theirs with the next one. Knows
-neither requests nor fetches. Timeout: REQUEST_TIMED_OUT for what is still awaited; the records stay deleted.
+Each partition is waited for separately. Followers learn the new start from a fetch response and report theirs with the
+next fetch. Requests and fetches are unknown here. At the timeout the remaining partitions get REQUEST_TIMED_OUT; their
+records stay deleted.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Clock, Timers
 
 Outcome = tuple[ErrorCode, int]
-"""Error, and the low watermark or -1."""
+"""(error, low watermark or -1)."""
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """`required` is the offset each awaited partition must begin at on every live replica."""
+    """`required` is the log start that each waiting partition needs on every live replica."""
 
     __slots__ = ("epochs", "outcomes", "required")
 
@@ -53,10 +54,14 @@ class DeleteRecordsPurgatory:
     def __bool__(self) -> bool:
         return len(self._parked) > 0
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return self._parked.sizes
+
     def wait(
         self, outcomes: dict[TopicPartition, Outcome], required: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Deferred[Mapping[TopicPartition, Outcome]]:
-        """`outcomes` has the partitions that were refused, `required` the start that each of the others was given."""
+        """`outcomes` has the refused partitions, `required` the new log start of each of the others."""
         waiter = DelayedDeleteRecords(outcomes)
         for partition, offset in required.items():
             waiter.required[partition] = offset
@@ -70,18 +75,18 @@ class DeleteRecordsPurgatory:
         return waiter.answer
 
     def moved(self, core: PartitionCore) -> None:
-        """A follower told its log's start, or the partition's role changed."""
+        """Called when a follower has reported its log start, or the partition's role has changed."""
         self._parked.for_each_on(core.topic_partition, self._look_again, core)
 
     def _look_again(self, waiter: DelayedDeleteRecords, moved: PartitionCore) -> None:
-        # The one that moved only: thousands that a request waits for move one after another.
+        # Check only the partition that moved: a request may wait for thousands, which move one after another.
         self._settle(waiter, moved.topic_partition)
         if not waiter.required:
             self._parked.remove(waiter)
             waiter.expire()
 
     def _settle(self, waiter: DelayedDeleteRecords, partition: TopicPartition) -> None:
-        """Note what is decided of one of its partitions, if it is."""
+        """Record the outcome of one partition if it is decided."""
         offset = waiter.required.get(partition)
         if offset is None:
             return

@@ -1,7 +1,7 @@
-"""Fetches: sessions, reads, and the long poll that waits until bytes or time are there.
+"""Fetches: sessions, reads, and the long poll that waits for bytes or the timeout.
 
-Joins sessions, reads and the purgatory. Knows no version but what the answer's content depends on (current leader, reading from
-followers). Follows KIP-227 (sessions) and KIP-951 (current leader).
+It connects sessions, reads and the purgatory. Versions matter only where they change the answer's content (current
+leader, reads from followers). Follows KIP-227 (sessions) and KIP-951 (current leader).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FetchEngine:
         selects_by_rack: bool = False,
         throttle: ReplicationQuotaManager | None = None,
     ) -> None:
-        """`selects_by_rack`: see read_replicas. `throttle` holds back followers that are out of sync."""
+        """`selects_by_rack`: see read_replicas. `throttle` limits followers that are not in sync."""
         self.sessions = sessions
         self._clock = clock
         self._fetch_max_bytes = fetch_max_bytes
@@ -99,8 +99,9 @@ class FetchEngine:
     def _read_arrived(
         self, context: FetchContext, parameters: FetchParameters
     ) -> tuple[list[tuple[Any, PartitionData]], bool]:
-        """What a fetch that has just come is given, and once more of what moved while it was read: a follower's fetch lets high
-        watermarks move, and whoever waited for that, a coordinator say, may have appended to partitions passed by before."""
+        """Read a new fetch, and read again what has moved meanwhile. A follower's fetch may advance high watermarks. A
+        request that waited for that, for example of a coordinator, may then append to partitions that were already
+        read."""
         read_all = self._reads.read_all
         if parameters.replica_id < 0:
             return read_all(context, parameters, context.partitions, arrived=True)
@@ -113,7 +114,7 @@ class FetchEngine:
         if ready or not moved:
             return answers, ready
         if any(len(answer.records) for _, answer in answers):
-            return answers, True  # less than min_bytes, and of max_bytes nothing is left to be given twice
+            return answers, True  # less than min_bytes: sending it again cannot exceed max_bytes
         again = {
             id(asked): asked for core in moved.values() if (asked := asked_of(context, core)) is not None
         }

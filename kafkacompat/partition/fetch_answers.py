@@ -1,7 +1,7 @@
-"""What a fetch is told besides records: refusals, the current leader, and the message that holds it all.
+"""Fetch responses without their records: errors, the current leader, and the response message.
 
-Answers are made from the metadata and the session. It knows no logs and does not wait. Follows KIP-227 (which partitions an
-incremental response carries) and KIP-951 (current leader).
+Answers come from the metadata and the session. Logs are unknown here, and nothing waits. Follows KIP-227 (the
+partitions of an incremental response) and KIP-951 (current leader).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.partition.fetch_throttle import response_size, response_size_in_steps, throttled_answer
 from kafkacompat.partition.sessions import FetchContext
 from kafkacompat.ports import EMPTY_RECORDS
 from kafkacompat.wire.errors import ErrorCode
@@ -33,7 +34,7 @@ HIDDEN = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
-"""What the metadata lack, or a reader may not see."""
+"""Errors for topics that are not in the metadata, or that the reader may not see."""
 TOLD_A_STEP = 400
 STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -46,7 +47,7 @@ class FetchAnswers:
         self._clock = clock
 
     def absent(self, asked: Any, parameters: FetchParameters) -> ErrorCode:
-        """Of what is not found, why."""
+        """The error code of a partition that is not found."""
         image = self._manager.image
         if parameters.may_read is not None and not parameters.may_read(asked.topic):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -81,7 +82,11 @@ class FetchAnswers:
     def respond(
         self, context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
     ) -> FetchResponse:
-        """The message of these answers, partitions of one topic that follow each other put together."""
+        """The response for these answers. Consecutive partitions of one topic are grouped."""
+        if parameters.throttle is not None:
+            throttled = throttled_answer(context, parameters, response_size(context, parameters, answers))
+            if throttled is not None:
+                return throttled
         session_id, selected = context.select(answers, self._clock.monotonic_ms())
         topics: list[FetchableTopicResponse] = []
         leaders: set[int] = set()
@@ -92,6 +97,8 @@ class FetchAnswers:
                 last_name, last_id = asked.topic, asked.topic_id
                 topics.append(FetchableTopicResponse(topic=last_name or "", topic_id=last_id))
             topics[-1].partitions.append(answer)
+            if answer.records:
+                self._count(asked, answer, parameters)
             if answer.current_leader is not None:
                 leaders.add(answer.current_leader.leader_id)
         response = FetchResponse(session_id=session_id, responses=topics)
@@ -102,7 +109,13 @@ class FetchAnswers:
     def respond_in_steps(
         self, context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
     ) -> Steps[FetchResponse]:
-        """As `respond`, a part of the answers at a time."""
+        """Like `respond`, some of the answers at a time."""
+        if parameters.throttle is not None:
+            size_bytes = yield from response_size_in_steps(context, parameters, answers, TOLD_A_STEP)
+            throttled = throttled_answer(context, parameters, size_bytes)
+            if throttled is not None:
+                return throttled
+            parameters.throttle = None
         told = FetchContext(()) if context.session is None else context
         to_remember: dict[Any, Any] = {}
         endpoints: dict[int, NodeEndpoint] = {}
@@ -126,6 +139,21 @@ class FetchAnswers:
         whole.node_endpoints = [endpoints[leader] for leader in sorted(endpoints)]
         return whole
 
+    def _count(self, asked: Any, answer: PartitionData, parameters: FetchParameters) -> None:
+        manager = self._manager
+        if parameters.uses_topic_ids:
+            core = manager.by_id.get((asked.topic_id, asked.partition))
+        else:
+            core = manager.by_name.get((asked.topic, asked.partition))
+        if core is None:
+            return
+        if parameters.replica_id < 0:
+            core.traffic.bytes_out += len(answer.records)
+            return
+        core.traffic.replication_bytes_out += len(answer.records)
+        if manager.hosted.is_being_added(core, parameters.replica_id):
+            core.traffic.reassignment_bytes_out += len(answer.records)
+
     def _endpoints(self, leaders: set[int], listener_name: str) -> list[NodeEndpoint]:
         brokers = self._manager.image.brokers
         endpoints = []
@@ -140,7 +168,7 @@ class FetchAnswers:
 
 
 def _append(topics: list[FetchableTopicResponse], more: list[FetchableTopicResponse]) -> None:
-    """The first of these may go on with the last of those."""
+    """Append topics. The first new one is merged into the last one if both are the same topic."""
     if topics and more and (topics[-1].topic, topics[-1].topic_id) == (more[0].topic, more[0].topic_id):
         topics[-1].partitions += more[0].partitions
         more = more[1:]

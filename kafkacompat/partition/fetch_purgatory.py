@@ -1,6 +1,8 @@
-"""Where fetches wait for min_bytes or their time, and what wakes them: high watermarks, ends and roles that move.
+"""Fetches that wait for min_bytes or their timeout, and the events that wake them: moves of high watermarks, log ends
+and roles.
 
-A consumer's fetch waits for the high watermark, a follower's for the log's end: acks=all produces wait for the latter.
+A consumer's fetch waits for the high watermark, a follower's for the log end, because acks=all produce requests wait
+for followers.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.fetch_response import PartitionData
 
 EXPECTED_WAIT_MS = 25
-"""Of followers that are about to ask for more partitions (see Standing.is_expected)."""
+"""The longest wait of followers that are about to fetch more partitions (see Standing.is_expected)."""
 EVERYTHING = ("", -1)
-"""What long fetches of consumers wait for; no topic has an empty name. Under each partition's it would take steps to park them."""
+"""The key for long fetches of consumers; no topic has an empty name. Parking them under each partition's key would
+take several steps."""
 
 
 class FetchPurgatory:
@@ -36,14 +39,19 @@ class FetchPurgatory:
         self.consumers: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(clock, timers)
         self.followers: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(clock, timers)
         self.reading: list[dict[tuple[str, int], PartitionCore]] = []
-        """Of each fetch that is being read just now: the partitions whose end, start or role moved meanwhile."""
+        """For each fetch that is being read now: the partitions whose end, start or role has changed meanwhile."""
         self.long_fetches: dict[LongFetch, None] = {}
-        """Those that are read in steps just now."""
+        """The fetches that are being read in steps now."""
         manager.watch(self._advanced)
         manager.watch_appends(self._appended)
 
     def __len__(self) -> int:
         return len(self.consumers) + len(self.followers)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        (consumers, watched), (followers, also_watched) = self.consumers.sizes, self.followers.sizes
+        return consumers + followers, watched + also_watched
 
     def list_of(self, parameters: FetchParameters) -> DelayedOperationPurgatory[DelayedFetch]:
         return self.followers if parameters.replica_id >= 0 else self.consumers
@@ -57,7 +65,7 @@ class FetchPurgatory:
         return LongFetch(self._reads, context, parameters, self.list_of(parameters))
 
     def note_sizes(self, waiter: DelayedFetch, answers: Iterable[tuple[Any, PartitionData]]) -> bool:
-        """What each of the partitions read could give by now; False when one of them ends the wait."""
+        """Record what each partition could give now. Returns False if one of them ends the wait."""
         parameters = waiter.parameters
         for asked, _ in answers:
             core = self._reads.find(asked, parameters)
@@ -72,7 +80,8 @@ class FetchPurgatory:
         return True
 
     def park(self, waiter: DelayedFetch, keys: Iterable[tuple[str, int]]) -> None:
-        """`keys`: of a consumer's; a follower's is found by the replica's id. There is room."""
+        """Park a fetch. `keys` is used for consumers; a follower's fetch is found by its replica id. The caller has
+        checked that there is room."""
         parked_in, parameters = waiter.parked_in, waiter.parameters
         waiter.answer.when_abandoned = partial(parked_in.remove, waiter)
         wait_ms = parameters.max_wait_ms
@@ -82,10 +91,10 @@ class FetchPurgatory:
                 wait_ms = min(wait_ms, EXPECTED_WAIT_MS)
         parked_in.park(waiter, keys, wait_ms)
 
-    # What wakes them.
+    # Wake-ups.
 
     def _advanced(self, core: PartitionCore) -> None:
-        """A partition's high watermark or role moved: answer the consumers that now have enough."""
+        """A partition's high watermark or role has changed: answer the consumers that now have enough."""
         self.consumers.for_each_on(core.topic_partition, self._look_again, core)
         if EVERYTHING in self.consumers.by_key:
             self.consumers.for_each_on(EVERYTHING, self.look_again_at_long, core)
@@ -101,7 +110,7 @@ class FetchPurgatory:
 
     def _look_again(self, waiter: DelayedFetch, core: PartitionCore) -> None:
         asked, parameters = waiter.asked[core.topic_partition], waiter.parameters
-        # Of one that takes any byte it need not be asked how many there are: it has come further, or cannot.
+        # If any byte is enough, the number of bytes is not needed: the partition either has more now or has nothing.
         takes_what_there_is = parameters.min_bytes <= 1 and asked.fetch_offset != readable_end(
             core, parameters
         )
@@ -110,7 +119,7 @@ class FetchPurgatory:
             waiter.expire()
 
     def _appended(self, core: PartitionCore) -> None:
-        """A partition's end, start or role moved: answer the followers that now have enough."""
+        """A partition's end, start or role has changed: answer the followers that now have enough."""
         for moved in self.reading:
             moved[core.topic_partition] = core
         for each in self.long_fetches:
@@ -122,7 +131,8 @@ class FetchPurgatory:
     def _look_again_for_follower(self, waiter: DelayedFetch, core: PartitionCore) -> None:
         asked = asked_of(waiter.context, core) or waiter.asked.get(core.topic_partition)
         if asked is None:
-            # It may have learned meanwhile that it follows this one, and cannot say so before it is answered.
+            # The follower may have learned meanwhile that it follows this partition, and can only say so after it is
+            # answered.
             is_due = core.has_yet_to_hear_from(waiter.parameters.replica_id)
         else:
             is_due = self._is_due(waiter, core, asked)
@@ -131,7 +141,7 @@ class FetchPurgatory:
             waiter.finish(waiter.moved())
 
     def _is_due(self, waiter: DelayedFetch, core: PartitionCore, asked: Any) -> bool:
-        """Take note of what a partition that moved could give; True when that is enough to answer."""
+        """Record what a changed partition could give. Returns whether that is enough to answer."""
         key = core.topic_partition
         size = ANSWER_NOW
         if self._manager.by_name.get(key) is core:

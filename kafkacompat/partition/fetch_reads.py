@@ -1,7 +1,9 @@
-"""What a fetch is given of each partition: who may read there, how far, the bytes, within the request's limits.
+"""What a fetch reads of each partition: whether the reader may read, up to which offset, and the bytes within the
+request's limits.
 
-Records leave as file slices; no record byte is looked at here. A follower reads to the log's end, a consumer to the high watermark
-or the last stable offset. Follows KIP-74 (limits), KIP-320 and KIP-595 (epochs), KIP-392 (nearest replica).
+Records are returned as file slices, and their bytes are not examined. A follower reads to the log end, a consumer to
+the high watermark or the last stable offset. Follows KIP-74 (limits), KIP-320 and KIP-595 (epochs), KIP-392 (nearest
+replica).
 """
 
 from __future__ import annotations
@@ -34,17 +36,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FIRST_VERSION_WITH_RACK = 11
-"""From here on consumers may read from followers."""
+"""From this version on, consumers may read from followers."""
 ANSWER_NOW = -1
-"""In place of a byte count: this partition ends the wait."""
+"""Used in place of a byte count: this partition ends the wait."""
 READ_A_STEP = 200
-"""Partitions of which a fetch in steps makes an answer: up to 30 us each."""
+"""Partitions that one step of a fetch answers, at up to 30 us each."""
 LOOKED_AT_A_STEP = 2_000
-"""Partitions of a follower that has all of them: about 1 us each."""
+"""Partitions that one step checks for a follower that is up to date, at about 1 us each."""
 
 
 class Reading:
-    """How far the partitions of a fetch are read, and what they have given."""
+    """The progress of a fetch through its partitions, and the answers so far."""
 
     __slots__ = ("answers", "budget", "ended", "first", "is_known", "partitions", "position", "total")
 
@@ -62,7 +64,7 @@ class Reading:
         return self.position >= len(self.partitions)
 
     def stretch(self) -> Iterator[Any]:
-        """What one step reads: the fewer, the more of them are answered."""
+        """The partitions of one step. The more of them need an answer, the fewer it has."""
         answers_max = len(self.answers) + READ_A_STEP
         for asked in islice(self.partitions, self.position, self.position + LOOKED_AT_A_STEP):
             self.position += 1
@@ -80,7 +82,7 @@ class FetchReads:
         selects_by_rack: bool,
         throttle: ReplicationQuotaManager | None,
     ) -> None:
-        """`selects_by_rack`: see read_replicas. `throttle` holds back followers that are out of sync."""
+        """`selects_by_rack`: see read_replicas. `throttle` limits followers that are not in sync."""
         self._manager = manager
         self._clock = clock
         self._selects_by_rack = selects_by_rack
@@ -90,7 +92,7 @@ class FetchReads:
     def read_again(
         self, context: FetchContext, parameters: FetchParameters, partitions: Iterable[Any]
     ) -> FetchResponse:
-        """The answer after a wait."""
+        """The response after a wait."""
         answers = self.read_all(context, parameters, partitions, arrived=False)[0]
         return self.answers.respond(context, parameters, answers)
 
@@ -103,11 +105,11 @@ class FetchReads:
         arrived: bool,
         reading: Reading | None = None,
     ) -> tuple[list[tuple[Any, PartitionData]], bool]:
-        """(asked, answer) of each partition in order, and whether they answer the fetch without a wait. With `reading` this goes
-        on where that one stopped.
+        """(asked, answer) of each partition in order, and whether the fetch can be answered without a wait. With
+        `reading`, continue where that one stopped.
 
-        `arrived`: the request has just come, so that a follower tells by it how far it is. Left out are those of which a
-        follower has all and knows all.
+        `arrived`: the request is new, so a follower's offsets report its progress. Partitions of which a follower has
+        everything are left out.
         """
         manager, replica_id = self._manager, parameters.replica_id
         may_be_quiet = (
@@ -139,7 +141,7 @@ class FetchReads:
                 answer = self.answers.refuse(asked, error, parameters)
                 if error in HIDDEN:
                     answers.append((asked, answer))
-                    continue  # as in Kafka, what the metadata lacks or hides does not end the wait for the rest
+                    continue  # as in Kafka, a missing or hidden partition does not end the wait for the others
             else:
                 answer = self._read(
                     core, asked, parameters, min(budget, asked.partition_max_bytes), first, arrived
@@ -172,6 +174,7 @@ class FetchReads:
         arrived: bool,
     ) -> PartitionData:
         replica_id = parameters.replica_id
+        core.traffic.fetches += 1
         error = self._check(core, asked, parameters)
         log = core.log
         if error is not NONE:
@@ -224,6 +227,7 @@ class FetchReads:
         except LogRefused as refused:
             return self.answers.refuse(asked, refused.code, parameters)
         except BatchCorrupt as damage:
+            core.traffic.failed_fetches += 1
             logger.error("%s is damaged on disk before offset %d: %s", core.topic_partition, end, damage)
             return self.answers.refuse(asked, ErrorCode.CORRUPT_MESSAGE, parameters)
         except OSError as error_of_disk:
@@ -241,7 +245,7 @@ class FetchReads:
         return answer
 
     def _check(self, core: PartitionCore, asked: Any, parameters: FetchParameters) -> ErrorCode:
-        """Whether this reader may read here: followers from the leader only, consumers of today from any replica."""
+        """Check that this reader may read here: followers from the leader only, newer consumers from any replica."""
         if parameters.replica_id >= 0:
             return core.check_replica(parameters.replica_id, asked.current_leader_epoch)
         if not core.is_leader and parameters.version >= FIRST_VERSION_WITH_RACK:
@@ -252,7 +256,7 @@ class FetchReads:
         return error
 
     def available(self, core: PartitionCore, asked: Any, parameters: FetchParameters) -> int:
-        """Bytes a parked fetch could have from this partition, or ANSWER_NOW."""
+        """Bytes that a parked fetch could get from this partition, or ANSWER_NOW."""
         if self._check(core, asked, parameters) is not NONE:
             return ANSWER_NOW
         log = core.log
@@ -260,7 +264,7 @@ class FetchReads:
             if self._is_held_back(core, parameters.replica_id):
                 return 0
             if getattr(asked, "told_log_start_offset", log.log_start_offset) != log.log_start_offset:
-                return ANSWER_NOW  # a deletion of records waits until all followers know
+                return ANSWER_NOW  # DeleteRecords waits until all followers know the new start
         offset = asked.fetch_offset
         end = readable_end(core, parameters)
         if offset == end:
@@ -273,10 +277,10 @@ class FetchReads:
         try:
             return min(log.readable_bytes(offset, end), limit)
         except (OSError, BatchCorrupt):
-            return ANSWER_NOW  # whoever reads meets it, and can say so
+            return ANSWER_NOW  # the read gets the same error and reports it
 
     def find(self, asked: Any, parameters: FetchParameters) -> PartitionCore | None:
-        """None also where it may not be read."""
+        """The partition. None if it is not here, or the reader may not read it."""
         manager = self._manager
         if parameters.may_read is not None and not parameters.may_read(asked.topic):
             return None
@@ -289,7 +293,7 @@ class FetchReads:
 
 
 def readable_end(core: PartitionCore, parameters: FetchParameters) -> int:
-    """The offset a reader may not reach: log end for followers, last stable offset or high watermark for consumers."""
+    """The offset at which reads end: log end for followers, last stable offset or high watermark for consumers."""
     log = core.log
     if parameters.replica_id >= 0:
         return log.log_end_offset

@@ -1,7 +1,8 @@
-"""Fetchers: each asks one leader, over one channel, for its share of the partitions this node follows.
+"""Fetchers: each fetches from one leader, over one channel, its share of the partitions that this node follows.
 
-The shell around followers.py: it sends, waits, and asks for the leader's offsets where a fetch was out of range. One request is in
-flight. Imported only by a node that follows something. Settings: num.replica.fetchers, replica.socket.timeout.ms.
+The shell around followers.py: it sends and waits, and asks for the leader's offsets when a fetch was out of range. One
+request is in flight at a time. Imported only by a node that follows something. Settings: num.replica.fetchers,
+replica.socket.timeout.ms.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Channel(Protocol):
-    """net.channels.Channel, as far as it is used."""
+    """The parts of net.channels.Channel that are used here."""
 
     def request(self, message: Any, timeout_ms: int) -> Deferred[Any]: ...
 
@@ -42,18 +43,18 @@ class Channel(Protocol):
 
 
 class FetcherHost(Protocol):
-    """Whom a fetcher tells."""
+    """The owner of a fetcher, which it calls."""
 
     def fetched(self, outcome: Fetched) -> None: ...
 
     def storage_failed(self, core: PartitionCore, error: OSError) -> None: ...
 
     def when_true(self, core: PartitionCore) -> Deferred[None]:
-        """There once no checkpoint says more of its log than is true."""
+        """Resolve when no checkpoint has an offset that is too high for the log."""
         ...
 
     def idle(self, fetcher: Fetcher) -> None:
-        """It has nothing left to follow: it may be closed."""
+        """The fetcher follows nothing any more and may be closed."""
         ...
 
 
@@ -90,7 +91,7 @@ class Fetcher:
         self._timer_at_ms = 0
 
     def add(self, core: PartitionCore) -> None:
-        """It is asked for with the next request, once everything that comes with the same image has been added."""
+        """Fetch the partition with the next request, after all partitions of the same image were added."""
         self.fetches.add(core)
         self._wake_at(self._clock.monotonic_ms())
 
@@ -121,7 +122,7 @@ class Fetcher:
         self._guarded(self._next)
 
     def _guarded(self, call: Callable[[], None]) -> None:
-        """Whatever goes wrong, the leader is asked again: a fetcher that stays busy would never follow it any more."""
+        """Call it, and fetch again after any error. A fetcher that stayed busy would never follow the leader again."""
         try:
             call()
         except Exception as error:
@@ -170,7 +171,7 @@ class Fetcher:
         self._take(self.fetches.take_in_steps(response, self._clock.monotonic_ms(), outcome), outcome)
 
     def _take(self, steps: Steps[None], outcome: Fetched) -> None:
-        """The next step of what an answer brings."""
+        """Run the next step of applying a response."""
         if not self._closed and next(steps, steps) is None:
             self._timers.call_after(0, lambda: self._guarded(lambda: self._take(steps, outcome)))
             return
@@ -194,7 +195,8 @@ class Fetcher:
         logger.error("%s is not followed until its leader changes", followed.name, exc_info=problem)
 
     def _resume_when_true(self, followed: PartitionFetchState) -> None:
-        """Its log was cut back. What it fetches from now on counts as replicated, so a start must not believe what was."""
+        """Continue with a truncated log when its checkpoints are correct. From then on its fetches count as
+        replicated, so a start must not use the old checkpoint offset."""
 
         def resume(_: Deferred[None]) -> None:
             self.fetches.resolved(followed)
@@ -207,7 +209,7 @@ class Fetcher:
         self._busy = False
         self._next()
 
-    # Offsets out of the leader's range
+    # Offsets out of the leader's range.
 
     def _ask_offsets(self, asked: list[PartitionFetchState], timestamp: int) -> None:
         topics: dict[str, ListOffsetsTopic] = {}
@@ -267,7 +269,7 @@ class Fetcher:
         self.fetches.resolved(followed, later_ms)
 
     def _settle(self, followed: PartitionFetchState, timestamp: int, offset: int, later_ms: int) -> bool:
-        """False when the leader's start must be known as well, or the log failed."""
+        """Apply the leader's offset. Returns False if the leader's log start is needed too, or the log failed."""
         core = followed.core
         end = core.log.log_end_offset
         try:
@@ -281,7 +283,7 @@ class Fetcher:
         except OSError as failure:
             self._host.storage_failed(core, failure)
             if core.log.log_end_offset != end:
-                return True  # it was cut back before the disk refused the rest
+                return True  # truncated before the disk refused the rest
             self.fetches.resolved(followed, later_ms)
             return False
         except LogRefused as refused:

@@ -1,8 +1,9 @@
-"""flush.messages: syncs that produces wait for. One at a time for a partition, in a worker; the loop goes on.
+"""flush.messages: syncs that produce requests wait for. One at a time per partition, in a worker, without blocking the
+loop.
 
-Kafka syncs inside the append. Here the append stays in the loop's thread and the produce that crossed the limit is
-answered when a sync that covers it is done: the promise to the client is the same, and nobody else waits. Knows
-nothing of requests; a failed sync is KAFKA_STORAGE_ERROR.
+Kafka syncs inside the append. Here the append stays in the loop's thread, and the produce request that reached the
+limit is answered after a sync that covers it. The client gets the same guarantee, and no other request waits. Requests
+are unknown here. A failed sync gives KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ class Flushes:
         failed: Callable[[Log, OSError], None],
         anchoring: Mapping[TopicPartition, Deferred[ErrorCode]],
     ) -> None:
-        """`failed` is told of syncs that the disk refused; `anchoring`: syncs of new logs, which produces wait for as well. A sync
-        that is begun here covers the same."""
+        """`failed` is called with syncs that the disk refused. `anchoring` has the syncs of new logs, which produce
+        requests wait for as well. A sync started here covers the same files."""
         self._anchoring = anchoring
         self._workers = workers
         self._failed = failed
         self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
         self._next: dict[TopicPartition, tuple[PartitionCore, Deferred[ErrorCode]]] = {}
-        """Asked for while one runs: begins when that is done, and so covers everything appended till then. Of the core that
-        asked last: the one that runs may be of a deleted topic of the same name."""
+        """Syncs requested while one runs. Such a sync starts after it, and so covers everything appended until then.
+        The core is that of the last request, because the running sync may be for a deleted topic of the same name."""
 
     def appended(self, core: PartitionCore, records: int) -> None:
-        """Count records towards the limit; past it, a sync begins."""
+        """Count records towards the limit. Past it, a sync starts."""
         core.unflushed += records
         if core.unflushed < core.log.config.flush_messages:
             return
@@ -65,7 +66,7 @@ class Flushes:
             flush = log.begin_flush()
             job = flush.run
         except OSError as error:
-            # Not answered here: the produce that is to wait for it has not asked yet.
+            # Not answered here, because the produce request does not wait for it yet.
             job = partial(_raise, error)
         workers = self._workers.at(posixpath.dirname(log.directory))
         workers.submit(job).on_done(partial(self._finished, core, log, flush, answer))
@@ -79,13 +80,13 @@ class Flushes:
         done: Deferred[None],
     ) -> None:
         if core.log is not log:
-            # It has moved to another directory: its records are to be durable there.
+            # The log has moved to another directory. Its records must be durable there.
             self._start(core, answer)
             return
         error = ErrorCode.NONE
         try:
             done.result()
-        except Exception as failure:  # of the disk, or too many jobs: what is promised is a sync
+        except Exception as failure:  # a disk error, or too many jobs: the sync is a guarantee
             error = ErrorCode.KAFKA_STORAGE_ERROR
             if isinstance(failure, OSError):
                 self._failed(log, failure)
@@ -102,7 +103,7 @@ class Flushes:
     def when_flushed(
         self, partitions: Iterable[TopicPartition]
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
-        """NONE or the error of each partition that has a sync to wait for; None when none has."""
+        """The result (NONE or an error) of each partition with a sync to wait for. None if no partition has one."""
         if not self._running and not self._anchoring:
             return None
         pending: dict[TopicPartition, Deferred[ErrorCode]] = {}

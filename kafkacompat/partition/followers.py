@@ -1,9 +1,10 @@
-"""What one fetcher asks a leader for, and what it makes of the answers: the follower's side of replication.
+"""The requests of one fetcher and the handling of the responses: the follower's side of replication.
 
-A pure core over the partitions' logs (a Protocol): it builds requests and takes responses, the fetcher moves them. Times are
-milliseconds of one monotonic clock. It knows neither sockets nor other leaders. Follows Kafka's fetcher threads: truncation by
-diverging epoch in Fetch itself (KIP-595), sessions (KIP-227), broker epoch (KIP-903, so Fetch from version 15 on).
-A partition's fetch offset is always its log's end; errors delay that one partition. Settings: replica.fetch.*.
+A pure core over the partitions' logs (a Protocol): it builds requests and takes responses, and the fetcher sends them.
+Times are milliseconds of one monotonic clock. Sockets and other leaders are unknown here. Follows Kafka's fetcher
+threads: truncation by diverging epoch in Fetch itself (KIP-595), sessions (KIP-227), broker epoch (KIP-903, so Fetch
+from version 15 on). A partition's fetch offset is always its log end offset. An error delays only its own partition.
+Settings: replica.fetch.*.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 Key = tuple[bytes, int]
-"""Topic id and partition: what a session names partitions by."""
+"""(topic id, partition): the key of a partition in a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class FetchSettings:
 
 
 BATCHES_A_PARTITION = 4
-"""What a partition of an answer costs beside its batches."""
+"""The cost of a partition in a response besides its batches, in batches."""
 
 METADATA_ERRORS = frozenset(
     {
@@ -63,9 +64,9 @@ METADATA_ERRORS = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""A leader that has not heard of its office yet; mostly it will in a moment."""
+"""Errors of a leader that has not received its new role yet. Usually it does so soon."""
 FIRST_BACKOFF_MS = 20
-"""After the first of these errors in a row; each time twice as long, up to replica.fetch.backoff.ms."""
+"""Delay after the first of these errors in a row. It doubles each time, up to replica.fetch.backoff.ms."""
 
 
 class FollowerFetches:
@@ -86,16 +87,16 @@ class FollowerFetches:
         self._session_id = INVALID_SESSION_ID
         self._session_epoch = INITIAL_EPOCH
         self._changed: dict[Key, PartitionFetchState] = {}
-        """What the session may have to be told; everything else stands as it was asked."""
+        """Partitions that may have to be sent to the session. All others are unchanged."""
         self._forget: dict[Key, None] = {}
-        """In the session, and not to be asked for."""
+        """Partitions in the session that must no longer be fetched."""
         self._idle: dict[Key, PartitionFetchState] = {}
-        """Those that are not asked for: delayed, held back, failed, or waiting for the leader's offsets."""
+        """Partitions that are not fetched: delayed, held back, failed, or waiting for the leader's offsets."""
 
     # Partitions
 
     def add(self, core: PartitionCore) -> None:
-        """Follow it, from now on in the epoch its core has; one that is followed already starts afresh."""
+        """Follow a partition in its core's present epoch. A partition that is already followed starts again."""
         key = core.topic_id, core.topic_partition.partition
         known = self.partitions.get(key)
         followed = PartitionFetchState(core)
@@ -114,11 +115,11 @@ class FollowerFetches:
             self._forget[key] = None
 
     def current(self, followed: PartitionFetchState) -> PartitionFetchState | None:
-        """What stands in its place now: itself, unless it was taken out or begun afresh."""
+        """The present state of the same partition: `followed` itself, unless it was removed or started again."""
         return self.partitions.get((followed.core.topic_id, followed.core.topic_partition.partition))
 
     def next_due_ms(self) -> int | None:
-        """When a delay ends next; None when there is none."""
+        """When the next delay ends. None if there is none."""
         return min(
             (each.due_ms for each in self._idle.values() if not each.resolving and not each.failed),
             default=None,
@@ -127,7 +128,7 @@ class FollowerFetches:
     # Requests
 
     def build(self, now_ms: int) -> FetchRequest | None:
-        """The next request; None when there is nothing to ask for now."""
+        """The next request. None if there is nothing to fetch now."""
         for key, followed in list(self._idle.items()):
             if followed.is_ready_for_fetch(now_ms):
                 del self._idle[key]
@@ -189,20 +190,21 @@ class FollowerFetches:
     # Responses
 
     def lost(self, now_ms: int) -> None:
-        """A request got no answer: everything waits, and the session begins anew."""
+        """A request got no answer: delay all partitions, and start a new session."""
         self._restart_session()
         for key, followed in self.partitions.items():
             if not followed.failed:
                 self._delay_partition(key, followed, now_ms + self._settings.backoff_ms)
 
     def take(self, response: FetchResponse, now_ms: int) -> Fetched:
-        """`take_in_steps` in one."""
+        """Run `take_in_steps` in one step."""
         outcome = Fetched.nothing()
         all_steps(self.take_in_steps(response, now_ms, outcome))
         return outcome
 
     def take_in_steps(self, response: FetchResponse, now_ms: int, outcome: Fetched) -> Steps[None]:
-        """Append, truncate, move watermarks; what cannot be done here is in the outcome. No request is built meanwhile."""
+        """Append, truncate, move watermarks. What must be done elsewhere is in the outcome. No request is built
+        meanwhile."""
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = INVALID_SESSION_ID
@@ -236,7 +238,7 @@ class FollowerFetches:
                     left -= BATCHES_A_PARTITION + outcome.batches
 
     def _restart_session(self) -> None:
-        """The next request names every partition. The old session, if the leader has it, is closed by that."""
+        """Name every partition in the next request. That closes the old session on the leader."""
         self._session_epoch = INITIAL_EPOCH
         for followed in self.partitions.values():
             followed.asked = None
@@ -247,9 +249,9 @@ class FollowerFetches:
     ) -> Steps[None]:
         core = followed.core
         asked = followed.asked
-        assert asked is not None  # the caller has looked
+        assert asked is not None  # the caller has checked it
         if asked[0] != core.log.log_end_offset or asked[3] != followed.current_leader_epoch:
-            self._changed[key] = followed  # of a question that is no longer asked
+            self._changed[key] = followed  # the answer belongs to an outdated request
             return
         error = answer.error_code
         try:
@@ -273,11 +275,11 @@ class FollowerFetches:
         except OSError as failure:
             outcome.broken.append((core, failure))
             if core.log.log_end_offset < asked[0]:
-                # It was cut back before the disk refused the rest.
+                # Truncated before the disk refused the rest.
                 followed.resolving = True
                 outcome.truncated.append(followed)
         except Exception as problem:
-            # As Kafka: of whatever kind it is, the other partitions go on.
+            # As in Kafka, the other partitions continue after any kind of error.
             followed.failed = True
             outcome.failed.append((followed, problem))
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -296,7 +298,7 @@ class FollowerFetches:
         self._delay_partition(key, followed, now_ms + delay_ms)
 
     def _diverges(self, followed: PartitionFetchState, answer: Any, outcome: Fetched) -> bool:
-        """Whether histories part below our end; what the leader does not have is gone then."""
+        """Whether the logs diverge below our end. If so, what the leader does not have is truncated."""
         diverging = answer.diverging_epoch
         if diverging is None or diverging.epoch < 0:
             return False
@@ -314,7 +316,8 @@ class FollowerFetches:
     def _take_records(
         self, key: Key, followed: PartitionFetchState, answer: Any, outcome: Fetched
     ) -> Steps[bool]:
-        """False when the answer should have changed the log; if it did not, asking at once again would give the same."""
+        """Append the records. Returns False if the answer should have changed the log and did not; fetching at once
+        would give the same answer."""
         core = followed.core
         size = len(answer.records) if answer.records is not None else 0
         if size:
@@ -328,6 +331,8 @@ class FollowerFetches:
             )
             if outcome.batches < 0:
                 return False
+            core.traffic.replication_bytes_in += size
+        followed.lag = max(answer.high_watermark - core.log.log_end_offset, 0)
         if take_watermarks(core, answer.high_watermark, answer.log_start_offset):
             outcome.advanced.append(core)
         return not size
@@ -341,6 +346,6 @@ class FollowerFetches:
             self._forget[key] = None
 
     def resolved(self, followed: PartitionFetchState, delay_until_ms: int = 0) -> None:
-        """What it waited for is there, or could not be had: asked for again, at once or later."""
+        """Its wait is over, successfully or not. Fetch the partition again, at once or after the delay."""
         followed.resolving = False
         followed.due_ms = delay_until_ms

@@ -1,7 +1,7 @@
-"""What a follower does to its log with a leader's answer: append, truncate, take over watermarks.
+"""How a follower applies a leader's response to its log: append, truncate, update watermarks.
 
-Functions over a Copy of something; they know neither requests nor other partitions. Follows Kafka's AbstractFetcherThread: the
-end of the epoch that both know decides where histories part (KIP-101, KIP-279). LogRefused and OSError pass through.
+The functions work on a Copy. Requests and other partitions are unknown here. Follows Kafka's AbstractFetcherThread:
+the end of the last common epoch decides where logs diverge (KIP-101, KIP-279). Raises LogRefused and OSError.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Copy(Protocol):
-    """What follows: a PartitionCore its leader, or a future log the current one."""
+    """A log that follows another: a PartitionCore follows its leader, a future log follows the current one."""
 
     @property
     def topic_partition(self) -> TopicPartition: ...
@@ -32,15 +32,14 @@ class Copy(Protocol):
 
 
 BATCHES_AT_ONCE = 1024
-"""Appended in one step of the loop, 5 to 10 microseconds each: a MiB can hold 13,000 of them."""
+"""Batches appended in one step of the loop, at 5 to 10 microseconds each. One MiB can have 13,000 batches."""
 
 
 def append_in_steps(
     core: Copy, records: Buffer, leader_epoch: int, is_wanted: Callable[[], bool]
 ) -> Steps[int]:
-    """`append_fetched`, with the loop in between. How many batches the last step had; -1 when it is not wanted any more, or the log
-    has changed meanwhile.
-    """
+    """`append_fetched` with turns of the loop in between. Returns the number of batches in the last step. Returns -1
+    if the records are not wanted any more, or the log has changed meanwhile."""
     view = memoryview(records)
     start = 0
     while True:
@@ -50,7 +49,7 @@ def append_in_steps(
             return count
         log_end = core.log.log_end_offset
         if parse_header(view, last).last_offset + 1 != log_end:
-            return count  # what follows is of a later epoch
+            return count  # the rest is of a later epoch
         start = end
         yield None
         if not is_wanted() or core.log.log_end_offset != log_end:
@@ -58,7 +57,8 @@ def append_in_steps(
 
 
 def append_fetched(core: Copy, records: Buffer, leader_epoch: int) -> None:
-    """Whole batches as they came. The first into an empty log may begin before the log does: the leader gives whole batches."""
+    """Append whole batches unchanged. The first batch in an empty log may begin before the log start, because the
+    leader sends whole batches."""
     log = core.log
     try:
         log.append_as_follower(records, leader_epoch)
@@ -73,7 +73,7 @@ def append_fetched(core: Copy, records: Buffer, leader_epoch: int) -> None:
 
 
 def _first_batch(records: Buffer) -> tuple[int, int] | None:
-    """Its first and last offset; None when there is no whole batch."""
+    """The first and last offset of the first batch. None if there is no complete batch."""
     try:
         for header in iterate_batches(records):
             return header.base_offset, header.last_offset
@@ -83,7 +83,8 @@ def _first_batch(records: Buffer) -> tuple[int, int] | None:
 
 
 def take_watermarks(core: Copy, high_watermark: int, log_start_offset: int) -> bool:
-    """The leader's high watermark as far as the log reaches, and its log's start. True when the high watermark moved."""
+    """Take over the leader's high watermark, as far as the log reaches, and its log start. Returns whether the high
+    watermark moved."""
     log = core.log
     before = log.high_watermark
     log.set_high_watermark(min(high_watermark, log.log_end_offset))
@@ -94,10 +95,10 @@ def take_watermarks(core: Copy, high_watermark: int, log_start_offset: int) -> b
 
 
 def divergence(log: Log, diverging: EpochEndOffset) -> int:
-    """Up to where the log is as the leader's.
+    """The offset up to which the log equals the leader's.
 
-    `diverging`: the largest epoch the leader knows that is not above our last one, and where it ended there. When we do not
-    know that epoch, we drop what is above our largest smaller one, and ask again with that.
+    `diverging` is the leader's largest epoch that is not above our last one, with its end offset there. If we do not
+    have that epoch, we truncate to the end of our largest smaller one and fetch again with that.
     """
     ours = log.end_offset_for_epoch(diverging.epoch)
     if ours.epoch < 0:
@@ -110,7 +111,7 @@ def divergence(log: Log, diverging: EpochEndOffset) -> int:
 
 
 def truncate_to_divergence(core: Copy, diverging: EpochEndOffset) -> str:
-    """Drop what the leader does not have; returns a line for the node's log."""
+    """Truncate what the leader does not have. Returns a line for the node's log."""
     log = core.log
     end, high_watermark = log.log_end_offset, log.high_watermark
     offset = divergence(log, diverging)
@@ -123,16 +124,18 @@ def truncate_to_divergence(core: Copy, diverging: EpochEndOffset) -> str:
 
 
 def parts_below_start(log: Log, offset: int) -> bool:
-    """Whether the log parts from the leader's below its own start.
+    """Whether the log diverges from the leader's below its own start.
 
-    It then begins anew where the leader's does: in sync from that offset on it would lack what the leader has below. One that
-    parts at its start is truncated like any other: all below was committed and deleted, and no offset of it may be given again.
+    It must then start empty at the leader's log start, because otherwise it would lack what the leader has below. A
+    log that diverges exactly at its start is truncated as usual: everything below was committed and deleted, and those
+    offsets may not be reused.
     """
     return offset < log.log_start_offset
 
 
 def take_latest(core: Copy, leader_end: int) -> bool:
-    """The leader's log ends there and our fetch was out of range. True when that settles it; else its start must be known."""
+    """Handle an out-of-range fetch with the leader's log end. Returns True if that settles it, False if the leader's
+    log start is needed."""
     log = core.log
     if leader_end >= log.log_end_offset:
         return False
@@ -141,7 +144,7 @@ def take_latest(core: Copy, leader_end: int) -> bool:
 
 
 def take_earliest(core: Copy, leader_start: int, *, anew: bool = False) -> None:
-    """Where the leader's log begins: beyond our end everything here is gone there, and the log starts anew. So it does when nothing
-    here is the leader's."""
+    """Handle an out-of-range fetch with the leader's log start. If that is beyond our end, the log starts empty there.
+    The same if `anew`: nothing in our log is the leader's."""
     if anew or leader_start > core.log.log_end_offset:
         core.log.truncate_fully_and_start_at(leader_start)

@@ -1,6 +1,6 @@
-"""The partitions that this node hosts: found by name and by id, and their roles as each image has them (ReplicaManager.applyDelta).
+"""The partitions that this node hosts, by name and by id, with their roles in each image (ReplicaManager.applyDelta).
 
-Logs are made and dropped, leaders and followers begin, settings change. Knows no request.
+It creates and drops logs, starts leaders and followers, and applies settings. Requests are unknown here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
 from kafkacompat.partition.changes import Changes
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Standing
+from kafkacompat.partition.traffic import BrokerTraffic
 from kafkacompat.partition.wakeups import Wakeups
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -34,7 +35,7 @@ Key = tuple[str, int]
 
 
 class HostedPartitions:
-    """All in the loop's thread."""
+    """The partitions of this node. Used in the loop's thread only."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class HostedPartitions:
         log_config: Callable[[str], LogConfig],
         replication: Replicating | None,
     ) -> None:
-        """Without `replication` nothing is followed and the ISR stays as the metadata says."""
+        """Without `replication` nothing is followed and the ISR stays as in the metadata."""
         self.node_id = node_id
         self.image = MetadataImage()
         self.by_name: dict[Key, PartitionCore] = {}
@@ -59,26 +60,27 @@ class HostedPartitions:
         self._log_config = log_config
         self._replication = replication
         self.standing = Standing()
+        self.traffic = BrokerTraffic()
         self.wakeups = Wakeups(self.by_name, clock, timers)
         self.advanced = self.wakeups.advanced
         self._arrivals = Arrivals(
             node_id, timers, workers.files, log_manager, log_config, partial(self._take_role, is_new=True)
         )
         self.changes = Changes(timers, self._change, lambda problem: self.fail(problem))
-        """Roles of the last image that are not taken yet."""
+        """Role changes of the last image that are not applied yet."""
         self.fail: Callable[[BaseException], None] = _raise
         """Halts the node."""
         self._offline: set[TopicPartition] = set()
         self._opened = 0
-        """Logs that the image at hand has opened at once."""
+        """Number of logs that the present image has opened at once."""
         self.placing: Placing | None = None
-        """Without it logs lie where they were made."""
+        """Without it, logs stay in the directory where they were created."""
         log_manager.on_offline = self._lost
 
     # Lookups
 
     def core(self, partition: Key) -> PartitionCore | None:
-        """The partition, its role taken and its log opened now if nobody has asked for it before; None when it is not here."""
+        """The partition with its role applied and its log open. None if it is not on this node."""
         if self.changes and partition in self.changes:
             self.changes.take_now(partition)
         core = self.by_name.get(partition)
@@ -88,11 +90,11 @@ class HostedPartitions:
 
     @property
     def opens_logs(self) -> bool:
-        """Whether partitions wait for whoever asks for them first, and opens their logs by that."""
+        """Whether partitions wait for a first request to open their logs."""
         return bool(self._arrivals)
 
     def core_by_id(self, topic_id: Uuid, partition: int) -> PartitionCore | None:
-        """As `core`, for clients that name topics by id."""
+        """Like `core`, for clients that name topics by id."""
         core = self.by_id.get((topic_id, partition))
         if core is not None and self.changes and core.topic_partition in self.changes:
             self.changes.take_now(core.topic_partition)
@@ -102,8 +104,13 @@ class HostedPartitions:
             return None if topic is None else self.core((topic.name, partition))
         return core
 
+    @property
+    def offline_count(self) -> int:
+        """Replicas whose log is in a directory that failed, or cannot be opened."""
+        return len(self._offline)
+
     def leader_error(self, partition: TopicPartition, current_leader_epoch: int = -1) -> ErrorCode:
-        """NONE when this node leads the partition in that epoch, else what a client is told."""
+        """NONE if this node leads the partition in that epoch, otherwise the error for the client."""
         core = self.core(partition)
         return self.absent(partition) if core is None else core.check_leader(current_leader_epoch)
 
@@ -111,8 +118,14 @@ class HostedPartitions:
         topic = self.image.topics.get(partition[0])
         return topic is not None and partition[1] in topic.partitions
 
+    def is_being_added(self, core: PartitionCore, replica: int) -> bool:
+        """Whether a reassignment adds this replica."""
+        topic = self.image.topics_by_id.get(core.topic_id)
+        image = None if topic is None else topic.partitions.get(core.topic_partition.partition)
+        return image is not None and replica in image.adding_replicas
+
     def absent(self, partition: Key) -> ErrorCode:
-        """Why a partition is not here: unknown, another node's, or its log cannot be opened."""
+        """The reason why a partition is not here: unknown, on another node, or its log cannot be opened."""
         if not self.is_known(partition):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if partition in self._offline:
@@ -122,29 +135,30 @@ class HostedPartitions:
     # Images
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Take the roles of a new image: logs made and dropped, leaders and followers, settings."""
+        """Apply a new image: create and drop logs, start leaders and followers, change settings."""
         self.image = new
         self.standing.brokers = new.brokers
         if self._replication is not None:
             self._replication.on_image(new)
         if self.placing is not None and old.offset < 0:
             self.placing.recover(new)
-        # Before the roles: who is left alone in the ISR must not commit by the min.insync.replicas of before. By the new one the
-        # controller counts who stays eligible (KIP-966). Apache Kafka 4.3.0 takes the roles first.
+        # Settings come before roles: a leader left alone in the ISR must not commit by an old min.insync.replicas. The
+        # controller already uses the new value for eligible leader replicas (KIP-966). Apache Kafka 4.3.0 applies the
+        # roles first.
         reconfigured = [] if old.configs is new.configs else self._reconfigure(old, new)
         if old.topics_by_id is not new.topics_by_id:
             self._opened = 0
             self.changes.begin()
             self._follow(old, new)
         for core in reconfigured:
-            # By the role of now: a leader may have been deposed before the setting was lowered.
+            # `core` applies the role first: this node may have lost the leadership before the setting was lowered.
             if self.core(core.topic_partition) is core and core.maybe_increment_leader_high_watermark(
                 self._clock.monotonic_ms()
             ):
                 self.advanced(core)
 
     def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Only what this node serves first has to wait for all of its roles."""
+        """Collect the role changes. Only at a node's first image must all of them be applied at once."""
         add, is_first = self.changes.add, old.offset < 0
         for topic_id, topic in old.topics_by_id.items():
             if topic_id not in new.topics_by_id:
@@ -156,7 +170,7 @@ class HostedPartitions:
             if before is topic:
                 continue
             known = {} if before is None else before.partitions
-            # Coordinators take the same image next, and look at the logs that are led now.
+            # Coordinators get the same image next and use the logs that are led now.
             now = is_first or name in INTERNAL_TOPICS
             for index, partition in topic.partitions.items():
                 former = known.get(index)
@@ -164,7 +178,7 @@ class HostedPartitions:
                     continue
                 key = TopicPartition(name, index)
                 if self.node_id in partition.replicas:
-                    # What the first image brings may have been here before this start.
+                    # Partitions of the first image may have been here before this start.
                     is_new = former is None and (not is_first or not self._log_manager.may_have(key))
                     add(key, topic.id, partition, is_new=is_new, now=now)
                 elif former is not None and self.node_id in former.replicas:
@@ -184,11 +198,11 @@ class HostedPartitions:
             self._opened += is_new
 
     def finish_changes(self) -> None:
-        """Take what is left of the last image's roles, before a stop: logs of topics that went are to go as well."""
+        """Apply the rest of the last image's roles before a stop, so that logs of deleted topics are deleted."""
         self.changes.finish()
 
     def _has_to_wait(self, name: TopicPartition, image: PartitionRegistration, is_new: bool) -> bool:
-        """Its log is to be made, and the checkpoints speak of another one of its name."""
+        """Whether the log must be created and the checkpoints still have entries of an old log of that name."""
         return (
             self._log_manager.get(name) is None
             and (is_new or self._may_begin_empty(image))
@@ -213,9 +227,10 @@ class HostedPartitions:
                     is_new=is_new or self._may_begin_empty(image),
                 )
                 if log.config is not config:
-                    # It was there at the start, and has the node's.
+                    # The log was found at the start and has the node's default config.
                     log.config = config
-                core = PartitionCore(self.node_id, name, topic_id, log, self.standing)
+                traffic = self.traffic.begin(name.topic)
+                core = PartitionCore(self.node_id, name, topic_id, log, self.standing, traffic)
                 self.by_name[name] = self.by_id[topic_id, name.partition] = core
             now_ms = self._clock.monotonic_ms()
             changed = core.become(image, now_ms)
@@ -244,7 +259,7 @@ class HostedPartitions:
         return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core
 
     def follow_anew(self, core: PartitionCore) -> None:
-        """In a new role, from another directory, or a leader that has another address; once it may."""
+        """Follow the leader again, when allowed: after a role change, a new directory, or a new address of the leader."""
         self._hold_back(core)
         if self._replication is not None and (core.is_leader or self._may_follow(core)):
             self._replication.role_taken(core)
@@ -253,8 +268,8 @@ class HostedPartitions:
         return core.log.is_anchored and not core.is_held_back
 
     def _hold_back(self, core: PartitionCore) -> None:
-        """While the checkpoints say more of its log than is true: what it appends or fetches from now on counts as replicated, and
-        a start would not check it."""
+        """Hold the partition back while a checkpoint offset is too high for its log. Otherwise new records would count
+        as replicated, and a start would not check them."""
         if core.is_held_back:
             return
         told = self._log_manager.when_true(core.log)
@@ -268,13 +283,14 @@ class HostedPartitions:
             self._anchored(core)
 
     def _anchored(self, core: PartitionCore) -> None:
-        """Its log is durable, or its checkpoints are true: with both it may follow, and what it has may be committed."""
+        """The log is durable, or its checkpoints are correct. With both, the partition may follow and its records may
+        be committed."""
         self.follow_anew(core)
         if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
             self.advanced(core)
 
     def log_replaced(self, core: PartitionCore) -> None:
-        """The partition lies in another directory now, under a name that is not durable yet."""
+        """The partition's log is now in another directory, under a name that is not durable yet."""
         self.anchoring.add(core)
         self.advanced(core)
 
@@ -287,15 +303,15 @@ class HostedPartitions:
             self.wakeups.role_changed(core)
 
     def storage_failed(self, core: PartitionCore, error: OSError) -> None:
-        """An operation on its files failed."""
+        """An operation on the log's files failed."""
         self._log_manager.partition_failed(core.topic_partition, error)
 
     def when_true(self, core: PartitionCore) -> Deferred[None]:
-        """There once no checkpoint says more of its log than is true."""
+        """Resolve when no checkpoint has an offset that is too high for the log."""
         return self._log_manager.when_true(core.log)
 
     def _lost(self, names: Sequence[TopicPartition]) -> None:
-        """Their directory is offline: they are answered KAFKA_STORAGE_ERROR from now on."""
+        """A directory is offline. Its partitions are answered KAFKA_STORAGE_ERROR from now on."""
         for name in names:
             core = self.by_name.get(name)
             self._offline.add(name)
@@ -308,6 +324,7 @@ class HostedPartitions:
         if core is None:
             return None
         core.resign()
+        self.traffic.end(name.topic, core.traffic)
         if self.placing is not None:
             self.placing.gone(core)
         if self._replication is not None:
@@ -317,7 +334,8 @@ class HostedPartitions:
         return core
 
     def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> list[PartitionCore]:
-        """Give logs their settings anew where a layer below or of the topic changed; whose did."""
+        """Update the settings of logs if a lower layer's or the topic's settings changed. Returns the partitions
+        affected."""
         reconfigured: list[PartitionCore] = []
         changed = {
             key

@@ -1,8 +1,8 @@
-"""What a leader knows of its followers, and the in-sync set it has asked the controller for.
+"""A leader's knowledge of its followers, and the ISR that it has proposed to the controller.
 
-A pure core: it knows no log, request or other partition; times are milliseconds of one monotonic clock. Follows Kafka's
-Replica and the partition states of KIP-497 (a change that is on its way counts where that is the safer reading) and KIP-903
-(a follower that has been restarted joins only in its newest life). Setting: replica.lag.time.max.ms.
+A pure core: logs, requests and other partitions are unknown here. Times are milliseconds of one monotonic clock.
+Follows Kafka's Replica, the partition states of KIP-497 (a pending change counts where that is safer) and KIP-903 (a
+restarted follower joins only with its newest broker epoch). Setting: replica.lag.time.max.ms.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 LONG_AGO_MS = -(2**60)
 EXPECTED_MS = 2000
-"""How long after this node took a lead its followers' fetches are answered soon: acks=all waits for them to learn of it."""
+"""For this long after becoming leader, this node answers its followers' fetches early. acks=all waits until they know
+their role."""
 UNKNOWN_BROKER_EPOCH = -1
-"""Sent by followers that state none, and to the controller for one that has not fetched yet: it checks nothing then."""
+"""Used by followers that send no broker epoch, and towards the controller for a follower that has not fetched yet. The
+controller then skips the check."""
 
 
 class Replica:
@@ -48,7 +50,8 @@ class Replica:
     def update_fetch_state(
         self, offset: int, log_start_offset: int, leader_end: int, broker_epoch: int, now_ms: int
     ) -> None:
-        """It asks for what begins at offset. It was caught up now, or at its last fetch when it has by now what was there then."""
+        """The follower fetches at `offset`. It is caught up now if it has everything, or was at its last fetch if it
+        now has everything from then."""
         if offset >= leader_end:
             self.last_caught_up_ms = now_ms
         elif offset >= self.last_fetch_leader_end and self.last_fetch_ms > self.last_caught_up_ms:
@@ -66,7 +69,8 @@ class Replica:
 
 
 class Standing:
-    """What the metadata says of brokers, and who is about to follow. One object a node; `brokers` is replaced with each image."""
+    """The brokers in the metadata, and which of them are about to follow. One object per node; `brokers` is replaced
+    with each image."""
 
     __slots__ = ("_expected_until_ms", "brokers", "lag_time_max_ms")
 
@@ -76,11 +80,11 @@ class Standing:
         self._expected_until_ms: dict[int, int] = {}
 
     def expect(self, broker_id: int, now_ms: int) -> None:
-        """This node has begun to lead a partition that the broker is to follow, and does not know yet that it does."""
+        """This node has become leader of a partition that the broker must follow but does not know of yet."""
         self._expected_until_ms[broker_id] = now_ms + EXPECTED_MS
 
     def is_expected(self, broker_id: int, now_ms: int) -> bool:
-        """Whether it may want to ask for more partitions than its fetch on the way does."""
+        """Whether the broker may want to fetch more partitions than its present fetch has."""
         return self._expected_until_ms.get(broker_id, LONG_AGO_MS) > now_ms
 
     def is_alive(self, broker_id: int) -> bool:
@@ -88,14 +92,15 @@ class Standing:
         return broker is not None and not broker.fenced
 
     def is_outlived(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether a fetch that states this epoch comes from an earlier life of a broker that is alive."""
+        """Whether a fetch with this broker epoch is from an earlier process of a live broker."""
         if broker_epoch == UNKNOWN_BROKER_EPOCH:
             return False
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced and broker.epoch > broker_epoch
 
     def is_replica_isr_eligible(self, broker_id: int, follower: Replica) -> bool:
-        """Whether it may enter the ISR: alive, staying, and fetching in its newest life."""
+        """Whether a replica may join the ISR: its broker is unfenced, not shutting down, and fetching with its newest
+        epoch."""
         broker = self.brokers.get(broker_id)
         if broker is None or broker.fenced or broker.in_controlled_shutdown or not follower.has_fetched:
             return False
@@ -103,7 +108,7 @@ class Standing:
 
 
 class PendingPartitionChange:
-    """A change of the in-sync set that the controller has been asked for. Compared by identity: each is itself only."""
+    """An ISR change that the controller was asked for. Compared by identity."""
 
     __slots__ = ("isr", "leader_epoch", "maximal", "members", "partition_epoch")
 
@@ -116,18 +121,18 @@ class PendingPartitionChange:
         partition_epoch: int,
     ) -> None:
         self.isr = isr
-        """As proposed."""
+        """The proposed ISR."""
         self.maximal = maximal
-        """Everybody who is in the set before or after: whom the high watermark waits for."""
+        """All replicas in the ISR before or after the change. The high watermark waits for them."""
         self.members = members
-        """(broker id, broker epoch) of the proposed set; the leader's own epoch is left to whoever sends it."""
+        """(broker id, broker epoch) of the proposed ISR. The sender fills in the leader's own epoch."""
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
-        """What the proposal builds on."""
+        """The partition epoch that the proposal is based on."""
 
 
 class Altered(Enum):
-    """What came of a proposal."""
+    """The outcome of a proposal."""
 
     OUTDATED = "something newer has decided meanwhile"
     COMMITTED = "the set is as the controller says; the high watermark may move"
@@ -137,7 +142,7 @@ class Altered(Enum):
 
 
 REJECTIONS = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""The controller says by them that our epoch is right and that it did not apply the change."""
+"""With these errors the controller confirms our epoch but has not applied the change."""
 AWAITED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

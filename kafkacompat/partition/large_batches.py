@@ -1,7 +1,7 @@
-"""Produced batches that take the loop longer than one step of it may: opened in threads, checked in steps.
+"""Produced batches that are too large for one step of the loop: decompressed in threads, checked in steps.
 
-How many are opened at a time and how many may wait is bounded; one more is told to come again. What a batch is refused for is
-records/validate's. The order of a connection's batches is kept by whoever waits: it is not read meanwhile.
+The numbers of batches being opened and waiting are bounded; beyond them the client must retry. records/validate
+decides what is refused. The connection is not read meanwhile, so its batches stay in order.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Buffer, Clock, Timers, Workers
 
 AT_ONCE = 2
-"""Each may hold what batch.max.unpacked.bytes allows."""
+"""Batches opened at the same time. Each may use what batch.max.unpacked.bytes allows."""
 WAITING_MAX = 1000
-"""One more is answered REQUEST_TIMED_OUT, after which a producer tries again."""
+"""Waiting batches. Beyond this the answer is REQUEST_TIMED_OUT, after which a producer retries."""
 PAUSES_MAX = 1 << 30
-"""A connection has one at most, so that their number is the bound."""
+"""Effectively unbounded: a connection has at most one, so the bound on connections applies."""
 
 T = TypeVar("T")
 
@@ -43,13 +43,13 @@ class LargeBatches:
         self._pauses = Stepping(timers, workers, PAUSES_MAX, 0)
 
     def pause(self, given: T) -> Deferred[T]:
-        """What was given, after the loop has had a turn."""
+        """The given value, after a turn of the loop."""
         return self._pauses.submit(_given_back(given))
 
     def validate(
         self, records: Buffer, config: LogConfig, zstd_allowed: bool
     ) -> Deferred[Buffer | ValidatedBatch | LogRefused]:
-        """The batch, or what it is refused for. The records stay in use until it is there."""
+        """The batch, or its refusal. The records stay in use until then."""
         given: Deferred[Buffer | ValidatedBatch | LogRefused] = Deferred()
 
         def validated(done: Deferred[ValidatedBatch]) -> None:

@@ -1,4 +1,5 @@
-"""Whom the partition manager tells of images, roles and partitions that go. Protocols only, so that it knows neither shell."""
+"""The listeners of the partition manager: images, roles, removed partitions. Protocols only, so it depends on no
+shell."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Replicating(Protocol):
-    """What the manager asks of replication.Replication."""
+    """The parts of replication.Replication that the manager calls."""
 
     def on_image(self, new: MetadataImage) -> None:
-        """Before the roles of that image are taken."""
+        """Called before the roles of that image are applied."""
         ...
 
     def role_taken(self, core: PartitionCore) -> None:
-        """It leads, follows or waits for a leader, perhaps in a new epoch."""
+        """The partition leads, follows or waits for a leader, possibly in a new epoch."""
         ...
 
     def gone(self, core: PartitionCore) -> None: ...
@@ -27,14 +28,14 @@ class Replicating(Protocol):
 
 
 class Placing(Protocol):
-    """What the manager tells placement.Placement."""
+    """The parts of placement.Placement that the manager calls."""
 
     def recover(self, image: MetadataImage) -> None:
-        """The first image, before its roles are taken."""
+        """Called with the first image, before its roles are applied."""
         ...
 
     def may_begin_empty(self, image: PartitionRegistration) -> bool:
-        """Though a directory is offline in which its log might lie."""
+        """Whether the log may be created empty even if an offline directory may have it."""
         ...
 
     def role_taken(self, core: PartitionCore, image: PartitionRegistration) -> None: ...

@@ -1,7 +1,7 @@
 """Fetches of so many partitions that they are read in steps of the loop, with appends and other fetches in between.
 
-What a small fetch is given at once, a part at a time. What moves between two steps is noted, and looked at before the fetch waits;
-so nothing is waited for that is there.
+The answer is the same as for a small fetch. Changes between two steps are recorded and checked before the fetch waits,
+so it never waits for data that is there.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     Open = Callable[[FetchParameters, Sequence[FetchRequestPartition], Forgotten], FetchContext]
 
 LONG_FROM = 500
-"""Partitions of a request or of its session above which a fetch takes steps."""
+"""A fetch with more partitions in its request or session than this is read in steps."""
 NAMED_A_STEP = 1_000
-"""Partitions that a session learns or forgets: about 1 us each."""
+"""Partitions that a session adds or removes in one step, at about 1 us each."""
 
 
 class LongFetches:
@@ -46,7 +46,7 @@ class LongFetches:
         partitions: Sequence[FetchRequestPartition],
         forgotten: Forgotten,
     ) -> Steps[FetchResponse]:
-        """A fetch that names many partitions, or forgets many: its session learns of them in steps."""
+        """A fetch that names or removes many partitions: its session is updated in steps."""
         context = open_session(parameters, (), ())
         session = context.session
         if session is None:
@@ -65,7 +65,7 @@ class LongFetches:
         return (yield from self.served(context, parameters))
 
     def served(self, context: FetchContext, parameters: FetchParameters) -> Steps[FetchResponse]:
-        """A fetch whose session has many."""
+        """A fetch whose session has many partitions."""
         if context.error is not ErrorCode.NONE:
             return FetchResponse(error_code=context.error)
         purgatory = self._purgatory
@@ -101,14 +101,14 @@ class LongFetches:
             answers, ready = self._reads.read_all(
                 waiter.context, waiter.parameters, reading.stretch(), arrived=arrived, reading=reading
             )
-            # A consumer moves nothing by reading; what has moved was opened just before it was read.
+            # A consumer's read changes nothing. Any partition noted here was opened by the read itself.
             waiter.noted = before if waiter.parameters.replica_id < 0 else before | waiter.noted
             if reading.is_over:
                 return answers, ready
             yield None
 
     def _read_arrived(self, waiter: LongFetch) -> Generator[Any, Any, Any]:
-        """As with a small fetch of a follower: what has moved while it was read is read once more."""
+        """Like a small fetch of a follower: partitions that changed while being read are read once more."""
         parameters = waiter.parameters
         reading = Reading(waiter.context.partitions, parameters.max_bytes)
         answers, ready = yield from self._read(waiter, reading, arrived=True)
@@ -121,7 +121,7 @@ class LongFetches:
     def _read_noted(
         self, waiter: LongFetch, answers: list[tuple[Any, PartitionData]]
     ) -> Generator[Any, Any, Any]:
-        """The answers with those anew whose partitions have moved."""
+        """The answers, with the changed partitions read again."""
         noted, waiter.noted = waiter.noted, {}
         again = {id(asked): asked for core in noted.values() if (asked := waiter.asks_of(core)) is not None}
         kept = [pair for pair in answers if id(pair[0]) not in again]
@@ -135,7 +135,7 @@ class LongFetches:
     def _note_sizes(
         self, waiter: LongFetch, answers: list[tuple[Any, PartitionData]]
     ) -> Generator[Any, Any, bool]:
-        """What each could give by now; True when the fetch need not wait."""
+        """Record what each partition could give now. Returns True if the fetch need not wait."""
         parameters = waiter.parameters
         for start in range(0, len(answers), READ_A_STEP):
             if start:

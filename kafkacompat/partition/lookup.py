@@ -1,7 +1,7 @@
-"""Offsets looked up in one partition, and records deleted from its front: ListOffsets and DeleteRecords.
+"""Offset lookups in one partition, and deletion of records from its front: ListOffsets and DeleteRecords.
 
-Functions over a PartitionCore; they know neither versions (which special timestamps a client may use) nor requests.
-Special timestamps are Kafka's; there is no tiered storage, so its two answer "none".
+Functions over a PartitionCore. Requests, and the special timestamps that each version allows, are unknown here.
+Special timestamps are Kafka's. There is no tiered storage, so its two special timestamps find nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEBUGGING_REPLICA = -2
 
 
 class Question(NamedTuple):
-    """What a client asks of a partition. A timestamp in ms, or special."""
+    """A client's lookup in a partition. The timestamp is in ms, or special."""
 
     timestamp_ms: int
     read_committed: bool
@@ -34,7 +34,7 @@ class Question(NamedTuple):
 
     @property
     def searched_timestamp_ms(self) -> int | None:
-        """For Log.begin_lookup."""
+        """The argument for Log.begin_lookup."""
         return None if self.timestamp_ms == MAX_TIMESTAMP else self.timestamp_ms
 
 
@@ -46,7 +46,7 @@ def refusal(core: PartitionCore, question: Question) -> OffsetLookup | None:
 
 
 def look_up(core: PartitionCore, question: Question) -> OffsetLookup | None:
-    """The offset at a special value; None when the log has to be searched for a timestamp (searches.py)."""
+    """The offset for a special timestamp. None if the log must be searched (searches.py)."""
     refused = refusal(core, question)
     if refused is not None:
         return refused
@@ -66,7 +66,7 @@ def look_up(core: PartitionCore, question: Question) -> OffsetLookup | None:
 
 
 def answer_found(core: PartitionCore, question: Question, found: TimestampOffset | None) -> OffsetLookup:
-    """Of a search that counts now. Consumers see nothing at or past what they may fetch."""
+    """The answer for a valid search result. Consumers get no offset at or above the end of what they may fetch."""
     if found is not None and found.offset < _end(core, question):
         return OffsetLookup(ErrorCode.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
     return OffsetLookup(ErrorCode.NONE if _is_available(core, question) else ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -84,7 +84,8 @@ def _is_available(core: PartitionCore, question: Question) -> bool:
 
 
 def delete_records_on_leader(core: PartitionCore, offset: int) -> tuple[ErrorCode, int]:
-    """Move the log's start up to an offset (-1: the high watermark). (error, that offset), -1 with an error."""
+    """Move the log start up to an offset (-1: the high watermark). Returns (error, that offset), with offset -1 on
+    error."""
     error = core.check_leader(-1)
     if error is not ErrorCode.NONE:
         return error, -1

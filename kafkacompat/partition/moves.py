@@ -1,10 +1,11 @@
-"""Moves of replicas between this node's directories: copying to future logs, and the change of places (KIP-113, KIP-858).
+"""Moves of replicas between this node's directories: copying to future logs, then swapping the logs (KIP-113,
+KIP-858).
 
-For each move whole batches are copied until the future log has all of the current one; it is synced, the controller is told where
-the replica is about to lie, only then do the logs change places, and the old one goes once the new one is durable. The shell around
-copying.py: it reads, waits and throttles. Imported when something moves. Settings: num.replica.alter.log.dirs.threads (moves under
-way at a time), replica.alter.log.dirs.io.max.bytes.per.second, alter.log.dirs.replication.quota.window.num and .size.seconds,
-replica.fetch.backoff.ms.
+For each move, whole batches are copied until the future log has everything. It is then synced, and the controller is
+told the new directory. Only after that the logs are swapped, and the old log is deleted once the new one is durable.
+This is the shell around copying.py: it reads, waits and throttles. Imported when something moves. Settings:
+num.replica.alter.log.dirs.threads (concurrent moves), replica.alter.log.dirs.io.max.bytes.per.second,
+alter.log.dirs.replication.quota.window.num and .size.seconds, replica.fetch.backoff.ms.
 """
 
 from __future__ import annotations
@@ -35,19 +36,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COPY_BYTES = 1 << 20
-"""Read and appended at once."""
+"""Bytes read and appended in one piece."""
 AT_ONCE_BYTES = 1 << 18
-"""So little is read in the loop's thread if it is cached: what is appended meanwhile would always be ahead of a worker's answer."""
+"""Up to this many cached bytes are read in the loop's thread. Otherwise new appends would always be ahead of the
+worker's answer."""
 THROTTLED_MS = 100
 ASSIGNED_POLL_MS = 100
-"""How often what came meanwhile is copied while the controller is being told."""
+"""How often new appends are copied while the controller is being told."""
 
 Assign = Callable[["Uuid", int, "Uuid", "Callable[[], None] | None"], None]
-"""(topic id, partition, directory, what to call when the controller has taken it)."""
+"""(topic id, partition, directory, callback for when the controller has recorded it)."""
 
 
 class Settings(Protocol):
-    """Those in effect."""
+    """The settings in force."""
 
     def get_int(self, name: str) -> int: ...
 
@@ -59,7 +61,7 @@ class MoveState(Enum):
 
 
 class Move:
-    """One replica on its way. `log` is its future log."""
+    """One replica being moved. `log` is its future log."""
 
     __slots__ = ("busy", "core", "is_synced", "log", "origin_id", "state", "target_id", "topic_partition")
 
@@ -71,17 +73,17 @@ class Move:
         self.target_id = target_id
         self.state = MoveState.COPYING
         self.busy = False
-        """A worker reads or syncs for it, or a timer will go on with it."""
+        """A worker reads or syncs for this move, or a timer will continue it."""
         self.is_synced = False
 
     @property
     def is_being_told(self) -> bool:
-        """The controller knows its new directory, or is about to."""
+        """Whether the controller knows the new directory, or is being told."""
         return self.state is not MoveState.COPYING
 
 
 class Moves:
-    """Bounded by the partitions of this node."""
+    """The moves of a node. Bounded by its partitions."""
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class Moves:
         failed: Callable[[PartitionCore, OSError], None],
         moved: Callable[[PartitionCore], None],
     ) -> None:
-        """`failed`: the current log could not be read; `moved`: the core has its new log."""
+        """`failed` is called if the current log could not be read, `moved` if the core has its new log."""
         self._logs = logs
         self._clock = clock
         self._timers = timers
@@ -105,7 +107,7 @@ class Moves:
         self._failed = failed
         self._moved = moved
         self._moves: dict[TopicPartition, Move] = {}
-        """In the order in which they were asked for: the first are under way."""
+        """In the order of the requests. The first ones are in progress."""
         self._rate = ByteRate(
             settings.get_int("alter.log.dirs.replication.quota.window.num"),
             1000 * settings.get_int("alter.log.dirs.replication.quota.window.size.seconds"),
@@ -116,7 +118,7 @@ class Moves:
         return self._moves.get(name)
 
     def begin(self, core: PartitionCore) -> None:
-        """Its future log lies there already, empty or from an earlier start."""
+        """Begin a move. The future log must exist, empty or left from an earlier start."""
         name = core.topic_partition
         home, target = self._logs.directory_of(name), self._logs.futures.home(name)
         assert home is not None
@@ -129,7 +131,7 @@ class Moves:
         self._start_some()
 
     def end(self, name: TopicPartition) -> None:
-        """It is not to take place, or cannot: what the controller was told already is taken back."""
+        """End a move that is cancelled or cannot be done. If the controller was told, tell it the old directory again."""
         move = self._moves.pop(name, None)
         if move is None:
             return
@@ -153,7 +155,7 @@ class Moves:
         self._timers.call_after(delay_ms, partial(self._go_on, move))
 
     def _is_over(self, move: Move) -> bool:
-        """Ended, or its future log is gone with its directory."""
+        """Whether the move has ended, or its future log is gone with its directory."""
         name = move.topic_partition
         if self._closed or self._moves.get(name) is not move:
             return True
@@ -163,7 +165,7 @@ class Moves:
         return True
 
     def _back_off(self, move: Move) -> None:
-        """Something failed."""
+        """Continue later after a failure."""
         if not self._is_over(move):
             self._later(move, self._settings.get_int("replica.fetch.backoff.ms"))
 
@@ -173,7 +175,7 @@ class Moves:
             self._step(move)
 
     def _step(self, move: Move) -> None:
-        """The next piece, or what follows when there is none."""
+        """Copy the next piece, or take the next step if everything is copied."""
         limit = self._settings.get_int("replica.alter.log.dirs.io.max.bytes.per.second")
         if self._rate.bytes_per_second(self._clock.monotonic_ms()) > limit:
             self._later(move, THROTTLED_MS)
@@ -187,15 +189,15 @@ class Moves:
             return
         if note is not None:
             logger.info("the copy of %s: %s", move.topic_partition, note)
-        # It may have been cut back, now or before the disk refused the rest of that: what follows counts only once no checkpoint
-        # says more of it than is true.
+        # The future log may have been truncated, now or before the disk refused the rest. Later appends count only
+        # when no checkpoint offset is too high for it.
         told = self._logs.when_true(future)
         if not told.done:
             move.busy = True
             told.on_done(lambda _: self._later(move, 0))
             return
         if not current.log_start_offset <= future.log_end_offset <= current.log_end_offset:
-            # It was very long, and is cut back in several steps.
+            # A very long log is truncated in several steps.
             self._later(move, 0)
             return
         if future.log_end_offset == current.log_end_offset:
@@ -236,7 +238,7 @@ class Moves:
             self._failed(move.core, error)
             self._back_off(move)
             return
-        except Exception as error:  # too many jobs, or our own bug
+        except Exception as error:  # too many jobs, or a bug in kafkacompat
             logger.error("no worker read for the copy of %s: %s", move.topic_partition, error)
             self._back_off(move)
             return
@@ -247,7 +249,7 @@ class Moves:
 
     def _append(self, move: Move, data: bytes) -> None:
         before = move.log.log_end_offset
-        # What goes beyond one step is read again.
+        # The bytes beyond one step are read again.
         data = data[: end_of_some(data, 0, BATCHES_AT_ONCE)[0]]
         try:
             copy_records(move, move.core.log, data)
@@ -271,7 +273,7 @@ class Moves:
     def _caught_up(self, move: Move) -> None:
         take_over_watermarks(move, move.core.log)
         if not move.is_synced:
-            # The current log may be long synced, and is about to go.
+            # The current log may be synced long ago, and will be deleted.
             try:
                 flush = move.log.begin_flush()
             except OSError as error:
@@ -303,7 +305,7 @@ class Moves:
             self._logs.future_failed(move.topic_partition, error)
             self._back_off(move)
             return
-        except Exception as error:  # too many jobs, or our own bug
+        except Exception as error:  # too many jobs, or a bug in kafkacompat
             logger.error("no worker synced the copy of %s: %s", move.topic_partition, error)
             self._back_off(move)
             return
@@ -315,12 +317,13 @@ class Moves:
         return self._workers.log_sync.at(posixpath.dirname(log.directory))
 
     def _assigned(self, move: Move) -> None:
-        """The timer that waits goes on with it."""
+        """The controller has recorded the directory. The waiting timer continues the move."""
         if not self._is_over(move):
             move.state = MoveState.ASSIGNED
 
     def _change_places(self, move: Move) -> None:
-        """All of it in one step of the loop, so that nobody sees a partition without a log or with another end."""
+        """Swap the logs in one step of the loop. So the partition is never without a log, and its log end does not
+        change."""
         core, name = move.core, move.topic_partition
         config = core.log.config
         try:
@@ -332,7 +335,7 @@ class Moves:
         log.config = config
         core.log = log
         if core.is_leader and log.latest_epoch() < core.leader_epoch:
-            # It has no record of this epoch yet.
+            # The log has no record of this epoch yet.
             log.assign_epoch_start(core.leader_epoch, log.log_end_offset)
         del self._moves[name]
         logger.info("%s lies in %s now", name, log.directory)
@@ -340,7 +343,7 @@ class Moves:
         self._make_durable(log)
         self._start_some()
 
-    # The log that was stays where it is until a power loss would leave the new one.
+    # The old log keeps its place until the new one would survive a power loss.
 
     def _make_durable(self, log: PartitionLog) -> None:
         if self._closed or not self._logs.predecessors.is_before(log):
@@ -363,7 +366,7 @@ class Moves:
         except Exception as error:
             if isinstance(error, OSError):
                 self._logs.log_failed(log, error)
-            else:  # too many jobs, or our own bug
+            else:  # too many jobs, or a bug in kafkacompat
                 logger.error("no worker synced %s in its new directory: %s", log.topic_partition, error)
             self._make_durable_later(log)
             return
@@ -376,13 +379,13 @@ class Moves:
             syncs = self._workers.log_sync.at(origin.path)
             syncs.submit(plan.run).on_done(partial(self._is_retired, plan))
         elif self._logs.predecessors.is_before(log):
-            # Its directory takes no writes for now.
+            # The directory takes no writes at the moment.
             self._make_durable_later(log)
 
     def _is_retired(self, plan: Plan, done: Deferred[None]) -> None:
         try:
             done.result()
-        except Exception as error:  # too many jobs, or our own bug
+        except Exception as error:  # too many jobs, or a bug in kafkacompat
             logger.error("what a moved log has left is not removed before the next start: %s", error)
         else:
             plan.finish()

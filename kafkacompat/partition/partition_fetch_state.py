@@ -1,4 +1,4 @@
-"""What a fetcher knows of each partition it follows, and what an answer of the leader has brought about. Pure."""
+"""The state of each partition in a fetcher, and the outcome of a leader's response. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class PartitionFetchState:
-    """One partition in a fetcher. Its core's leader epoch may move on while `current_leader_epoch` is what was assigned."""
+    """One partition in a fetcher. Its core's leader epoch may advance while `current_leader_epoch` keeps the assigned
+    epoch."""
 
     __slots__ = (
         "asked",
@@ -21,6 +22,7 @@ class PartitionFetchState:
         "due_ms",
         "failed",
         "is_fresh",
+        "lag",
         "refusals",
         "resolving",
     )
@@ -29,21 +31,25 @@ class PartitionFetchState:
         self.core = core
         self.current_leader_epoch = core.leader_epoch
         self.asked: tuple[int, int, int, int] | None = None
-        """(offset, log start, last fetched epoch, leader epoch) as the session knows them; None when it knows nothing."""
+        """(offset, log start, last fetched epoch, leader epoch) as known to the session. None if it is not in the
+        session."""
         self.is_fresh = True
-        """Not asked for yet since it was added. The session may hold its question from before, whose answers the log may not have
-        taken: while the name of its directory is not durable a log's high watermark does not move. A leader tells it again only to
-        whoever asks again."""
+        """Not fetched yet since it was added. The session may know an earlier request of this partition, whose answer
+        the log may have ignored: a high watermark does not move while the name of the log's directory is not durable.
+        The leader repeats its answer only for a new request."""
+        self.lag = 0
+        """Offsets up to the leader's high watermark at its last answer."""
         self.due_ms = 0
-        """Not asked for before this."""
+        """The partition is not fetched before this time."""
         self.failed = False
-        """Not asked for until the metadata gives it a new epoch."""
+        """The partition is not fetched until the metadata gives it a new epoch."""
         self.begins_anew = False
-        """Nothing of its log is the leader's: it is to begin where that begins, once that is known."""
+        """No record of the log is the leader's. The log must start empty at the leader's log start, once that is
+        known."""
         self.resolving = False
         """Waits for the leader's offsets, or for the checkpoints after a truncation."""
         self.refusals = 0
-        """Answers in a row that show the leader behind with its metadata."""
+        """Consecutive answers of a leader whose metadata is behind."""
 
     @property
     def name(self) -> TopicPartition:
@@ -55,22 +61,22 @@ class PartitionFetchState:
 
 @dataclass(slots=True)
 class Fetched:
-    """What a response has brought about, for the fetcher to carry on."""
+    """The outcome of a response, for the fetcher to act on."""
 
     advanced: list[PartitionCore]
-    """Their high watermark moved."""
+    """Partitions whose high watermark moved."""
     out_of_range: list[PartitionFetchState]
-    """The leader's offsets must be asked for."""
+    """Partitions that need the leader's offsets."""
     truncated: list[PartitionFetchState]
-    """Not asked for before `resolved`: the checkpoints may still say more of their logs than is true."""
+    """Partitions not fetched before `resolved`, because a checkpoint offset may be too high for their logs."""
     broken: list[tuple[PartitionCore, OSError]]
-    """Their files failed."""
+    """Partitions whose files failed."""
     notes: list[str]
-    """For the node's log."""
+    """Lines for the node's log."""
     failed: list[tuple[PartitionFetchState, Exception]]
-    """Not followed until their leader changes: their logs are damaged, or a bug of ours met them."""
+    """Partitions not followed until their leader changes, because of a damaged log or a bug in kafkacompat."""
     batches: int = 0
-    """Of the last partition, appended in the last step."""
+    """Batches of the last partition appended in the last step."""
 
     @classmethod
     def nothing(cls) -> Fetched:

@@ -1,8 +1,8 @@
-"""In which directory each replica of this node lies, against what the metadata says, and what AlterReplicaLogDirs asks for.
+"""The directory of each replica of this node, compared with the metadata, and the requests of AlterReplicaLogDirs.
 
-Where the two differ the controller is told (KIP-858). Moves are begun and ended here (KIP-113); after a start those go on that a
-stop cut short. The log wins: where it lies is told to the controller, it is not moved to where the metadata says. How records are
-copied is moves.py's, imported when something moves.
+If the two differ, the controller is told (KIP-858): the log is not moved to the directory in the metadata. Moves begin
+and end here (KIP-113), and interrupted ones continue after a start. moves.py copies the records; it is imported when
+something moves.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PREFERENCES_MAX = 10_000
-"""Replicas that are yet to come and whose directory was asked for; more are answered all the same and forgotten."""
+"""Replicas that do not exist yet and whose directory was requested. Further requests succeed but are not remembered."""
 
 
 class Placement:
-    """Told of roles by the hosted partitions, which come first."""
+    """Compares directories and starts moves. HostedPartitions reports the roles."""
 
     def __init__(
         self,
@@ -51,15 +51,17 @@ class Placement:
         if self._moves is not None:
             self._moves.close()
 
-    # What the hosted partitions tell
+    # Calls from HostedPartitions.
 
     def recover(self, image: MetadataImage) -> None:
-        """The first image, before its roles are taken: logs of no replica here any more, and future logs that a stop left behind.
+        """Handle the first image, before its roles are applied: logs without a replica here, and future logs that a
+        stop left behind.
 
-        What changed while this node or a directory was away may have taken a replica from it, and its topic may have been made
-        anew: such a log is a stray, as in Kafka, out of the way and not removed. A future log that the metadata names and that has
-        no current log beside it was about to be alone: it becomes the current one, unless the current one may be away, which may
-        have more, and no leader fills the other. The others go on when their role is taken.
+        While this node or a directory was offline, a replica may have been moved away and its topic recreated. Such a
+        log becomes a stray, as in Kafka, and is not removed. A future log whose directory the metadata names, without
+        a current log beside it, was about to replace it and becomes the current log. The exception is a current log
+        that may be in an offline directory: it may have more records, if no leader restores the other. Other future
+        logs continue when their roles are taken.
         """
         node_id, futures = self._hosted.node_id, self._logs.futures
         ids = {name: topic.id for name, topic in image.topics.items()}
@@ -103,8 +105,9 @@ class Placement:
             self._logs.mark_stray(name)
 
     def _withhold_former(self, image: MetadataImage) -> None:
-        """Of a replica the metadata name a directory, and that may be one which is offline: what lies in another one may be of
-        before a move. Led from there it would lack what was acknowledged since, unless its leader fills it first."""
+        """Withhold logs if the metadata may name an offline directory for their replica. The log found in another
+        directory may be from before a move. As a leader it would lack later acknowledged records, unless its own
+        leader restores them first."""
         directories = self._logs.directories
         if all(each.online for each in directories):
             return
@@ -121,7 +124,7 @@ class Placement:
                 self._logs.withhold(name, reason)
 
     def may_begin_empty(self, image: PartitionRegistration) -> bool:
-        """A replica that its leader fills, in a directory that is online or not chosen yet."""
+        """Whether the replica may start empty: its leader restores it, and its directory is online or not chosen yet."""
         named = image.directory(self._hosted.node_id)
         return self._is_filled(image) and (
             named == DIRECTORY_UNASSIGNED
@@ -129,8 +132,9 @@ class Placement:
         )
 
     def _is_filled(self, image: PartitionRegistration) -> bool:
-        """Whether its leader gives it what it lacks before anybody elects it: it is neither in sync nor eligible. Without a leader
-        it may be the last known one, which is out of the ISR for an unclean start alone."""
+        """Whether the leader restores the replica before it can be elected: it is neither in the ISR nor an eligible
+        leader replica. Without a leader it may be the last known leader, which is outside the ISR only until an
+        unclean election."""
         node_id = self._hosted.node_id
         return (
             image.leader != NO_LEADER
@@ -153,14 +157,15 @@ class Placement:
             self._assign(core.topic_id, name.partition, home.directory_id, None)
 
     def gone(self, core: PartitionCore) -> None:
-        """It is not served here any more."""
+        """The replica is no longer on this node."""
         if self._moves is not None:
             self._moves.end(core.topic_partition)
 
     # AlterReplicaLogDirs
 
     def alter(self, name: TopicPartition, path: str) -> ErrorCode:
-        """Begin to move a replica to the directory of that path, or end a move elsewhere. One yet to come will lie there."""
+        """Begin to move a replica to the directory with this path, or cancel a move to another one. A replica that
+        does not exist yet will be created there."""
         if not can_be_marked(name):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         logs = self._logs

@@ -1,8 +1,8 @@
 """Appends that wait until enough replicas have them: acks=all.
 
-Each partition of a request is settled by itself, and the request is answered when all are, or at its timeout. It knows neither
-requests nor how followers fetch. A leader or epoch that changed ends the wait of its partition with NOT_LEADER_OR_FOLLOWER; what
-was appended stays.
+Each partition of a request is decided separately. The request is answered when all are decided, or at its timeout.
+Requests, and how followers fetch, are unknown here. A new leader or epoch ends the wait of its partition with
+NOT_LEADER_OR_FOLLOWER; the appended records stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class DelayedProduce(DelayedOperation):
-    """Appends of one request that wait until the high watermark has passed them, or for their timeout."""
+    """The appends of one request, which wait until the high watermark has passed them, or for the timeout."""
 
     __slots__ = ("ends", "epochs", "errors")
 
@@ -52,8 +52,13 @@ class ProducePurgatory:
         self._cores = cores
         self._parked: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(clock, timers)
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return self._parked.sizes
+
     def when_replicated(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> Deferred[Errors] | None:
-        """None when each high watermark has already reached its end; else, later, an error a partition."""
+        """None if each high watermark has already reached its end offset. Otherwise a later result with an error per
+        partition."""
         waiter: DelayedProduce | None = None
         for partition, end in ends.items():
             core = self._cores.get(partition)
@@ -79,18 +84,18 @@ class ProducePurgatory:
         return waiter.answer
 
     def advanced(self, core: PartitionCore) -> None:
-        """A high watermark moved, or a role changed or ended."""
+        """Called when a high watermark moved, or a role changed or ended."""
         self._parked.for_each_on(core.topic_partition, self._look_again, core)
 
     def _look_again(self, waiter: DelayedProduce, moved: PartitionCore) -> None:
-        # The one that moved only: thousands that a request waits for move one after another.
+        # Check only the partition that moved: a request may wait for thousands, which move one after another.
         self._settle(waiter, moved.topic_partition)
         if waiter.is_decided:
             self._parked.remove(waiter)
             waiter.expire()
 
     def _settle(self, waiter: DelayedProduce, partition: TopicPartition) -> None:
-        """Note what is decided of one of its partitions, if it is."""
+        """Record the outcome of one partition if it is decided."""
         errors = waiter.errors
         if partition in errors:
             return

@@ -1,7 +1,7 @@
-"""Which replica a consumer should rather read from: KIP-392's selector, asked by the leader.
+"""The preferred read replica of a consumer: KIP-392's selector, called by the leader.
 
-It chooses among the leader and its in-sync followers that have the offset. Knows neither requests nor logs' contents. Setting:
-replica.selector.class; Kafka's two selectors are known, by their Java names.
+It chooses among the leader and its in-sync followers that have the offset. Requests and log contents are unknown here.
+Setting: replica.selector.class, with the Java names of Kafka's two selectors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEADER_ONLY = "org.apache.kafka.common.replica.LeaderSelector"
 
 
 def selects_by_rack(selector_class: str | None) -> bool:
-    """Whether followers are ever preferred. ConfigError for a class that is not to be had here."""
+    """Whether the selector may prefer followers. Raises ConfigError for any other class."""
     if selector_class == RACK_AWARE:
         return True
     if selector_class and selector_class != LEADER_ONLY:
@@ -31,9 +31,9 @@ def selects_by_rack(selector_class: str | None) -> bool:
 def nearest_replica(
     core: PartitionCore, rack_id: str, offset: int, listener_name: str, now_ms: int
 ) -> int | None:
-    """Another replica of that rack for a fetch at offset; None when the leader is to be read.
+    """Another replica in the rack for a fetch at `offset`. None if the consumer must read from the leader.
 
-    The leader when it stands in the rack; else of the in-sync followers there the one with the most records, then the one
+    The leader is preferred if it is in the rack. Of the in-sync followers there, the order is: the most records, then
     caught up last, then the highest id.
     """
     brokers = core.standing.brokers

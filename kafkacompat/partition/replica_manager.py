@@ -1,7 +1,7 @@
-"""What is asked of partitions: appends, waits for replication, offsets, deletions of records (ReplicaManager).
+"""Operations on partitions: appends, waits for replication, offsets, deletions of records (ReplicaManager).
 
-It calls logs, parks requests and wakes them. Knows no request, response or version. Fetches are fetch.py's; it is told of every
-advance through `watch`.
+It calls logs, and parks and wakes requests. Requests, responses and versions are unknown here. fetch.py has the
+fetches, which learn of every advance through `watch`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,21 @@ WITHOUT_LOG_START = frozenset(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     }
 )
-"""Refusals of a produce that, as in Kafka, do not tell where the log begins."""
+"""Errors of a produce request that do not report the log start, as in Kafka."""
+WITHOUT_FAILURE = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Refusals that Kafka does not count as failed requests (FailedProduceRequestsPerSec)."""
 Key = tuple[str, int]
+
+
+def size_of(records: Buffer | ValidatedBatch) -> int:
+    return records.size if isinstance(records, ValidatedBatch) else len(records)
 
 
 def hides_log_start(refused: LogRefused) -> bool:
@@ -53,7 +66,7 @@ def hides_log_start(refused: LogRefused) -> bool:
 
 
 class ReplicaManager:
-    """PartitionService of api/context. All in the loop's thread."""
+    """PartitionService of api/context. Used in the loop's thread only."""
 
     def __init__(
         self,
@@ -66,7 +79,7 @@ class ReplicaManager:
         replication: Replicating | None = None,
         limits: BatchLimits | None = None,
     ) -> None:
-        """Without `replication` nothing is followed and the ISR stays as the metadata says."""
+        """Without `replication` nothing is followed and the ISR stays as in the metadata."""
         self.hosted = hosted = HostedPartitions(
             node_id, log_manager, clock, timers, workers, log_config, replication
         )
@@ -116,14 +129,16 @@ class ReplicaManager:
         origin: Origin = Origin.CLIENT,
         allowance: Allowance | None = None,
     ) -> ProduceResult:
-        """Validate and append one partition's records; the refusal, if any, is in the result.
+        """Validate and append one partition's records. A refusal is in the result.
 
-        Raises TooMuchAtOnce, with nothing done, for records that take more of the loop than the allowance: `validate` opens
-        them in steps, and what it gives is taken in their place.
+        Raises TooMuchAtOnce, without any effect, if the records need more of the loop's time than the allowance.
+        `validate` then opens them in steps, and its result is passed in their place.
         """
         core = self.by_name.get(partition)
         if core is None or self.hosted.changes:
             core = self.core(partition)
+        if core is not None:
+            core.traffic.produces += 1
         if partition[0] in INTERNAL_TOPICS and not internal_allowed and self.hosted.is_known(partition):
             return ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if core is None or not core.is_leader:
@@ -148,7 +163,14 @@ class ReplicaManager:
                     allowance=allowance,
                 )
             info = log.append_as_leader(batch, core.leader_epoch, now_ms, terms)
+            traffic = core.traffic
+            traffic.messages_in += info.last_offset - info.first_offset + 1
+            traffic.bytes_in += batch.size
         except LogRefused as refused:
+            if refused.code not in WITHOUT_FAILURE:
+                core.traffic.failed_produces += 1
+            elif refused.code == ErrorCode.MESSAGE_TOO_LARGE:
+                core.traffic.bytes_rejected += 0 if isinstance(records, LogRefused) else size_of(records)
             return ProduceResult(
                 refused.code,
                 log_start_offset=-1 if hides_log_start(refused) else log.log_start_offset,
@@ -179,9 +201,10 @@ class ReplicaManager:
     def validate(
         self, partition: TopicPartition, records: Buffer, api_version: int
     ) -> Deferred[Buffer | ValidatedBatch | LogRefused]:
-        """Validate records that take long, without holding up the loop: what `append` is then given in their place.
+        """Validate records that take long, without blocking the loop. The result is passed to `append` in place of the
+        records.
 
-        The records stay in use until it is there.
+        The records stay in use until then.
         """
         core = self.core(partition)
         if core is None or not core.is_leader:
@@ -196,7 +219,7 @@ class ReplicaManager:
         log_start_offset: int = -1,
         broker_epoch: int = -1,
     ) -> ErrorCode:
-        """A follower asks for what begins at offset: it has the rest. Its own log begins at log_start_offset."""
+        """A follower fetches at `offset`, so it has everything below. Its log starts at log_start_offset."""
         now_ms = self._clock.monotonic_ms()
         refused = core.update_follower_fetch_state(replica_id, offset, log_start_offset, broker_epoch, now_ms)
         if refused is not NONE:
@@ -231,7 +254,7 @@ class ReplicaManager:
         if core.is_leader and replica_id < 0 and core.cannot_be_read_yet():
             anchored = self.hosted.anchoring.answers.get(partition)
             if anchored is not None:
-                # A moment after a start. Not every client asks again for an offset that is not available.
+                # This lasts a moment after a start. Not every client retries OFFSET_NOT_AVAILABLE.
                 return anchored.and_then(lambda _: self._list_offset_later(partition, question))
         return self._list_offset(partition, question)
 

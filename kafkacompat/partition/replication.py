@@ -1,9 +1,11 @@
-"""Replication of this node's partitions: who is followed from where, and what the leaders here ask the controller for.
+"""Replication of this node's partitions: the leaders that are followed, and the ISR changes proposed to the
+controller.
 
-Each partition with a new role is put into the fetcher of its leader or taken out; laggards in the ISR are looked for by the clock;
-proposed in-sync sets are sent. The shell that joins fetchers, alter_partition_manager and the manager; it decides nothing about
-offsets. What only nodes of several need is imported when it is needed: a lone node starts as quickly without it. Settings:
-num.replica.fetchers, replica.fetch.*, replica.lag.time.max.ms, replica.socket.timeout.ms, and the throttles'.
+Each partition with a new role is added to or removed from the fetcher of its leader. A timer looks for lagging ISR
+members, and proposals are sent. This shell connects fetchers, alter_partition_manager and the manager; it decides
+nothing about offsets. Parts that only a cluster of several nodes needs are imported on demand, so a single node starts
+as fast without them. Settings: num.replica.fetchers, replica.fetch.*, replica.lag.time.max.ms,
+replica.socket.timeout.ms, and the throttles'.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkacompat.ids import NO_LEADER, java_string_hash
 from kafkacompat.partition.isr import Altered
 from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
+from kafkacompat.partition.traffic import IsrChanges
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
@@ -25,31 +28,31 @@ if TYPE_CHECKING:
     from kafkacompat.partition.fetchers import Channel, Fetcher
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.isr import PendingPartitionChange
-    from kafkacompat.partition.partition_fetch_state import Fetched
+    from kafkacompat.partition.partition_fetch_state import Fetched, PartitionFetchState
     from kafkacompat.ports import Clock, Timers
 
 logger = logging.getLogger(__name__)
 
 REHOMED_A_STEP = 500
-"""Partitions whose leader has another address: up to 10 us each."""
+"""Partitions handled in one step when their leader's address has changed, at up to 10 us each."""
 
 Key = tuple[bytes, int]
 
 
 class Channels(Protocol):
-    """net.channels.Channels, as far as it is used."""
+    """The parts of net.channels.Channels that are used here."""
 
     def get(self, host: str, port: int, purpose: str) -> Channel: ...
 
 
 class Settings(Protocol):
-    """Those in effect; num.replica.fetchers and the throttles may change while the node runs."""
+    """The settings in force. num.replica.fetchers and the throttles may change while the node runs."""
 
     def get_int(self, name: str) -> int: ...
 
 
 class Replication:
-    """Made before the ReplicaManager, which attaches itself. `close` ends all fetching."""
+    """Created before the ReplicaManager, which attaches itself. `close` ends all fetching."""
 
     def __init__(
         self,
@@ -63,9 +66,8 @@ class Replication:
         broker_epoch: Callable[[], int],
         alter: Callable[[Any], Deferred[Any]],
     ) -> None:
-        """`listener_name`: where leaders are reached (inter.broker.listener.name). `alter` sends an AlterPartitionRequest to the
-        active controller, however long that takes, and gives the response or fails.
-        """
+        """`listener_name` is the listener of the leaders (inter.broker.listener.name). `alter` sends an
+        AlterPartitionRequest to the active controller, however long that takes, and gives the response or fails."""
         self._node_id = node_id
         self._listener_name = listener_name
         self._channels = channels
@@ -85,7 +87,7 @@ class Replication:
             windows,
             window_ms,
         )
-        """For the FetchEngine."""
+        """Used by the FetchEngine."""
         self._follower_throttle = ReplicationQuotaManager(
             node_id,
             clock,
@@ -96,23 +98,32 @@ class Replication:
         )
         self._hosted: HostedPartitions | None = None
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
-        """By leader and index."""
+        """By (leader, index)."""
         self._fetcher_of: dict[Key, Fetcher] = {}
         self._without_address: dict[Key, PartitionCore] = {}
-        """They have a leader whose address is not known yet."""
+        """Partitions whose leader's address is not known yet."""
         self._to_rehome: dict[PartitionCore, None] = {}
-        """Their leaders have other addresses now, or one at last; each has its turn."""
+        """Partitions whose leader's address has changed or become known. They are handled one after another."""
         self._is_rehoming = False
         self._alters: AlterPartitionManager | None = None
+        self.isr_changes = IsrChanges()
         self._checking = False
         self._closed = False
+
+    def followed(self) -> list[tuple[int, int, PartitionFetchState]]:
+        """(leader, index of the fetcher, partition) of each partition that is fetched."""
+        return [
+            (leader, index, followed)
+            for (leader, index), fetcher in self._fetchers.items()
+            for followed in fetcher.fetches.partitions.values()
+        ]
 
     def attach(self, hosted: HostedPartitions) -> None:
         self._hosted = hosted
         hosted.standing.lag_time_max_ms = self._lag_time_max_ms
 
     def close(self) -> None:
-        """Nothing is fetched or proposed from now on."""
+        """Stop all fetching and proposing."""
         self._closed = True
         for fetcher in self._fetchers.values():
             fetcher.close()
@@ -124,7 +135,7 @@ class Replication:
     # Roles
 
     def on_image(self, new: MetadataImage) -> None:
-        """Brokers may have other addresses, or one at last."""
+        """Take over new addresses of brokers."""
         if self._closed:
             return
         moved = [
@@ -139,7 +150,8 @@ class Replication:
             self._rehome()
 
     def _rehome(self) -> None:
-        """Some of them, the others in later steps of the loop. A partition that has gone meanwhile is none of ours."""
+        """Handle some of the partitions now and the others in later steps. Partitions that were removed meanwhile are
+        skipped."""
         assert self._hosted is not None
         self._is_rehoming = False
         if self._closed:
@@ -230,7 +242,7 @@ class Replication:
             backoff_ms=backoff_ms,
         )
 
-    # What fetchers tell
+    # Calls from fetchers.
 
     def fetched(self, outcome: Fetched) -> None:
         assert self._hosted is not None
@@ -251,7 +263,7 @@ class Replication:
                 del self._fetchers[key]
         fetcher.close()
 
-    # The in-sync set
+    # ISR changes.
 
     def propose(self, core: PartitionCore, proposal: PendingPartitionChange) -> None:
         if self._closed:
@@ -260,7 +272,7 @@ class Replication:
             from kafkacompat.partition.alter_partition_manager import AlterPartitionManager
 
             self._alters = AlterPartitionManager(
-                self._node_id, self._broker_epoch, self._alter, self._timers, self._altered
+                self._node_id, self._broker_epoch, self._alter, self._timers, self._altered, self.isr_changes
             )
         logger.info("%s: asking for ISR %s instead of %s", core.topic_partition, proposal.isr, core.isr)
         self._alters.submit(core, proposal)
@@ -278,7 +290,7 @@ class Replication:
             self._timers.call_after(self._lag_time_max_ms // 2, self._check_isr)
 
     def _check_isr(self) -> None:
-        """Half as long as a follower may lag, so that none lags much longer unnoticed."""
+        """Look for lagging ISR members. Runs every half of the allowed lag, so that a lag is noticed soon."""
         assert self._hosted is not None
         self._checking = False
         if self._closed:

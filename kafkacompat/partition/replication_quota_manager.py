@@ -1,8 +1,9 @@
-"""Replication that is held back, so that moving partitions leaves room for clients: KIP-73.
+"""The replication throttle, which leaves bandwidth for clients while partitions move (KIP-73).
 
-The rate over the last seconds is held against its limit, for the partitions that a topic's settings name. A pure core but for the
-clock it is given; it knows neither fetches nor sockets. A throttle never concerns replicas in the ISR: they would fall out of it.
-Settings: leader and follower.replication.throttled.rate and .replicas, replication.quota.window.num and .size.seconds.
+It compares the rate of the last seconds with the limit, for the partitions that a topic's settings name. A pure core
+except for the clock passed to it; fetches and sockets are unknown here. Replicas in the ISR are never throttled,
+because they would drop out of it. Settings: leader and follower.replication.throttled.rate and .replicas,
+replication.quota.window.num and .size.seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ALL_REPLICAS = "*"
 
 
 class ByteRate:
-    """Bytes a second over the last `windows` windows; what is older is forgotten window by window."""
+    """Bytes per second over the last `windows` windows. Older windows are dropped one by one."""
 
     __slots__ = ("_samples", "_total", "_window_ms", "_windows")
 
@@ -29,7 +30,7 @@ class ByteRate:
         self._windows = windows
         self._window_ms = window_ms
         self._samples: deque[list[int]] = deque()
-        """[beginning of the window, bytes], oldest first; at most `windows` of them."""
+        """[start of the window, bytes], oldest first; at most `windows` of them."""
         self._total = 0
 
     def record(self, size_bytes: int, now_ms: int) -> None:
@@ -52,7 +53,7 @@ class ByteRate:
 
 
 class ReplicationQuotaManager:
-    """One direction on one node: what it sends as a leader, or fetches as a follower."""
+    """The throttle of one direction on one node: what it sends as a leader, or fetches as a follower."""
 
     def __init__(
         self,
@@ -63,7 +64,8 @@ class ReplicationQuotaManager:
         windows: int,
         window_ms: int,
     ) -> None:
-        """`limit` in bytes a second, asked each time; `replicas_of` picks a topic's setting of the replicas concerned."""
+        """`limit` returns bytes per second and is called each time. `replicas_of` returns a topic's setting of the
+        throttled replicas."""
         self._node_id = node_id
         self._clock = clock
         self._limit = limit
@@ -80,7 +82,7 @@ class ReplicationQuotaManager:
         )
 
     def should_throttle(self, core: PartitionCore, replica_id: int) -> bool:
-        """Whether this replica of the partition gets nothing for now."""
+        """Whether this replica of the partition gets nothing now."""
         return (
             replica_id not in core.isr
             and self.is_throttled(core)
@@ -88,6 +90,6 @@ class ReplicationQuotaManager:
         )
 
     def record(self, core: PartitionCore, size_bytes: int) -> None:
-        """So much was sent or fetched."""
+        """Count bytes sent or fetched."""
         if self.is_throttled(core):
             self._rate.record(size_bytes, self._clock.monotonic_ms())

@@ -1,7 +1,8 @@
-"""ListOffsets by time: searches that read files, in worker threads, and the answer once it still holds.
+"""ListOffsets by time: searches that read files in worker threads, and answers that are still valid.
 
-How many run and wait is bounded. What was found counts only if the partition is led as it was asked for, its log is the one that
-was searched, and nothing that was found has been truncated or deleted meanwhile. Else it is searched again. Knows no versions.
+The numbers of running and waiting searches are bounded. A result counts only if the partition is still led in the
+requested epoch, the log is the one that was searched, and the found record was not truncated or deleted meanwhile.
+Otherwise the search is repeated. Versions are unknown here.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SEARCHES_PACED = 20_000
-"""That wait or run before a request for very many partitions asks for more of them."""
+"""Unanswered searches above which a request for very many partitions waits before it adds more."""
 SEARCHES_MAX = 100_000
-"""That wait or run; more are refused. Of those requests, one step each; and of small ones, whose number the connections bound."""
+"""The most unanswered searches; more are refused. Large requests add one step's worth each, and the bound on
+connections limits the small ones."""
 SEARCHES_AT_ONCE = 16
-"""That one job of a thread makes one after another."""
+"""Searches that one job of a thread runs in a row."""
 JOBS_MAX = 2
-"""At once, so that there are threads left for other cold reads."""
+"""Concurrent jobs, so that threads are left for other cold reads."""
 TRIES_MAX = 5
-"""Of one search, when its log changes under it: compaction may put segments in the place of others at any time."""
+"""Attempts of one search whose log changes meanwhile. Compaction may replace segments at any time."""
 
 
 class Search:
@@ -67,7 +69,7 @@ class _Begun(NamedTuple):
 
 
 class Searches:
-    """All in the loop's thread. `core_of` gives the partition's core as it is now."""
+    """The searches of a node, in the loop's thread. `core_of` gives the present core of a partition."""
 
     def __init__(self, workers: Workers, core_of: Callable[[PartitionCore], PartitionCore | None]) -> None:
         self._workers = workers
@@ -76,10 +78,10 @@ class Searches:
         self._unanswered = 0
         self._jobs = 0
         self._rooms: deque[Deferred[None]] = deque()
-        """Of those who wait for room, one for each connection at most."""
+        """Requests that wait to add searches, at most one per connection."""
 
     def room(self) -> Deferred[None] | None:
-        """When more may be asked; None for now."""
+        """A result that comes when more searches may be added. None if they may be added now."""
         if self._unanswered < SEARCHES_PACED:
             return None
         room: Deferred[None] = Deferred()
@@ -95,9 +97,9 @@ class Searches:
     def _done_with_one(self) -> None:
         self._unanswered -= 1
         if self._unanswered < SEARCHES_PACED:
-            # One for each that is answered, as each asks for a step's worth; all, when nothing is left to be answered.
+            # Wake one request for each answer, since each adds a step's worth. If nothing is left to answer, wake all.
             count = len(self._rooms) if not self._unanswered else min(len(self._rooms), 1)
-            # Whoever has room may let others go, or be answered at once and come here again.
+            # A woken request may wake others, or wait again before this returns.
             while count and self._rooms:
                 count -= 1
                 self._rooms.popleft().resolve(None)
@@ -126,7 +128,7 @@ class Searches:
                 )
 
     def _begin(self, search: Search) -> OffsetSearch | None:
-        """None when it is answered without."""
+        """Start a search. Returns None if it is answered without one."""
         if search.abandoned:
             self._done_with_one()
             return None

@@ -1,9 +1,9 @@
-"""Fetch sessions (KIP-227): what a client asked for last time, so that it names only what changes.
+"""Fetch sessions (KIP-227): they remember a client's partitions, so that it sends only changes.
 
-A pure core: time comes in as milliseconds, session ids from a function. It knows neither logs nor messages; a
+A pure core: the caller passes the time in ms and a function for session ids. Logs and messages are unknown here; a
 response partition is anything with `error_code`, `high_watermark`, `log_start_offset`, `records`, `diverging_epoch`
-and `preferred_read_replica`. Setting: max.incremental.fetch.session.cache.slots bounds the cache, and
-PARTITIONS_MAX what all sessions hold together.
+and `preferred_read_replica`. max.incremental.fetch.session.cache.slots bounds the number of sessions, and
+PARTITIONS_MAX their partitions together.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
-"""How long a session is safe from eviction by others of its kind (Kafka's fixed figure)."""
+"""How long other sessions of the same kind cannot evict a session (Kafka's fixed value)."""
 PARTITIONS_MAX = 1_000_000
-"""Of all sessions together, about 300 bytes each. A session outlives its connection, so a bound of each one's size is none: with a
-thousand slots a client that comes again and again would take all memory there is. Who has no session names everything each time."""
+"""Partitions of all sessions together, at about 300 bytes each. A session outlives its connection, so a bound per
+session is not enough: with a thousand slots, a client that reconnects repeatedly could use up the memory. A client
+without a session names all its partitions in each request."""
 
 PartitionKey = tuple[bytes | str, int]
-"""(topic id, index) in sessions that use topic ids, (name, index) in the others."""
+"""(topic id, index) in sessions that use topic ids, otherwise (name, index)."""
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch after this one: -1 stays, and after 2**31-1 comes 1, never 0 or -1."""
+    """The next session epoch: -1 stays, and after 2**31-1 comes 1, never 0 or -1."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == MAX_EPOCH else epoch + 1
 
 
 class CachedPartition:
-    """One partition of a session: the client's latest wishes and what it was last told."""
+    """One partition of a session: the client's latest request and the last answer."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -65,8 +66,8 @@ class CachedPartition:
         self.update(asked)
 
     def update(self, asked: FetchRequestPartition) -> None:
-        """The client states it anew. Without having come further it may have passed over an answer, as a follower does whose
-        leader epoch changed meanwhile: then the high watermark is told again, changed or not."""
+        """Take over a repeated request. If its offset is unchanged, the client may have ignored an answer, as a
+        follower does after a change of leader epoch. The high watermark is then sent again, changed or not."""
         if asked.fetch_offset == self.fetch_offset:
             self.told_high_watermark = -1
         self.fetch_offset = asked.fetch_offset
@@ -75,12 +76,23 @@ class CachedPartition:
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
         self.settled_epoch = -1
-        """Of a follower: the leader epoch in which its history was found not to part from ours."""
+        """For a follower: the leader epoch in which its log was found not to diverge from ours."""
         if asked.topic is not None:
             self.topic = asked.topic
 
+    def would_tell(self, answer: Any) -> bool:
+        """As `must_tell`, but the answer may not be sent."""
+        return (
+            len(answer.records) > 0
+            or answer.preferred_read_replica != -1
+            or answer.diverging_epoch is not None
+            or answer.high_watermark != self.told_high_watermark
+            or answer.log_start_offset != self.told_log_start_offset
+            or answer.error_code != NONE
+        )
+
     def must_tell(self, answer: Any) -> bool:
-        """Whether an incremental response has to carry this answer; what the client is told is remembered."""
+        """Whether an incremental response must include this answer. Remembers what is sent."""
         must = (
             len(answer.records) > 0
             or answer.preferred_read_replica != -1
@@ -94,7 +106,7 @@ class CachedPartition:
             self.told_log_start_offset = answer.log_start_offset
         if answer.error_code != NONE:
             must = True
-            self.told_high_watermark = -1  # so that the first success after an error is told
+            self.told_high_watermark = -1  # so that the first success after an error is sent
         return must
 
 
@@ -111,12 +123,12 @@ class FetchSession:
     ) -> None:
         self.id = session_id
         self.privileged = privileged
-        """Followers: they may push consumers' sessions out."""
+        """Followers' sessions, which may evict consumers' sessions."""
         self.uses_topic_ids = uses_topic_ids
         self.partitions = partitions
-        """In the order they are served: who got records goes to the end."""
+        """In the order of service. A partition that got records moves to the end."""
         self.epoch = 1
-        """The epoch the next request must carry."""
+        """The session epoch that the next request must have."""
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
@@ -128,7 +140,7 @@ class FetchSession:
         partitions: Iterable[FetchRequestPartition],
         forgotten: Iterable[tuple[Uuid, str | None, int]],
     ) -> None:
-        """What a request names, and then what it wishes no more."""
+        """Add the partitions that a request names, then remove the forgotten ones."""
         known, uses_topic_ids = self.partitions, self.uses_topic_ids
         for asked in partitions:
             key = (asked.topic_id if uses_topic_ids else asked.topic or "", asked.partition)
@@ -142,7 +154,7 @@ class FetchSession:
 
 
 class FetchContext:
-    """How one fetch request is served: its partitions, and which of the answers its response carries."""
+    """How one fetch request is served: its partitions, and the answers that its response includes."""
 
     __slots__ = ("_cache", "_privileged", "_uses_topic_ids", "error", "partitions", "session")
 
@@ -157,16 +169,16 @@ class FetchContext:
         uses_topic_ids: bool = False,
     ) -> None:
         self.partitions = partitions
-        """FetchRequestPartition or CachedPartition, in the order to serve."""
+        """FetchRequestPartition or CachedPartition, in the order of service."""
         self.session = session
         self.error = error
-        """A refusal of the whole request (70, 71, 106); then there are no partitions."""
+        """The error of the whole request (70, 71, 106). It then has no partitions."""
         self._cache = cache
         self._privileged = privileged
         self._uses_topic_ids = uses_topic_ids
 
     def select(self, answers: Iterable[tuple[Any, Any]], now_ms: int) -> tuple[int, list[tuple[Any, Any]]]:
-        """(session id, the pairs to send) of (asked, answer) pairs; remembers what the client will be told."""
+        """(session id, pairs to send) for (asked, answer) pairs. Remembers what is sent."""
         session = self.session
         if session is None:
             pairs = list(answers)
@@ -196,14 +208,14 @@ class FetchContext:
     def remember(
         self, pairs: Iterable[tuple[Any, Any]], partitions: dict[PartitionKey, CachedPartition]
     ) -> None:
-        """Add to what will be a session what its client is told."""
+        """Add what is sent to the client to the future session."""
         for asked, answer in pairs:
             remembered = CachedPartition(asked)
             remembered.must_tell(answer)
             partitions[partition_key(asked, self._uses_topic_ids)] = remembered
 
     def create_of(self, partitions: dict[PartitionKey, CachedPartition], now_ms: int) -> int:
-        """The id of a session of these, if there is room."""
+        """The id of a new session with these partitions, if there is room."""
         if self._cache is None:
             return INVALID_SESSION_ID
         created = self._cache.maybe_create(self._privileged, self._uses_topic_ids, partitions, now_ms)
@@ -211,7 +223,7 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """All sessions of this node, at most `slots`, of `partitions_max` partitions together.
+    """All sessions of this node: at most `slots`, with at most `partitions_max` partitions together.
 
     `new_id` gives candidates in 1..2**31-1.
     """
@@ -242,7 +254,8 @@ class FetchSessionCache:
         privileged: bool,
         now_ms: int,
     ) -> FetchContext:
-        """The context of a request's (session id, epoch): sessionless, full with a wish for a session, incremental, or refused."""
+        """The context for a request's (session id, epoch): without a session, full and asking for a session,
+        incremental, or refused."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             ended = self._sessions.get(session_id)
             if ended is not None:
@@ -281,11 +294,11 @@ class FetchSessionCache:
         partitions: Sequence[FetchRequestPartition],
         forgotten: Sequence[tuple[Uuid, str | None, int]],
     ) -> bool:
-        """What a request names and wishes no more. False when there is no room for it: then its session is over."""
+        """Add and remove a request's partitions. Returns False, and ends the session, if there is no room."""
         before = len(session.partitions)
         session.update(partitions, forgotten)
         if self._sessions.get(session.id) is not session:
-            return True  # evicted since it was opened: it is this request's alone
+            return True  # evicted since it was opened: only this request uses it
         grown = len(session.partitions) - before
         self.partition_count += grown
         if grown <= 0 or self.partition_count <= self.partitions_max:
@@ -307,7 +320,7 @@ class FetchSessionCache:
         partitions: dict[PartitionKey, CachedPartition],
         now_ms: int,
     ) -> FetchSession | None:
-        """A new session if there is room, or another may be evicted for it."""
+        """A new session if there is room, or if another one may be evicted."""
         if not self._make_room(privileged, len(partitions), now_ms):
             return None
         if len(self._sessions) >= self.slots and not self._maybe_evict(privileged, len(partitions), now_ms):
@@ -321,8 +334,8 @@ class FetchSessionCache:
         return session
 
     def _make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
-        """Whether so many partitions more have room, where need be in place of sessions that nobody uses, or of consumers' for a
-        follower's; nobody loses a session for what has no room all the same."""
+        """Whether `size` more partitions have room. If necessary, idle sessions are dropped, and consumers' sessions
+        for a follower's. If that is not enough, no session is dropped."""
         excess = self.partition_count + size - self.partitions_max
         if excess <= 0:
             return True
@@ -359,7 +372,7 @@ class FetchSessionCache:
 
 
 def may_evict(session: FetchSession, for_privileged: bool) -> bool:
-    """Whether a newcomer may push out a session that is still in use: its age counts up to its last use."""
+    """Whether a new session may evict one that is in use. Its age is measured up to its last use."""
     aged = session.last_used_ms - session.created_ms > EVICTION_MS
     return aged or (for_privileged and not session.privileged)
 

@@ -1,7 +1,7 @@
-"""Who is told when a partition has moved: produces and deletions that wait for replicas, and parked fetches.
+"""Wakes requests when a partition changes: produces and deletions that wait for replicas, and parked fetches.
 
-What moved (high watermark, end, role) is passed on at once, or when the appends of one request are all done. It decides nothing and
-knows neither requests nor logs.
+A change (high watermark, end, role) is passed on at once, or after all appends of one request. It decides nothing.
+Requests and logs are unknown here.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ class Wakeups:
         self._held_appends: dict[Key, PartitionCore] = {}
 
     def watch(self, watcher: Watcher) -> None:
-        """Call back when a partition's high watermark advanced, or its role changed or ended."""
+        """Add a callback for an advanced high watermark, and for a changed or ended role."""
         self._watchers.append(watcher)
 
     def watch_appends(self, watcher: Watcher) -> None:
-        """Call back when a partition that others follow has grown or its log's start moved, or its role changed or ended."""
+        """Add a callback for a moved end or log start of a partition with followers, and for a changed or ended role."""
         self._append_watchers.append(watcher)
 
     def hold(self) -> None:
-        """Until `release`: a fetch that waits for several partitions of one produce sees them all at once."""
+        """Collect changes until `release`. A fetch that waits for several partitions of one produce then gets them all
+        at once."""
         self._held = {}
 
     def release(self) -> None:
@@ -55,7 +56,7 @@ class Wakeups:
                 self.appended(core)
 
     def advanced(self, core: PartitionCore) -> None:
-        """Its high watermark moved, or its role changed: whoever waits for that may have waited enough."""
+        """The high watermark advanced, or the role changed: requests that wait for it may be complete."""
         if self._held is not None:
             self._held[core.topic_partition] = core
             return
@@ -63,11 +64,11 @@ class Wakeups:
         for watcher in self._watchers:
             try:
                 watcher(core)
-            except Exception as error:  # whoever appended has done so all the same
+            except Exception as error:  # the append itself has succeeded
                 report(f"waking those who wait for {core.topic_partition}", error)
 
     def appended(self, core: PartitionCore) -> None:
-        """Its end moved, or its log's start, and others follow it."""
+        """The end or the log start of a partition with followers moved."""
         if self._held is not None:
             self._held_appends[core.topic_partition] = core
             return
@@ -78,12 +79,12 @@ class Wakeups:
                 report(f"waking those who follow {core.topic_partition}", error)
 
     def follower_moved(self, core: PartitionCore) -> None:
-        """A follower told where its log begins."""
+        """A follower has reported its log start."""
         if self.deletions:
             self.deletions.moved(core)
 
     def role_changed(self, core: PartitionCore) -> None:
-        """Leader or epoch changed, or it is gone: everybody who waits for it is due."""
+        """Leader or epoch changed, or the partition is gone: all requests that wait for it are due."""
         self.advanced(core)
         self.appended(core)
         self.follower_moved(core)

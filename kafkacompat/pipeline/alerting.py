@@ -1,8 +1,8 @@
-"""Writes the batches of the query metrics-live: windows as records, and the alerts that they change.
+"""Writes the batches of the query metrics-live: windows as records, and the changes of alerts.
 
-`alerts` decides. Its state lies in the query's checkpoint, a file a batch that changed it, and goes on there after a death: a batch
-that Spark runs again finds the state before it, and makes the same changes under the same event ids. Only windows of enough samples
-come to the driver. Executors run Spark's own code only.
+`alerts` decides about alerts. Its state is in the query's checkpoint, one file for each batch that changed it, and
+survives a restart. If Spark runs a batch again, the batch starts from the state before it and makes the same changes
+with the same event ids. The driver gets only windows with enough samples. Executors run only Spark's code.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 FOLDER: Final = "alerts"
 RECORD_SCHEMA: Final = "array<struct<topic: string, key: string, value: string>>"
 BATCHES_KEPT: Final = 10
-"""As many as Spark keeps of its own state here."""
+"""As many as Spark keeps of its state here."""
 
 
 def window_records(windows: DataFrame) -> DataFrame:
-    """Each window as a record. A batch that is run again must give the same ids, and its estimates may differ in a digit."""
+    """Return each window as a record. A repeated batch must give the same ids, although its estimates may differ in a digit."""
     exact = [name for name in windows.columns if name not in ESTIMATES]
     window = row_record(
         topics.METRICS_WINDOWS, windows.columns, ["service", "window_start_ms"], told_by=exact
@@ -48,7 +48,7 @@ def window_records(windows: DataFrame) -> DataFrame:
 
 
 def change_records(session: SparkSession, changes: list[Change]) -> DataFrame:
-    """Each change as a record. Made of a text by the JVM: a frame of Python's rows would start Python on an executor."""
+    """Return each change as a record. The JVM parses a text, because a frame of Python rows would start Python on an executor."""
     made = [
         {"topic": topics.METRICS_ALERTS, "key": change.key, "value": json.dumps(fields_of(change))}
         for change in changes
@@ -58,7 +58,7 @@ def change_records(session: SparkSession, changes: list[Change]) -> DataFrame:
 
 
 def fields_of(change: Change) -> dict[str, str | int | float]:
-    """The value of a change's record."""
+    """Return the value of a change's record."""
     return {
         "event_id": change.event_id,
         "service": change.service,
@@ -82,9 +82,10 @@ class Alerting:
         self._tracker = Tracker(options.window_s, options.watermark_s)
 
     def __call__(self, windows: DataFrame, batch: int) -> None:
-        """Write a batch, then keep the state after it: one that dies in between is run again with the state before it."""
+        """Write a batch, then save the state after it. If the process dies in between, the batch runs again from the
+        state before it."""
         session = windows.sparkSession
-        # Made twice it would be counted twice into Spark's own state.
+        # Computing the frame twice would count its rows twice in Spark's state.
         windows.persist()
         try:
             told = windows.where(F.col("count") >= SAMPLES_MIN).select(*COLUMNS).collect()
@@ -100,8 +101,8 @@ class Alerting:
             windows.unpersist()
 
     def write(self, records: DataFrame) -> None:
-        """To the topics that they name."""
-        records.write.format("kafka").option("kafka.bootstrap.servers", self._bootstrap).save()
+        """Write the records to the topics that they name."""
+        records.write.format("kafka").options(**self._bootstrap.spark()).save()
 
     def _before(self, session: SparkSession, batch: int) -> State:
         last = max((number for number in self._kept(session) if number < batch), default=None)
@@ -116,7 +117,7 @@ class Alerting:
     def _keep(self, session: SparkSession, batch: int, state: State) -> None:
         write_text(session, f"{self._folder}/{batch}", encode(state))
         kept = self._kept(session)
-        # The newest of those that are too old is what the oldest batch that may run again finds before it.
+        # Keep the newest of the states that are too old: the oldest batch that may run again starts from it.
         too_old = sorted(number for number in kept if number <= batch - BATCHES_KEPT)
         for number in too_old[:-1]:
             remove(session, f"{self._folder}/{number}")

@@ -1,8 +1,9 @@
 """Alerts: which rule is broken for which service, for how long, and when that changes.
 
-A rule fires when it is broken in all windows of its duration, one after the other. It is resolved by the first later window that is
-over and not broken. Each change is told once, however often a window is looked at. Pure: state and windows in, state and changes
-out; the same windows in the same batches give the same changes. Knows no Spark.
+A rule fires when it is broken in all consecutive windows of its duration. The alert is resolved by the first later
+window that is complete and not broken. Each change is reported once, however often a window is evaluated. Pure: state
+and windows in, state and changes out. The same windows in the same batches give the same changes. Independent of
+Spark.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ CRITICAL: Final = "critical"
 RANKS: Final = {None: 0, WARNING: 1, CRITICAL: 2}
 
 SAMPLES_MIN: Final = 20
-"""A window with fewer samples says nothing: it neither breaks a rule nor resolves an alert."""
+"""A window with fewer samples is ignored: it neither breaks a rule nor resolves an alert."""
 
 SILENCE_MS: Final = 3600 * 1000
-"""An alert of a service that is silent for so long in event time is resolved: nobody measures it any more."""
+"""An alert is resolved if its service has no samples for this much event time."""
 
 ID_CHARACTERS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The column of a window that is looked at, from which value on it is a warning or critical, and for how long it must be."""
+    """A column of a window, the values from which it is a warning or critical, and the duration for which that must last."""
 
     name: str
     column: str
@@ -39,7 +40,7 @@ class Rule:
     for_s: int
 
     def severity_of(self, value: float) -> str | None:
-        """None where the rule is kept."""
+        """Return the severity, or None if the rule is not broken."""
         if value >= self.critical:
             return CRITICAL
         return WARNING if value >= self.warning else None
@@ -48,7 +49,7 @@ class Rule:
         return self.critical if severity == CRITICAL else self.warning
 
     def windows_in_a_row(self, window_s: int) -> int:
-        """How many windows cover the duration; one at least."""
+        """Return the number of windows that cover the duration, at least one."""
         return max(1, -(-self.for_s // window_s))
 
 
@@ -58,12 +59,12 @@ RULES: Final = (
     Rule("cpu", "cpu_mean_percent", 85.0, 95.0, for_s=180),
 )
 COLUMNS: Final = ("service", "window_start_ms", "window_end_ms", "count", *(rule.column for rule in RULES))
-"""What `Tracker.step` reads of a window."""
+"""The columns of a window that `Tracker.step` reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One window by one rule."""
+    """The result of one rule for one window."""
 
     start_ms: int
     end_ms: int
@@ -73,21 +74,21 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One rule of one service."""
+    """The state of one rule for one service."""
 
     windows: tuple[Judged, ...] = ()
-    """Those that the next change may depend on, in order."""
+    """The windows that the next change may depend on, in order."""
     severity: str | None = None
-    """Of the alert while it fires."""
+    """The severity of the alert while it fires."""
     since_ms: int = 0
-    """Where the first window begins in which the rule was broken."""
+    """The start of the first window in which the rule was broken."""
     settled_ms: int = -1
-    """Where the window begins that made the last change: what begins no later makes no other."""
+    """The start of the window that caused the last change. Windows that start no later cause no further change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An alert that fires, gets critical or is resolved; the window is the one that made the change."""
+    """An alert that fires, becomes critical or is resolved. The window is the one that caused the change."""
 
     service: str
     rule: str
@@ -101,36 +102,36 @@ class Change:
 
     @property
     def key(self) -> str:
-        """By which the later change replaces the earlier."""
+        """The record's key. A later change with the same key replaces an earlier one."""
         return f"{self.service}|{self.rule}"
 
     @property
     def event_id(self) -> str:
-        """Of the change, not of what was measured: a batch that is run again may estimate another value."""
+        """The id of the change, without the measured value: a repeated batch may estimate another value."""
         told = f"{self.key}|{self.state}|{self.severity}|{self.since_ms}"
         return hashlib.sha256(told.encode()).hexdigest()[:ID_CHARACTERS]
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is known after some batches. Only what is broken, fires or was resolved lately is in it."""
+    """The state after some batches. It contains only rules that are broken, fire, or were resolved recently."""
 
     newest_ms: int = 0
-    """Where the newest window of any service begins."""
+    """The start of the newest window of any service."""
     watched: Mapping[tuple[str, str], Watched] = field(default_factory=dict)
     """By service and rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tracker:
-    """Rules over windows of one length. Windows are changed by events that come up to watermark_s late."""
+    """Applies rules to windows of one length. Events up to watermark_s late may change a window."""
 
     window_s: int
     watermark_s: int
     rules: tuple[Rule, ...] = RULES
 
     def step(self, state: State, rows: Iterable[Mapping[str, Any]]) -> tuple[State, list[Change]]:
-        """The windows of a batch, as they are now, in any order; each is a row with COLUMNS."""
+        """Process the current windows of a batch, in any order. Each row has the COLUMNS."""
         by_service: dict[str, list[Mapping[str, Any]]] = {}
         for row in sorted(rows, key=lambda row: (row["service"], row["window_start_ms"])):
             if row["count"] >= SAMPLES_MIN:
@@ -140,7 +141,7 @@ class Tracker:
         touched = {(service, name) for service in by_service for name in rules}
         watched: dict[tuple[str, str], Watched] = {}
         changes: list[Change] = []
-        # One that is no rule any more is forgotten.
+        # Rules that no longer exist are dropped from the state.
         for service, name in sorted(touched | {key for key in state.watched if key[1] in rules}):
             rule = rules[name]
             one = _with_windows(
@@ -153,7 +154,7 @@ class Tracker:
         return State(newest_ms, watched), changes
 
     def _settle(self, one: Watched, rule: Rule, newest_ms: int) -> tuple[Watched, list[Change]]:
-        """All changes that the windows make, in their order; what is kept of the windows."""
+        """Return all changes that the windows cause, in order, and the windows that must be kept."""
         needed = rule.windows_in_a_row(self.window_s)
         changes = []
         while (found := _next_change(one, rule, needed)) is not None:
@@ -168,7 +169,7 @@ class Tracker:
         return one, changes
 
     def _is_needed(self, one: Watched, newest_ms: int) -> bool:
-        """It fires, or has windows that are broken or made a change, and events may still change those or follow them."""
+        """Whether it fires, or has broken or deciding windows that later events may change or continue."""
         if one.severity is not None:
             return True
         last_ms = max([one.settled_ms, *(each.start_ms for each in one.windows if each.severity)])
@@ -176,7 +177,7 @@ class Tracker:
 
 
 def _with_windows(one: Watched, rule: Rule, rows: Iterable[Mapping[str, Any]]) -> Watched:
-    """A window that has broken the rule has broken it, also when the rest of it is better."""
+    """Merge rows into the windows. A window that has broken the rule stays broken, even if later events improve it."""
     known = {each.start_ms: each for each in one.windows}
     for row in rows:
         value = float(row[rule.column])
@@ -210,7 +211,7 @@ def _fired(one: Watched, rule: Rule, needed: int) -> tuple[Watched, Change] | No
 
 
 def _changed_while_firing(one: Watched, rule: Rule, needed: int) -> tuple[Watched, Change] | None:
-    """Whichever comes first: a good window that is over, or as many critical ones in a row as make the alert critical."""
+    """Return the first change: a complete good window, or enough consecutive critical ones to make the alert critical."""
     over = one.windows[:-1]
     good = next((each for each in over if each.severity is None and each.start_ms > one.settled_ms), None)
     worse = None
@@ -227,7 +228,7 @@ def _changed_while_firing(one: Watched, rule: Rule, needed: int) -> tuple[Watche
 
 
 def _rows_of(windows: Iterable[Judged], least: str, length: int) -> Iterator[list[Judged]]:
-    """So many windows, each beginning where the one before ends, that are all of that severity at least."""
+    """Yield runs of `length` consecutive windows that all have at least that severity."""
     row: list[Judged] = []
     for each in windows:
         if RANKS[each.severity] < RANKS[least]:
@@ -243,7 +244,7 @@ def _from(windows: Iterable[Judged], start_ms: int) -> tuple[Judged, ...]:
 
 
 def _change(one: Watched, rule: Rule, state: str, severity: str, window: Judged) -> Change:
-    """Of a service that the caller names."""
+    """Return the change. The caller sets the service."""
     threshold = rule.threshold_of(severity)
     return Change(
         "", rule.name, state, severity, one.since_ms, window.start_ms, window.end_ms, window.value, threshold
@@ -254,7 +255,7 @@ FORMAT: Final = 1
 
 
 def encode(state: State) -> str:
-    """JSON text."""
+    """Return the state as JSON text."""
     watched = [
         [
             service,
@@ -270,7 +271,7 @@ def encode(state: State) -> str:
 
 
 def decode(text: str) -> State:
-    """Raises ValueError for what `encode` has not written."""
+    """Parse a state. Raises ValueError for a text that `encode` did not write."""
     try:
         told: Any = json.loads(text)
         if told["format"] != FORMAT:

@@ -1,9 +1,10 @@
-"""Whether a run may go on with a checkpoint: nobody else uses it, it was begun with the same settings on the same topics, and its
-tables have one past with it. If not, rows would be lost or mixed, and nothing would tell of it.
+"""Checks whether a run may continue from a checkpoint. Otherwise rows could be lost or mixed without any error.
 
-Spark's file sink passes over every batch whose number is in the table's `_spark_metadata` already: a new checkpoint counts from 0,
-and all that it reads before it has caught up with the old number reaches no table. A checkpoint without its table goes on after
-rows that are nowhere. Folders are read by Spark's own file systems, so it is the same for HDFS and S3. Knows Spark 4.0's layout.
+The conditions: no other run uses the checkpoint, it was started with the same settings on the same topics, and its
+tables match it. Spark's file sink skips every batch whose number is already in the table's `_spark_metadata`. A new
+checkpoint counts from 0, so what it reads until it reaches the old number is not written to the table. A checkpoint
+without its table continues after rows that are lost. Spark's file systems read the folders, so this also works for
+HDFS and S3. Knows the layout of Spark 4.0.
 """
 
 from __future__ import annotations
@@ -33,41 +34,41 @@ SINK_LOG: Final = "_spark_metadata"
 
 
 def checkpoint_of(query: Query, options: RunOptions) -> str:
-    """The folder of the query's checkpoint."""
+    """Return the folder of the query's checkpoint."""
     return f"{_checkpoint(options)}/{query.name}"
 
 
 def table_of(query: Query, options: RunOptions) -> str | None:
-    """The folder of the query's table; None where it feeds topics."""
+    """Return the folder of the query's table, or None if the query writes to topics."""
     return None if query.table is None else f"{options.output.rstrip('/')}/{query.table}"
 
 
 def last_batch(names: Iterable[str]) -> int:
-    """The highest batch that files of these names tell of, NONE if none does. Compacted logs are `N.compact`; temporary files and
-    checksums begin with a dot.
-    """
+    """Return the highest batch number in these file names, or NONE. Compacted logs are named `N.compact`. Temporary
+    files and checksums start with a dot."""
     numbers = (name.removesuffix(".compact") for name in names)
     return max((int(number) for number in numbers if number.isascii() and number.isdigit()), default=NONE)
 
 
 def fault(checkpoint: str, table: str, planned: int, ended: int, written: int) -> str | None:
-    """What is wrong between a checkpoint, by its last batch planned and ended, and a table, by its last batch; None if nothing is.
+    """Return the mismatch between a checkpoint (its last planned and ended batch) and a table (its last batch). None
+    if they match.
 
-    A batch is planned, then in the table, then ended; a driver that dies leaves it at any of these.
+    A batch is first planned, then written to the table, then ended. A driver may die after any of these steps.
     """
     if ended <= written <= planned:
         return None
     if written > planned:
-        said = f"table {table} holds batches to number {written}, which checkpoint {checkpoint} does not know"
-        danger = "as many batches from now on would reach no table"
+        said = f"table {table} contains batches up to number {written}, which checkpoint {checkpoint} does not have"
+        danger = "new batches up to that number would not be written to the table"
     else:
-        said = f"checkpoint {checkpoint} has ended batch {ended}, which table {table} does not hold"
-        danger = "the rows before would be in no table"
-    return f"{said}: {danger}. Give --checkpoint and --output of one run, or for a new beginning an empty folder for each"
+        said = f"checkpoint {checkpoint} has completed batch {ended}, which table {table} does not contain"
+        danger = "earlier rows would be missing from the table"
+    return f"{said}: {danger}. Use the --checkpoint and --output of the same run or, to start again, an empty folder for each"
 
 
 def require_one_past(session: SparkSession, query: Query, options: RunOptions) -> None:
-    """PipelineFailed naming both folders unless the query's table, where it has one, is as its checkpoint left it."""
+    """Raise PipelineFailed with both folders unless the query's table, if it has one, matches its checkpoint."""
     table = table_of(query, options)
     if table is None:
         return
@@ -82,7 +83,7 @@ def require_one_past(session: SparkSession, query: Query, options: RunOptions) -
 
 @contextlib.contextmanager
 def jobs_locked(session: SparkSession, options: RunOptions, wait: Callable[[float], bool]) -> Iterator[None]:
-    """Keep other runs of these jobs from their checkpoints and tables meanwhile. PipelineFailed if one has them.
+    """Lock the checkpoints and tables of these jobs against other runs. Raises PipelineFailed if another run has them.
 
     Runs of different jobs may share both folders. `wait` is as in `places.lock`.
     """
@@ -102,16 +103,19 @@ def jobs_locked(session: SparkSession, options: RunOptions, wait: Callable[[floa
 def require_same_run(
     session: SparkSession, now: Manifest, options: RunOptions, say: Callable[[str], None]
 ) -> None:
-    """PipelineFailed unless the job's checkpoint was begun with these settings, on this cluster and these topics; a new one is
-    given its manifest. With `--ignore-data-loss` a topic made anew is taken as it is.
+    """Raise PipelineFailed unless the job's checkpoint was started with these settings, on this cluster and these
+    topics.
+
+    A new checkpoint gets this manifest. With `--ignore-data-loss`, a topic that was deleted and created again is
+    accepted.
     """
     place = f"{_checkpoint(options)}/{now.job}.manifest.json"
-    beginning = "Give the same, or for a new beginning an empty folder for --checkpoint and --output each"
+    beginning = "Use the same or, to start again, empty folders for --checkpoint and --output"
     text = read_text(session, place)
     if text is None:
         if any(_planned(session, query, options) != NONE for query in QUERIES[now.job]):
             older = f"checkpoint {options.checkpoint} of job {now.job} has no manifest"
-            say(f"{older}; it is taken for one with this run's settings, cluster and topics")
+            say(f"{older}; this run assumes that its settings, cluster and topics are the same")
     else:
         try:
             kept = decode(text)
@@ -120,18 +124,18 @@ def require_same_run(
         found = difference(kept, now)
         if found is not None:
             raise PipelineFailed(
-                f"checkpoint {options.checkpoint} of job {now.job} cannot go on: {found}. {beginning}"
+                f"checkpoint {options.checkpoint} of job {now.job} cannot be continued: {found}. {beginning}"
             )
         anew = topics_made_anew(kept, now)
         if anew and options.fail_on_data_loss:
             raise PipelineFailed(
-                f"checkpoint {options.checkpoint} of job {now.job} holds offsets of topics that were deleted and made anew: "
-                f"{', '.join(anew)}. Give --ignore-data-loss to go on at the same offsets, or an empty folder for --checkpoint "
-                "and --output each"
+                f"checkpoint {options.checkpoint} of job {now.job} has offsets of topics that were deleted and created again: "
+                f"{', '.join(anew)}. Use --ignore-data-loss to continue at the same offsets, or empty folders for "
+                "--checkpoint and --output"
             )
         if anew:
             say(
-                f"topics {', '.join(anew)} were deleted and made anew: records below the checkpoint's offsets are not read"
+                f"topics {', '.join(anew)} were deleted and created again: records below the checkpoint's offsets are not read"
             )
         if kept == now:
             return

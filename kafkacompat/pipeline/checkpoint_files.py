@@ -1,10 +1,10 @@
-"""How Spark writes the files of checkpoints and of the tables' commit logs where they lie in local folders.
+"""Chooses how Spark writes the files of checkpoints and of tables' commit logs in local folders.
 
-Spark's own choice, by Hadoop's FileContext, starts ten programs (readlink, chmod) for each such file, this one two: on two cores a
-quarter of the work of small batches. Both write aside and rename into place, and what one has written the other reads. But this
-one looks whether the name is free and then renames, so two runs on one checkpoint can both succeed: a run holds the checkpoint's
-lock before it chooses. Elsewhere (HDFS, S3) only Spark's own choice knows how to rename. Knows Spark 4.0's setting, nothing of
-queries.
+Spark's default, Hadoop's FileContext, starts ten programs (readlink, chmod) for each such file. The alternative starts
+two. On two cores that saves a quarter of the work of small batches. Both write a temporary file and rename it, and
+each can read the other's files. But the alternative checks that the name is free and then renames, so two runs on one
+checkpoint could both succeed. Therefore a run locks the checkpoint before it makes this choice. On other file systems
+(HDFS, S3) only Spark's default can rename safely. This module knows the setting of Spark 4.0, but no queries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOCAL: Final = "file"
 
 
 def choose_checkpoint_files(session: SparkSession, options: RunOptions) -> None:
-    """For queries that start from now on. Who has set it already is obeyed."""
+    """Choose for all queries that start from now on. A setting by the user is kept."""
     if session.conf.get(SETTING, None) is not None:
         return
     try:
@@ -32,7 +32,7 @@ def choose_checkpoint_files(session: SparkSession, options: RunOptions) -> None:
     except Exception as error:
         if is_jvm_gone(error):
             raise
-        # A file system that cannot be had is told of by the first query.
+        # If a file system is not available, the first query reports it.
         return
     if schemes == {LOCAL}:
         session.conf.set(SETTING, BY_FILE_SYSTEM)

@@ -1,4 +1,4 @@
-"""`kafkacompat pipeline collect`: the words of the command line, signals, and the line that tells rate and lag."""
+"""`kafkacompat pipeline collect`: the command line, the signals, and the line with rate and lag."""
 
 from __future__ import annotations
 
@@ -14,46 +14,50 @@ from kafkacompat.pipeline.collector.running import Collector, Figures
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
+from kafkacompat.pipeline.options import add_bootstrap, address_of
 from kafkacompat.pipeline.quantities import positive
 from kafkacompat.pipeline.saying import Voice
-from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, LOGS_RAW, create_missing, plans
+from kafkacompat.pipeline.topics import DEFAULT_TIMEOUT_S, LOGS_RAW, create_missing, plans
 from kafkacompat.pipeline.user_data import user_data
 
 TELL_INTERVAL_S: Final = 5.0
 TOPICS_AGAIN_TIMEOUT_S: Final = 3.0
-"""For asking the broker while files are followed: nobody looks at them meanwhile."""
+"""Timeout for requests to the broker while files are followed. No file is read during such a request."""
 
 OTHER_HANDLES: Final = 96
-"""Kept free for the state, the connections to brokers and what the interpreter opens."""
+"""File descriptors reserved for the state, the connections to brokers and the interpreter."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="+", metavar="FILE_OR_GLOB", help="access logs; quote patterns such as 'access.log*'"
     )
-    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT", help="the broker")
+    add_bootstrap(parser)
     parser.add_argument(
         "--state",
         default=str(user_data() / "collector"),
         metavar="DIR",
-        help="where positions are kept, of one collector ($XDG_DATA_HOME/kafkacompat/collector)",
+        help="where this collector keeps its positions ($XDG_DATA_HOME/kafkacompat/collector)",
     )
     parser.add_argument(
-        "--host", default=socket.gethostname(), help="what the source of a line begins with; this host's name"
+        "--host",
+        default=socket.gethostname(),
+        help="prefix of the source of each line; default: this host's name",
     )
-    parser.add_argument("--until-end", action="store_true", help="ship what is there and end")
+    parser.add_argument("--until-end", action="store_true", help="ship what exists and exit")
     parser.add_argument(
         "--interval",
         type=positive,
         default=TELL_INTERVAL_S,
         metavar="SECONDS",
-        help="between two lines about rate and lag",
+        help="interval of the lines about rate and lag",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ship until SIGINT or SIGTERM; 0 when it stopped cleanly."""
+    """Ship lines until SIGINT or SIGTERM. Return 0 if it stopped cleanly."""
     require_extra("spark", "confluent_kafka")
+    address = address_of(arguments)
     state = StateFile(arguments.state)
     try:
         stopping: list[int] = []
@@ -62,24 +66,25 @@ def run(arguments: argparse.Namespace) -> int:
         voice = Voice(lambda: stopping.append(signal.SIGPIPE))
 
         def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
-            create_missing(arguments.bootstrap, plans([LOGS_RAW]), timeout_s)
+            create_missing(address, plans([LOGS_RAW]), timeout_s)
 
         away = None
         try:
             ensure_topics(DEFAULT_TIMEOUT_S)
         except PipelineFailed as failure:
-            # On a first run that is most likely a wrong address. Later the files must be held before rotation takes them.
+            # On a first run the address is probably wrong. On later runs, open the files first, so that rotation does
+            # not remove them.
             if arguments.until_end or state.load() is None:
                 raise
             away = failure
         disk = Disk(arguments.files, allow_handles())
-        shipper = Shipper(arguments.bootstrap, arguments.host, ensure_topics)
+        shipper = Shipper(address, arguments.host, ensure_topics)
         if away is not None:
             voice.warn(f"collector: {away}; follows the files meanwhile")
             shipper.seek_topic()
         teller = Teller(arguments.interval, voice)
         collector = Collector(disk, state, shipper, arguments.host)
-        voice.say(f"collector follows {', '.join(arguments.files)} -> {LOGS_RAW} at {arguments.bootstrap}")
+        voice.say(f"collector follows {', '.join(arguments.files)} -> {LOGS_RAW} at {address}")
         collector.run(lambda: bool(stopping), teller.tell, arguments.until_end)
         shipper.close()
         disk.close()
@@ -90,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def allow_handles() -> int:
-    """Raise this process's limit of open files as far as the system allows; how many there may be to follow."""
+    """Raise this process's limit of open files as far as possible. Return how many files can be followed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_HANDLES + OTHER_HANDLES
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -100,7 +105,7 @@ def allow_handles() -> int:
 
 
 class Teller:
-    """One line an interval."""
+    """Prints one line per interval."""
 
     def __init__(self, interval_s: float, voice: Voice) -> None:
         self._interval_s = interval_s
@@ -129,16 +134,16 @@ class Teller:
 
 
 def described(figures: Figures, lines_per_s: float | None) -> str:
-    """What a person wants to know of it, the unusual only where it happened."""
+    """Return the figures for a person. Unusual ones are included only if they occurred."""
     parts = [
         f"{figures.lines:,} lines, {figures.bytes / 1e6:,.1f} MB shipped",
         f"lag {figures.lag_bytes:,} bytes in {figures.files} files",
-        f"{figures.on_the_way_bytes:,} bytes on the way",
+        f"{figures.on_the_way_bytes:,} bytes in flight",
     ]
     if lines_per_s is not None:
         parts.insert(0, f"{lines_per_s:,.0f} lines/s")
     if figures.unfinished_bytes:
-        parts.append(f"{figures.unfinished_bytes:,} bytes wait for their newline")
+        parts.append(f"{figures.unfinished_bytes:,} bytes without a newline yet")
     if figures.cut_lines:
         parts.append(f"{figures.cut_lines:,} lines cut")
     if figures.resent_lines:
@@ -146,15 +151,15 @@ def described(figures: Figures, lines_per_s: float | None) -> str:
     if figures.truncations:
         parts.append(f"{figures.truncations} truncations")
     if figures.unread_at_truncation_bytes:
-        parts.append(
-            f"{figures.unread_at_truncation_bytes:,} bytes not read before them, if no copy has them"
-        )
+        parts.append(f"{figures.unread_at_truncation_bytes:,} bytes lost by them unless a copy is found")
     if figures.given_up_bytes:
-        parts.append(f"{figures.given_up_bytes:,} bytes not shipped of files that are gone")
+        parts.append(f"{figures.given_up_bytes:,} bytes of deleted files not shipped")
     if figures.beyond_files:
-        parts.append(f"{figures.beyond_files} files more than {MAX_FILES} held open for lines not shipped")
+        parts.append(
+            f"{figures.beyond_files} files beyond {MAX_FILES} held open until their lines are shipped"
+        )
     if figures.lost_files:
-        parts.append(f"{figures.lost_files} files of the run before not found again")
+        parts.append(f"{figures.lost_files} files of the previous run not found")
     if figures.refused_files:
-        parts.append(f"{figures.refused_files} files too many are not followed")
+        parts.append(f"{figures.refused_files} files not followed because of the limit")
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""`kafkacompat pipeline demo`: broker, traffic, collector, jobs and page in one command, ended cleanly in one go."""
+"""`kafkacompat pipeline demo`: broker, traffic, collector, jobs and page in one command, which also ends all of them."""
 
 from __future__ import annotations
 
@@ -34,21 +34,22 @@ from kafkacompat.pipeline.quantities import positive
 from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.session import require_java, require_writable
 from kafkacompat.pipeline.topics import INPUTS, LOGS_RAW, create_missing, plans
+from kafkacompat.security.cluster_address import ClusterAddress
 
 DEFAULT_RATE: Final = 300.0
 DEFAULT_SPEED: Final = 30.0
 DEFAULT_TRIGGER_S: Final = 5.0
 DEFAULT_PAGE_PORT: Final = 8088
 READY_TIMEOUT_S: Final = {BROKER: 60.0, CONSOLE: 60.0, JOBS: 180.0}
-"""The jobs may have to fetch Spark's connector first."""
+"""The jobs may first have to download Spark's connector."""
 
 STAMPED_BY_EVENTS: Final = [topic for inputs in INPUTS.values() for topic in inputs if topic != LOGS_RAW]
-"""Their records bear the generator's times; those of log lines are the collector's."""
+"""Topics whose records have the generator's timestamps. Log lines have the collector's."""
 
 READY_WORDS: Final = {BROKER: " serving PLAINTEXT://", CONSOLE: "console at ", JOBS: "running "}
 POLL_S: Final = 0.1
 BOARD_LINES: Final = 25
-"""What a terminal must have for the table to be drawn over itself."""
+"""The minimum height of a terminal on which the table is redrawn in place."""
 
 BOARD_INTERVAL_S: Final = 1.0
 LINE_INTERVAL_S: Final = 5.0
@@ -66,11 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=DEFAULT_RATE,
         metavar="N",
-        help="events a second, averaged over a day (%(default)s)",
+        help="events per second, averaged over a day (%(default)s)",
     )
     parser.add_argument(
         "--speed", type=positive, default=DEFAULT_SPEED, metavar="X",
-        help="event time begins in the past and runs so many times as fast as the clock until it has caught up (%(default)s)",
+        help="event time starts in the past and runs X times as fast as the clock until it has caught up (%(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--data",
@@ -82,23 +83,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=DEFAULT_PAGE_PORT,
         metavar="P",
-        help="of the page; 0 takes a free one (%(default)s)",
+        help="port of the web console; 0 takes a free one (%(default)s)",
     )
-    parser.add_argument("--no-browser", action="store_true", help="do not open the page")
-    parser.add_argument("--master", default="local[*]", help="of Spark (%(default)s)")
+    parser.add_argument("--no-browser", action="store_true", help="do not open the web console")
+    parser.add_argument("--master", default="local[*]", help="Spark's master (%(default)s)")
     parser.add_argument(
         "--trigger",
         type=positive,
         default=DEFAULT_TRIGGER_S,
         metavar="SECONDS",
-        help="between the jobs' batches (%(default)s)",
+        help="interval of the jobs' batches (%(default)s)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Until Ctrl-C, SIGTERM or the end of the duration: 0. PipelineFailed saying which child ended and why."""
+    """Run until Ctrl-C, SIGTERM or the end of the duration, and return 0. PipelineFailed names the child that ended
+    and the reason."""
     require_extra("spark", "pyspark", "confluent_kafka")
-    require_extra("console", "hypercorn", "starlette")
+    require_extra("console", "hypercorn", "starlette", "prometheus_client")
     require_java()
     signals: list[int] = []
     listen(signals)
@@ -118,11 +120,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def listen(signals: list[int]) -> None:
-    """Note the signals that ask for the end: Ctrl-C, SIGTERM, and that of a closed terminal, unless nohup says not to mind."""
+    """Record the signals that ask for the end: Ctrl-C, SIGTERM, and SIGHUP of a closed terminal unless nohup ignores it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: signals.append(number))
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        # Shell and system may both send it: that is nobody insisting.
+        # Shell and system may both send SIGHUP. Two of them are not a request to hurry.
         signal.signal(signal.SIGHUP, lambda number, frame: _note_once(signals, number))
 
 
@@ -133,7 +135,7 @@ def _note_once(signals: list[int], number: int) -> None:
 
 @contextlib.contextmanager
 def data_folder(wanted: str | None) -> Iterator[Path]:
-    """The folder asked for, or one that is removed at the end."""
+    """Yield the requested folder, or a temporary one that is removed at the end."""
     if wanted is not None:
         require_writable(wanted, "data")
         yield Path(wanted).resolve()
@@ -146,7 +148,7 @@ def data_folder(wanted: str | None) -> Iterator[Path]:
 
 
 def open_page(page: str) -> None:
-    """Show the page in a browser with windows; one that would take over the terminal is left alone."""
+    """Open the page in a graphical browser. A browser that would use the terminal is not started."""
     try:
         browser = webbrowser.get()
     except webbrowser.Error:
@@ -158,7 +160,7 @@ def open_page(page: str) -> None:
 
 
 def planned(arguments: argparse.Namespace, folder: Path) -> DemoPlan:
-    """The demo of this command line on this machine."""
+    """Return the plan of the demo for this command line and machine."""
     past_s = PAST_S_MAX if arguments.speed > 1 else 0.0
     if arguments.duration is not None:
         past_s = min(past_s, (arguments.speed - 1) * arguments.duration)
@@ -175,10 +177,10 @@ def planned(arguments: argparse.Namespace, folder: Path) -> DemoPlan:
 
 
 class Demo:
-    """The children, from the first to the last breath."""
+    """Starts, watches and ends the children."""
 
     def __init__(self, plan: DemoPlan, signals: list[int], voice: Voice) -> None:
-        """signals received so far: one asks for a clean end, two for a quick one."""
+        """`signals` are those received so far. One asks for a clean end, two for a quick one."""
         self._plan = plan
         self._say = voice.say
         self._signals = signals
@@ -187,11 +189,11 @@ class Demo:
 
     @property
     def wanted(self) -> bool:
-        """Whether nobody has asked for the end yet."""
+        """Whether no end was requested yet."""
         return not self._signals
 
     def start(self) -> None:
-        """Start all in order; returns early when the end is asked for."""
+        """Start all children in order. Return early if the end is requested."""
         self._say(f"demo: data in {self._plan.data}")
         self._start_child(BROKER)
         said = self._wait_ready(BROKER)
@@ -199,9 +201,11 @@ class Demo:
             return
         self._plan = self._plan.served_by(said)
         self._say(f"demo: broker at {self._plan.bootstrap}")
-        create_missing(self._plan.bootstrap, plans())
-        # Over data of an earlier demo: what lay behind its newest event would be late to the jobs.
-        self._plan = self._plan.going_on(TopicSizes(self._plan.bootstrap).newest_ms(STAMPED_BY_EVENTS))
+        create_missing(ClusterAddress(self._plan.bootstrap), plans())
+        # The data are from an earlier demo. Events older than its newest event would be late for the jobs.
+        self._plan = self._plan.going_on(
+            TopicSizes(ClusterAddress(self._plan.bootstrap)).newest_ms(STAMPED_BY_EVENTS)
+        )
         self._start_child(CONSOLE)
         said = self._wait_ready(CONSOLE)
         if said is None:
@@ -216,8 +220,8 @@ class Demo:
         self._say("demo: traffic, collector and jobs run; Ctrl-C ends all")
 
     def watch(self, duration_s: float | None) -> None:
-        """Tell how they do until the end is asked for or the duration is over."""
-        sizes, rates = TopicSizes(self._plan.bootstrap), Rates()
+        """Show the state until the end is requested or the duration is over."""
+        sizes, rates = TopicSizes(ClusterAddress(self._plan.bootstrap)), Rates()
         size = shutil.get_terminal_size()
         terminal = sys.stdout.isatty() and size.lines > BOARD_LINES
         interval_s = BOARD_INTERVAL_S if terminal else LINE_INTERVAL_S
@@ -242,7 +246,8 @@ class Demo:
             time.sleep(POLL_S)
 
     def end(self) -> None:
-        """End those that run, in order, with all that they started. PipelineFailed afterwards when nothing can be said."""
+        """End the running children in order, with all processes that they started. Raise PipelineFailed afterwards if
+        output fails."""
         asked = len(self._signals)
         failed = None
         for name in ENDING_ORDER:
@@ -253,7 +258,7 @@ class Demo:
             try:
                 self._say(f"demo: {name} {'ended' if ended else 'was killed: it did not end in time'}")
             except PipelineFailed as failure:
-                # The others are to be ended all the same.
+                # The other children must be ended in any case.
                 failed = failure
         if failed is not None:
             raise failed
@@ -262,7 +267,7 @@ class Demo:
         self._children[name] = Child(name, self._plan.command(name), self._plan.log(name))
 
     def _wait_ready(self, name: str) -> str | None:
-        """The line in which it says so; None when the end is asked for before."""
+        """Return the line in which the child says that it is ready. None if the end is requested before."""
         deadline_s = time.monotonic() + READY_TIMEOUT_S[name]
         while self.wanted:
             for text in self._children[name].said():

@@ -1,4 +1,4 @@
-"""The one error of the pipeline's commands, and the check for what a plain install does not bring. Knows nothing else."""
+"""The one error of the pipeline's commands, and a check for packages that a plain install lacks. Nothing else."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import importlib.util
 
 
 class PipelineFailed(Exception):
-    """What a command could not do, said for a person in one line. Commands end with exit status 1."""
+    """A command failed. The text is one line for a person. The exit status is 1."""
 
 
 def require_extra(extra: str, *modules: str) -> None:
-    """PipelineFailed naming the pip command, when one of these modules of an extra (`spark`, `console`) is not installed."""
+    """Raise PipelineFailed with the pip command if one of these modules of an extra (`spark`, `console`) is not installed."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise PipelineFailed(

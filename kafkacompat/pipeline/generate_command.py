@@ -1,4 +1,4 @@
-"""`kafkacompat pipeline generate`: the words of the command line, the clock, signals, and the line that tells the rate."""
+"""`kafkacompat pipeline generate`: the command line, the clock, the signals, and the line with the rate."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
 from kafkacompat.pipeline.generator.pace import Pace
 from kafkacompat.pipeline.generator.sending import Sender
 from kafkacompat.pipeline.generator.traffic import Traffic
+from kafkacompat.pipeline.options import add_bootstrap, address_of
 from kafkacompat.pipeline.quantities import positive, whole
 from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.topics import (
     ACTIVITY_PAGE_VIEWS,
     ACTIVITY_SEARCHES,
-    DEFAULT_BOOTSTRAP,
     LOGS_RAW,
     METRICS_RAW,
     create_missing,
@@ -34,7 +34,7 @@ from kafkacompat.pipeline.topics import (
 
 DEFAULT_RATE: Final = 200.0
 DEFAULT_PAST_S: Final = 24 * 3600.0
-"""How far back event time begins when it is to run faster than the clock and nothing says for how long."""
+"""How far in the past event time starts if it runs faster than the clock and no option says otherwise."""
 
 TURN_S: Final = 0.05
 MOST_PER_TURN: Final = 5000
@@ -42,7 +42,7 @@ TELL_INTERVAL_S: Final = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT", help="the broker")
+    add_bootstrap(parser)
     parser.add_argument(
         "--access-log", metavar="FILE", help=f"write lines here for a collector, not to {LOGS_RAW}"
     )
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rate", type=positive, default=DEFAULT_RATE, metavar="EVENTS_PER_S",
-        help="mean over a day, for each second that passes here",
+        help="events per second of wall time, averaged over a day",
     )  # fmt: skip
     parser.add_argument("--duration", type=positive, metavar="S", help="end after this many seconds")
     parser.add_argument("--count", type=whole, metavar="N", help="end after this many events")
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--speed", type=positive, default=1.0, metavar="X",
-        help="event time runs so many times as fast as the clock, until it has caught up with it",
+        help="event time runs X times as fast as the clock, until it has caught up",
     )  # fmt: skip
     parser.add_argument(
         "--at-once", action="store_true", help="do not wait until events are due (with --count)"
@@ -86,16 +86,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=TELL_INTERVAL_S,
         metavar="SECONDS",
-        help="between two lines about the rate",
+        help="interval of the lines about the rate",
     )
 
 
 def moment(text: str) -> int:
-    """Milliseconds since 1970 of an ISO date and time."""
+    """Parse an ISO date and time into milliseconds since 1970."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no ISO date and time") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an ISO date and time") from None
     time_ms = int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
     if time_ms < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is before 1970")
@@ -103,10 +103,10 @@ def moment(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send until the end or a signal; 0 when the broker has taken all."""
+    """Send until the end or a signal. Return 0 if the broker has accepted everything."""
     require_extra("spark", "confluent_kafka")
     if arguments.at_once and arguments.count is None and arguments.data_set is None:
-        raise PipelineFailed("--at-once needs --count: the generator has no end of its own")
+        raise PipelineFailed("--at-once needs --count: the generator would never end")
     stopping: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: stopping.append(number))
@@ -115,16 +115,17 @@ def run(arguments: argparse.Namespace) -> int:
     names = [LOGS_RAW, ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, METRICS_RAW]
     topics = plans(names)
     if arguments.data_set is not None:
-        # Recorded times lie further back than events are kept otherwise.
+        # Recorded times may be older than the retention of new topics allows.
         topics = [replace(topic, configs=topic.configs | {"retention.ms": "-1"}) for topic in topics]
-    create_missing(arguments.bootstrap, topics)
-    sender = Sender(arguments.bootstrap, f"generator-{arguments.seed}-{plan.start_ms:x}")
+    address = address_of(arguments)
+    create_missing(address, topics)
+    sender = Sender(address, f"generator-{arguments.seed}-{plan.start_ms:x}")
     log = (
         AccessLog(arguments.access_log, arguments.rotation, arguments.rotate_bytes)
         if arguments.access_log
         else None
     )
-    voice.say(f"generator sends {plan.what} to {arguments.bootstrap}, event time from {shown(plan.start_ms)}")
+    voice.say(f"generator sends {plan.what} to {address}, event time from {shown(plan.start_ms)}")
     try:
         Sending(arguments, plan, sender, log, lambda: bool(stopping), voice).run()
     finally:
@@ -136,13 +137,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def stopped(sent: int, log: AccessLog | None) -> str:
-    """The last line."""
+    """Return the last line to print."""
     rotated = f", access log rotated {log.rotations:,} times" if log is not None and log.rotations else ""
     return f"generator stopped: {sent:,} records taken by the broker{rotated}"
 
 
 class Planned(NamedTuple):
-    """What is to be sent."""
+    """The events to send."""
 
     what: str
     events: Iterator[Event]
@@ -151,7 +152,7 @@ class Planned(NamedTuple):
 
 
 def planned(arguments: argparse.Namespace, now_ms: int) -> Planned:
-    """The events and their times, from the command line. PipelineFailed for times that cannot be."""
+    """Choose the events and their times from the command line. Raises PipelineFailed for impossible times."""
     plan = _planned(arguments, now_ms)
     if plan.start_ms < 0:
         raise PipelineFailed(f"{plan.what} would begin before 1970, where Kafka's timestamps begin")
@@ -164,13 +165,13 @@ def _planned(arguments: argparse.Namespace, now_ms: int) -> Planned:
         data = DataSet(arguments.data_set)
         recorded = data.recorded
         start_ms = arguments.start_time if arguments.start_time is not None else now_ms - recorded.span_ms
-        # At the wanted rate on average, however sparse the events lie.
+        # The wanted rate is an average, however sparse the events are.
         speed = max(recorded.span_ms * arguments.rate / (1000.0 * recorded.events), 1.0)
         what = f"{recorded.events:,} events of {recorded.path} at {arguments.rate:g}/s"
         if data.without_time:
-            what += f" ({data.without_time:,} without a time come with the line before)"
+            what += f" ({data.without_time:,} without a time follow the line before)"
         if data.left_out:
-            what += f" ({data.left_out:,} before the first time is left out)"
+            what += f" ({data.left_out:,} lines before the first time are left out)"
         events = data.events(start_ms + recorded.span_ms)
         return Planned(what, islice(events, count), start_ms, speed)
     density = arguments.rate / arguments.speed
@@ -199,17 +200,17 @@ def _planned(arguments: argparse.Namespace, now_ms: int) -> Planned:
 
 
 def chances(seed: int) -> Callable[[str], Chance]:
-    """One stream a purpose."""
+    """Return a function that gives one stream of random numbers for each purpose."""
     return lambda purpose: random.Random(f"{seed}/{purpose}")
 
 
 def shown(time_ms: int) -> str:
-    """For a person."""
+    """Format a time for a person."""
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 class Sending:
-    """The loop: what is due goes to the broker and to the access log."""
+    """The loop that sends due events to the broker and to the access log."""
 
     def __init__(
         self,
@@ -230,7 +231,7 @@ class Sending:
         self._stopping = stopping
 
     def run(self) -> None:
-        """Until the last event, the end of the duration or a signal."""
+        """Run until the last event, the end of the duration or a signal."""
         pace = Pace(int(time.time() * 1000), self._plan.start_ms, self._plan.speed)
         started_s = told_s = time.monotonic()
         waiting = self._plan.events

@@ -1,8 +1,9 @@
-"""What a checkpoint was begun with, by job, and whether a run may go on with it.
+"""Records the settings with which a checkpoint was started, by job, and decides whether a run may continue from it.
 
-Spark takes a checkpoint back under other settings than it was begun with: windows of two lengths then overlap in one table, and the
-offsets of one topic are read from another. So a manifest beside the checkpoint keeps the settings that its state depends on, the
-cluster, and the ids of the topics. Pure: `belonging` reads and writes the file.
+Spark accepts a checkpoint with other settings than it was started with. Windows of two lengths would then overlap in
+one table, or the offsets of one topic would be used for another. So a manifest beside the checkpoint records the
+settings that its state depends on, the cluster, and the ids of the topics. Pure: `belonging` reads and writes the
+file.
 """
 
 from __future__ import annotations
@@ -16,26 +17,27 @@ from kafkacompat.pipeline.options import RunOptions
 
 FORMAT: Final = 1
 STATE_VERSIONS: Final = {"logs": 1, "activity": 2, "metrics": 2}
-"""Raised when a job's state or tables change so that older ones cannot go on."""
+"""Increased when a job's state or tables change incompatibly."""
 
 SETTINGS: Final = {
     "logs": {"--watermark": "watermark_s", "--duplicate-horizon": "duplicate_horizon_s"},
     "activity": {"--window": "window_s", "--session-gap": "session_gap_s", "--watermark": "watermark_s"},
     "metrics": {"--window": "window_s", "--watermark": "watermark_s"},
 }
-"""The options that a job's state and tables depend on: the word of the command line, and its name in RunOptions."""
+"""The options that a job's state and tables depend on: the option's name, and its name in RunOptions."""
 
 NO_TOPIC_ID: Final = ""
-"""A broker older than topic ids gives none."""
+"""The id that brokers without topic ids give."""
 
 
 class ManifestUnreadable(ValueError):
-    """The bytes are no manifest of a format that is known here."""
+    """The bytes are not a manifest in a known format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Of one job in one checkpoint folder. `settings` are seconds by option; `topic_ids` are text by name of the topics read."""
+    """One job's settings in one checkpoint folder: seconds by option. `topic_ids` are the ids, as text, of the topics
+    that are read."""
 
     job: str
     version: int
@@ -45,18 +47,18 @@ class Manifest:
 
 
 def manifest_of(job: str, options: RunOptions, cluster_id: str, topic_ids: Mapping[str, str]) -> Manifest:
-    """The manifest of a run of this job."""
+    """Return the manifest of a run of this job."""
     settings = {word: int(getattr(options, name)) for word, name in SETTINGS[job].items()}
     return Manifest(job, STATE_VERSIONS[job], settings, cluster_id, dict(topic_ids))
 
 
 def encode(manifest: Manifest) -> str:
-    """JSON text, for a person to read as well."""
+    """Return JSON text, which people can read too."""
     return json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2, sort_keys=True) + "\n"
 
 
 def decode(text: str) -> Manifest:
-    """Raises ManifestUnreadable."""
+    """Parse a manifest. Raises ManifestUnreadable."""
     try:
         told: Any = json.loads(text)
         if told["format"] != FORMAT:
@@ -75,14 +77,16 @@ def decode(text: str) -> Manifest:
 
 
 def difference(kept: Manifest, now: Manifest) -> str | None:
-    """Why a run must not go on with the checkpoint; None if it may. Topics made anew are told by `topics_made_anew`."""
+    """Return why a run must not continue from the checkpoint, or None. `topics_made_anew` checks for recreated topics."""
     if kept.job != now.job:
         return f"it belongs to job {kept.job}, not to {now.job}"
     if kept.version != now.version:
         return f"its state has version {kept.version}, this kafkacompat writes version {now.version}"
     for word, value in now.settings.items():
         if kept.settings.get(word) != value:
-            return f"it was begun with {word} {kept.settings.get(word, 'unset')}, this run has {word} {value}"
+            return (
+                f"it was started with {word} {kept.settings.get(word, 'unset')}, this run has {word} {value}"
+            )
     if kept.cluster_id != now.cluster_id:
         return (
             f"it holds offsets of cluster {kept.cluster_id}, the broker belongs to cluster {now.cluster_id}"
@@ -91,7 +95,7 @@ def difference(kept: Manifest, now: Manifest) -> str | None:
 
 
 def topics_made_anew(kept: Manifest, now: Manifest) -> list[str]:
-    """Topics whose id is another than the one that the checkpoint's offsets belong to."""
+    """Return the topics whose id differs from the one that the checkpoint's offsets belong to."""
     return sorted(
         name
         for name, topic_id in now.topic_ids.items()

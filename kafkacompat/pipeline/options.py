@@ -1,12 +1,15 @@
-"""What a run of jobs may be told: places, times, bounds. Knows no Spark."""
+"""The options of a run of jobs (folders, times, bounds), and the options of all commands for the cluster's address. No Spark."""
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafkacompat.config import ConfigError
+from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.jobs.log_formats import AUTO
-from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP
+from kafkacompat.security.cluster_address import DEFAULT_SERVERS, ClusterAddress
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 DEFAULT_TRIGGER_S: Final = 5.0
@@ -20,13 +23,13 @@ DEFAULT_SHUFFLE_PARTITIONS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """One run. Folders may be of any file system that Spark knows; a checkpoint belongs to one output folder and one broker."""
+    """One run. Folders may be on any file system that Spark supports. A checkpoint belongs to one output folder and one broker."""
 
     jobs: tuple[str, ...]
     checkpoint: str
     output: str
-    bootstrap: str = DEFAULT_BOOTSTRAP
-    # None leaves the choice to spark-submit.
+    bootstrap: ClusterAddress = field(default_factory=ClusterAddress)
+    # None: spark-submit decides.
     master: str | None = "local[*]"
     starting: str = "earliest"
     fail_on_data_loss: bool = True
@@ -37,12 +40,35 @@ class RunOptions:
     session_gap_s: int = DEFAULT_SESSION_GAP_S
     watermark_s: int = DEFAULT_WATERMARK_S
     duplicate_horizon_s: int = DEFAULT_DUPLICATE_HORIZON_S
-    # None: a batch reads all there is. A bound is shared out over the partitions by what they hold, not by age.
+    # None: a batch reads everything available. A bound is divided among the partitions by their backlog, not by age.
     records_per_batch_max: int | None = None
     shuffle_partitions: int = DEFAULT_SHUFFLE_PARTITIONS
     files_per_batch: int = 1
-    # A name, or a format in the words of nginx or Apache httpd (jobs/log_formats).
+    # A name, or a format in the syntax of nginx or Apache httpd (jobs/log_formats).
     log_format: str = AUTO
     progress: str | None = None
     ivy: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict)
+
+
+def add_bootstrap(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `address_of` reads."""
+    parser.add_argument(
+        "--bootstrap",
+        default=DEFAULT_SERVERS,
+        metavar="HOST:PORT",
+        help="bootstrap brokers, separated by commas (%(default)s)",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="a file of Kafka's client properties that says how to connect: security.protocol, sasl.*, ssl.*",
+    )
+
+
+def address_of(arguments: argparse.Namespace) -> ClusterAddress:
+    """Return the cluster's address. PipelineFailed names a wrong property."""
+    try:
+        return ClusterAddress.of_file(arguments.bootstrap, arguments.command_config)
+    except ConfigError as error:
+        raise PipelineFailed(str(error)) from None

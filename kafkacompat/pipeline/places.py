@@ -1,6 +1,8 @@
-"""Files in folders on any file system that Spark knows, and locks in local ones. Knows nothing of what is in them.
+"""Files in folders on any file system that Spark supports, and locks in local folders. Independent of the files'
+content.
 
-A folder may be of this machine, of HDFS or of S3; Spark's own JVM reads and writes it, so that it is the one that Spark uses.
+A folder may be local, or on HDFS or S3. Spark's JVM reads and writes it, so it is certainly the folder that Spark
+uses.
 """
 
 from __future__ import annotations
@@ -17,25 +19,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCK_WAIT_S: Final = 15.0
-"""The JVM of a run whose command was killed needs a moment to end, and holds its lock until then."""
+"""After a command was killed, its JVM needs a moment to end, and holds its lock until then."""
 LOCK_POLL_S: Final = 0.2
 
 
 def _path(session: SparkSession, place: str) -> tuple[Any, Any]:
-    """Hadoop's path and the file system that it is on."""
+    """Return Hadoop's path object and its file system."""
     context: Any = session.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(place)
     return path, path.getFileSystem(context._jsc.hadoopConfiguration())
 
 
 def scheme_of(session: SparkSession, place: str) -> str:
-    """Of the file system that Spark finds there; without a scheme of its own a place is on its default one."""
+    """Return the scheme of the file system on which Spark finds the place. Without a scheme, that is the default file system."""
     _, system = _path(session, place)
     return str(system.getUri().getScheme())
 
 
 def names_in(session: SparkSession, place: str) -> list[str]:
-    """Names of the files in a folder; none where there is no folder."""
+    """Return the names of the files in a folder. Empty if the folder does not exist."""
     path, system = _path(session, place)
     if not system.exists(path):
         return []
@@ -43,7 +45,7 @@ def names_in(session: SparkSession, place: str) -> list[str]:
 
 
 def read_text(session: SparkSession, place: str) -> str | None:
-    """The text of a file in UTF-8; None where there is no file."""
+    """Return the text of a UTF-8 file, or None if it does not exist."""
     path, system = _path(session, place)
     if not system.exists(path):
         return None
@@ -56,14 +58,14 @@ def read_text(session: SparkSession, place: str) -> str | None:
 
 
 def remove(session: SparkSession, place: str) -> None:
-    """Remove a file. One that is not there is no failure, and one that stays takes room only."""
+    """Remove a file. Failures are ignored: a missing file is fine, and a remaining one only takes space."""
     path, system = _path(session, place)
     system.delete(path, False)
 
 
 @contextlib.contextmanager
 def _named(what: str) -> Iterator[None]:
-    """PipelineFailed that says what was to be done, for whatever the JVM's files refuse."""
+    """Turn any failure of the JVM's file calls into PipelineFailed with the name of the operation."""
     try:
         yield
     except Exception as error:
@@ -74,16 +76,17 @@ def _named(what: str) -> Iterator[None]:
 
 
 def _said(thrown: Any) -> str:
-    """The words of a Java exception: its own or, where it has none, its name. Hadoop wraps those of the file system."""
+    """Return a Java exception's message, or its name if it has none. Hadoop wraps the exceptions of the file system."""
     while (cause := thrown.getCause()) is not None:
         thrown = cause
     return str(thrown.getMessage() or thrown.getClass().getSimpleName())
 
 
 def write_text(session: SparkSession, place: str, text: str) -> None:
-    """Write a file whole: aside first, synced, then renamed, so that a death or a full disk leaves the old one or the new one.
+    """Write a file atomically: write and sync a temporary file, then rename it. After a crash or on a full disk the
+    old or the new file is there.
 
-    PipelineFailed when it cannot be written.
+    Raises PipelineFailed if the file cannot be written.
     """
     with _named(f"{place} cannot be written"):
         _write_text(session, place, text)
@@ -110,18 +113,18 @@ def _write_text(session: SparkSession, place: str, text: str) -> None:
 
 
 class FolderLock:
-    """Held by Spark's JVM, which is who writes there, until `release` or its end. The JVM collects a file that nobody here keeps,
-    and its lock with it.
+    """A lock that Spark's JVM holds, because the JVM writes there, until `release` or the end of the JVM.
 
-    A lock of the operating system: none is left behind by a run that dies. Other file systems than local ones have none; there
-    Spark's own rename without overwriting lets the second run on a checkpoint fail.
+    This object keeps a reference to the JVM's file, because the JVM would otherwise collect the file and release the
+    lock. It is a lock of the operating system, so a run that dies leaves none. File systems that are not local have no
+    such lock. There, Spark's rename without overwriting makes the second run on a checkpoint fail.
     """
 
     def __init__(self, file: Any) -> None:
         self._file = file
 
     def release(self) -> None:
-        """Let the next run have it. One whose JVM is gone is free already."""
+        """Release the lock. If the JVM is gone, the lock is already free."""
         try:
             self._file.close()
         except Exception as error:
@@ -135,7 +138,7 @@ def _file_to_lock(session: SparkSession, name: str) -> Any:
 
 
 def _is_locked(file: Any, what: str) -> bool:
-    """PipelineFailed on a file system that has no locks, as NFS without its lock daemon."""
+    """Try to lock. Raises PipelineFailed on a file system without locks, such as NFS without its lock daemon."""
     with _named(what):
         try:
             return file.getChannel().tryLock() is not None
@@ -147,16 +150,17 @@ def _is_locked(file: Any, what: str) -> bool:
 def lock(
     session: SparkSession, place: str, what: str, wait: Callable[[float], bool], wait_s: float = LOCK_WAIT_S
 ) -> FolderLock | None:
-    """The lock file `place`, held; None where it is not on a local file system, or `wait` says that a stop was asked for.
+    """Return the held lock on the file `place`. None if it is not on a local file system, or if `wait` reports a
+    requested stop.
 
-    PipelineFailed naming `what` while another run holds it for longer than wait_s, or when it cannot be locked at all. `wait`
-    takes seconds.
+    Raises PipelineFailed with `what` if another run holds the lock for longer than wait_s, or if locking is
+    impossible. `wait` takes seconds.
     """
     if scheme_of(session, place) != "file":
         return None
     path = local_path(place)
     name = str(path if path is not None else place)
-    with _named(f"{what} cannot be locked, for {name} cannot be opened"):
+    with _named(f"{what} cannot be locked, because {name} cannot be opened"):
         file = _file_to_lock(session, name)
     deadline_s = monotonic_s() + wait_s
     while not _is_locked(file, f"{what} cannot be locked, and two runs would mix their rows; {name}"):

@@ -1,4 +1,4 @@
-"""What a query's progress says, as numbers and as a line for a person. Knows Spark's StreamingQueryProgress JSON, no Spark."""
+"""A query's progress as numbers and as a line for a person. Knows Spark's StreamingQueryProgress JSON, but not Spark."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ NAME_WIDTH = 22
 
 
 def dropped_late(progress: dict[str, Any]) -> int:
-    """Rows that came behind the watermark in this batch, over all stateful operators."""
+    """Return the rows of this batch that came behind the watermark, over all stateful operators."""
     return sum(
         operator.get("numRowsDroppedByWatermark", 0) for operator in progress.get("stateOperators", ())
     )
 
 
 def duplicates(progress: dict[str, Any]) -> int:
-    """Events that were copies of earlier ones in this batch."""
+    """Return the events of this batch that were copies of earlier ones."""
     return sum(
         operator.get("customMetrics", {}).get("numDroppedDuplicateRows", 0)
         for operator in progress.get("stateOperators", ())
@@ -25,7 +25,7 @@ def duplicates(progress: dict[str, Any]) -> int:
 
 
 def state_rows(progress: dict[str, Any]) -> int:
-    """Rows of state now, over all stateful operators."""
+    """Return the current rows of state, over all stateful operators."""
     return sum(operator.get("numRowsTotal", 0) for operator in progress.get("stateOperators", ()))
 
 
@@ -42,11 +42,11 @@ class Totals:
     busy_ms: int = 0
 
     def is_new(self, batch: int, timestamp: str) -> bool:
-        """Not added yet. An idle query tells the batch to come again and again, with a new timestamp."""
+        """Whether the batch was not added yet. An idle query reports its next batch repeatedly, each time with a new timestamp."""
         return (batch, timestamp) > self.last_batch
 
     def add(self, progress: dict[str, Any]) -> None:
-        """One more batch."""
+        """Add one batch."""
         self.last_batch = (progress["batchId"], progress["timestamp"])
         self.batches += 1
         self.records += progress["numInputRows"]
@@ -57,7 +57,7 @@ class Totals:
 
 
 def line_of(name: str, progress: dict[str, Any], totals: Totals) -> str:
-    """One line: records and rate of the batch, how long it took, what was dropped so far, and where the watermark is."""
+    """Return one line: the batch's records, rate and duration, the rows dropped so far, and the watermark."""
     took_ms = progress.get("durationMs", {}).get("triggerExecution", 0)
     rate = progress.get("processedRowsPerSecond", 0.0)
     words = [
@@ -78,8 +78,8 @@ def line_of(name: str, progress: dict[str, Any], totals: Totals) -> str:
 
 
 def summary_of(totals: dict[str, Totals]) -> str:
-    """What a run did, for its end: a line a query."""
-    lines = ["stopped; by query: records read, copies dropped, late dropped, rows of state that stay open"]
+    """Return a summary of the run: one line per query."""
+    lines = ["stopped; per query: records read, duplicates dropped, late rows dropped, rows of open state"]
     lines += [
         f"  {name:{NAME_WIDTH}} {one.records:>12,} {one.copies:>9,} {one.late:>9,} {one.state:>9,}"
         for name, one in totals.items()

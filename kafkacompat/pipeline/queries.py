@@ -1,7 +1,7 @@
-"""The queries of each job: which topics it reads, which table or topic it feeds, in which output mode.
+"""The queries of each job: the topics that it reads, the table or topic that it writes, and the output mode.
 
-The one place where jobs, topics and tables meet. A query is one checkpoint and one sink, so that its sink is exactly once
-(files) or at least once with the same ids (topics) by Spark's own rules.
+Only this module connects jobs, topics and tables. A query has one checkpoint and one sink. By Spark's rules the sink
+is therefore exactly once (files) or at least once with the same ids (topics).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafkacompat.pipeline.results import (
 Build = Callable[[DataFrame, RunOptions], DataFrame]
 BatchWriter = Callable[[DataFrame, int], None]
 MakeWriter = Callable[[str, RunOptions], BatchWriter]
-"""Given the folder of the query's checkpoint. It may be called again with the same batch, after a death."""
+"""Called with the folder of the query's checkpoint. The writer may get the same batch again after a crash."""
 
 APPEND: Final = "append"
 UPDATE: Final = "update"
@@ -44,10 +44,10 @@ class Query:
     reads: tuple[str, ...]
     build: Build
     output_mode: str
-    # Folder below --output; None for a query that feeds topics.
+    # Folder below --output. None for a query that writes to topics.
     table: str | None = None
     partitioned_by: tuple[str, ...] = ("date",)
-    # What writes each batch, where the rows of `build` are not what is written.
+    # Writes each batch, if something other than the rows of `build` must be written.
     writer: MakeWriter | None = None
 
 
@@ -55,7 +55,7 @@ def _once(events: DataFrame, options: RunOptions) -> DataFrame:
     return once(events, options.watermark_s)
 
 
-# Log collection
+# Log collection.
 
 
 def _log_lines(source: DataFrame, options: RunOptions) -> DataFrame:
@@ -63,14 +63,14 @@ def _log_lines(source: DataFrame, options: RunOptions) -> DataFrame:
 
 
 def log_events(source: DataFrame, options: RunOptions) -> DataFrame:
-    """Every good line once. The watermark is on the time of arrival: a line that comes a day late is still a line."""
+    """Every good line once. The watermark is on the arrival time: a line that arrives a day late is still kept."""
     events = once(good(_log_lines(source, options)), options.duplicate_horizon_s, "received")
-    # Every task writes a file in each hour's folder. By the hour, two of them could fall to one task.
+    # Each task writes a file in each hour's folder. Partitioned by the hour, one task could get the work of two.
     return logs.event_rows(events).repartition(options.files_per_batch, "event_id")
 
 
 def log_summary(source: DataFrame, options: RunOptions) -> DataFrame:
-    """The summary a minute, as it grows."""
+    """The summary per minute, while it grows."""
     rows = logs.summary(_once(good(_log_lines(source, options)), options))
     return one_record_each(topics.LOGS_SUMMARY, rows, ["window_start_ms"])
 
@@ -80,7 +80,7 @@ def log_rejects(source: DataFrame, options: RunOptions) -> DataFrame:
     return rejected_records(topics.LOGS_REJECTED, rejected(_log_lines(source, options)))
 
 
-# Activity tracking
+# Activity tracking.
 
 
 def activity_sessions(source: DataFrame, options: RunOptions) -> DataFrame:
@@ -108,10 +108,11 @@ def activity_visitors(source: DataFrame, options: RunOptions) -> DataFrame:
 
 
 def activity_live(source: DataFrame, options: RunOptions) -> DataFrame:
-    """Pages and visitors of windows as they grow, to two topics."""
+    """Pages and visitors of windows while they grow, to two topics."""
     rows = activity.live_windows(_once(good(activity.judge(source)), options), options.window_s)
     bounds = ["window_start_ms", "window_end_ms"]
-    # Not by the visitors: the estimate of a batch that is run again may differ. It changes only with the counts.
+    # The ids exclude the visitors, because a repeated batch may give another estimate. The estimate only changes
+    # together with the counts.
     page_told, whole_told = ["page", *bounds, "views"], [*bounds, "views", "searches"]
     page = row_record(
         topics.ACTIVITY_TOP_PAGES,
@@ -130,7 +131,7 @@ def activity_rejects(source: DataFrame, options: RunOptions) -> DataFrame:
     return rejected_records(topics.ACTIVITY_REJECTED, rejected(activity.judge(source)))
 
 
-# Operational metrics
+# Operational metrics.
 
 
 def metrics_windows(source: DataFrame, options: RunOptions) -> DataFrame:
@@ -140,12 +141,12 @@ def metrics_windows(source: DataFrame, options: RunOptions) -> DataFrame:
 
 
 def metrics_live(source: DataFrame, options: RunOptions) -> DataFrame:
-    """The figures of windows as they grow. `Alerting` makes records of them, and of the alerts that they change."""
+    """The figures of windows while they grow. `Alerting` writes them as records, and the alerts that they change."""
     return metrics.live_windows(_once(good(metrics.judge(source)), options), options.window_s)
 
 
 def metrics_latest(source: DataFrame, options: RunOptions) -> DataFrame:
-    """The last sample of each service. A copy of a sample changes nothing, so none is looked for."""
+    """The last sample of each service. Duplicates need not be removed, because a repeated sample changes nothing."""
     rows = metrics.latest(good(metrics.judge(source)))
     return one_record_each(topics.METRICS_LATEST, rows, ["service"])
 
@@ -184,4 +185,4 @@ QUERIES: Final[dict[str, tuple[Query, ...]]] = {
         _topic("metrics-rejected", "metrics", metrics_rejects, APPEND),
     ),
 }
-"""The queries of each job. Names are folders of the checkpoint: a changed name starts a query anew."""
+"""The queries of each job. The names are folders of the checkpoint: a query with a changed name starts again."""

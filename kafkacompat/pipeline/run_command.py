@@ -1,4 +1,4 @@
-"""`kafkacompat pipeline run`: the words of the command line, and what they start."""
+"""`kafkacompat pipeline run`: the command line, and what it starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkacompat.pipeline import options as defaults
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.jobs.log_formats import AUTO, NAMED, FormatProblem, line_format
 from kafkacompat.pipeline.manifest import manifest_of
-from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.options import RunOptions, add_bootstrap, address_of
 from kafkacompat.pipeline.quantities import MOST_INT16, MOST_INT32, whole, whole_to
 from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.session import (
@@ -23,7 +23,6 @@ from kafkacompat.pipeline.session import (
 )
 from kafkacompat.pipeline.topics import (
     BROKERS_REPLICATION,
-    DEFAULT_BOOTSTRAP,
     DEFAULT_PARTITIONS,
     INPUTS,
     OUTPUTS,
@@ -60,58 +59,62 @@ def _log_format(text: str) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The jobs, where they run, and their bounds."""
+    """Add the options for jobs, places and bounds."""
     folder = user_data() / "pipeline"
     parser.add_argument("job", choices=[*INPUTS, ALL], metavar="JOB", help=f"{', '.join(INPUTS)} or {ALL}")
     parser.add_argument(
         "--master", default="local[*]", help="local[N], spark://..., yarn or k8s://... (%(default)s)"
     )
-    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT", help="(%(default)s)")
+    add_bootstrap(parser)
     parser.add_argument(
         "--checkpoint",
         default=str(folder / "checkpoint"),
         metavar="DIR",
-        help="where a run goes on after a stop or crash; belongs to one output folder, cluster and set of windows "
+        help="where a run continues after a stop or crash; belongs to one output folder, cluster and set of windows "
         f"({IN_USER_DATA}/checkpoint)",
     )
     parser.add_argument(
         "--output",
         default=str(folder / "tables"),
         metavar="DIR",
-        help=f"of the tables ({IN_USER_DATA}/tables)",
+        help=f"folder of the tables ({IN_USER_DATA}/tables)",
     )
     parser.add_argument(
         "--trigger",
         type=_seconds,
         default=defaults.DEFAULT_TRIGGER_S,
         metavar="SECONDS",
-        help="of live topics (%(default)s)",
+        help="interval of batches of the result topics (%(default)s)",
     )
     parser.add_argument(
         "--table-trigger",
         type=_seconds,
         metavar="SECONDS",
-        help=f"of tables: one file or so each time ({defaults.DEFAULT_TABLE_TRIGGER_S}, or --trigger if that is longer)",
+        help="interval of batches of the tables, about one file each "
+        f"({defaults.DEFAULT_TABLE_TRIGGER_S}, or --trigger if that is longer)",
     )
     parser.add_argument(
         "--until-caught-up",
         action="store_true",
-        help="read what there is now, then stop; open windows stay open",
+        help="read what exists, then stop; open windows stay open",
     )
     parser.add_argument(
         "--progress", metavar="FILE", help="append Spark's progress of each batch as a JSON line"
     )
     parser.add_argument(
-        "--starting", choices=["earliest", "latest"], default="earliest", help="where there is no checkpoint"
+        "--starting",
+        choices=["earliest", "latest"],
+        default="earliest",
+        help="where to start without a checkpoint",
     )
     for name, default, purpose in (
         ("--window", defaults.DEFAULT_WINDOW_S, "length of windows"),
-        ("--session-gap", defaults.DEFAULT_SESSION_GAP_S, "so long without an event ends a session"),
-        ("--watermark", defaults.DEFAULT_WATERMARK_S, "so late may an event come"),
+        ("--session-gap", defaults.DEFAULT_SESSION_GAP_S, "time without events that ends a session"),
+        ("--watermark", defaults.DEFAULT_WATERMARK_S, "how late an event may arrive"),
         (
             "--duplicate-horizon",
             defaults.DEFAULT_DUPLICATE_HORIZON_S,
-            "so late may a copy of a log line come",
+            "how late a duplicate of a log line is still recognized",
         ),
     ):
         parser.add_argument(
@@ -122,10 +125,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--shuffle-partitions",
             defaults.DEFAULT_SHUFFLE_PARTITIONS,
             MOST_INT32,
-            "tasks and state stores an operator; fixed by the checkpoint",
+            "tasks and state stores per operator; fixed by the checkpoint",
         ),
-        ("--files-per-batch", 1, MOST_INT32, "files an hour's folder and batch of logs/events"),
-        ("--partitions", DEFAULT_PARTITIONS, MOST_INT32, "of topics that are created"),
+        ("--files-per-batch", 1, MOST_INT32, "files per hourly folder and batch of logs/events"),
+        ("--partitions", DEFAULT_PARTITIONS, MOST_INT32, "partitions of created topics"),
     ):
         parser.add_argument(
             name, type=whole_to(most), default=default, metavar="N", help=f"{purpose} (%(default)s)"
@@ -135,25 +138,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_log_format,
         default=AUTO,
         metavar="FORMAT",
-        help=f"of access logs: {AUTO}, {', '.join(NAMED)}, or what log_format (nginx) or LogFormat (Apache) says (%(default)s)",
+        help=f"format of access logs: {AUTO}, {', '.join(NAMED)}, "
+        "or the pattern of log_format (nginx) or LogFormat (Apache) (%(default)s)",
     )
     parser.add_argument(
         "--replication",
         type=whole_to(MOST_INT16),
         default=BROKERS_REPLICATION,
         metavar="N",
-        help="of topics that are created (the broker's default.replication.factor)",
+        help="replication factor of created topics (the broker's default.replication.factor)",
     )
     parser.add_argument(
         "--max-records-per-batch",
         type=whole,
         metavar="N",
-        help="bound of a batch (none: with one, a backlog of uneven age over its partitions counts events as late)",
+        help="limit of a batch (default none; with a limit, a backlog of uneven age across partitions makes events late)",
     )
     parser.add_argument(
         "--ignore-data-loss",
         action="store_true",
-        help="go on where records are gone before they were read (retention, topic made anew) instead of failing",
+        help="continue instead of failing when records are deleted before they are read (retention, topic recreated)",
     )
     parser.add_argument(
         "--ivy", metavar="DIR", help="Spark's cache of the connector (its own default: ~/.ivy2.5.2)"
@@ -169,7 +173,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(arguments: argparse.Namespace) -> RunOptions:
-    """What the command line says."""
+    """Return the options from the command line."""
     table_trigger_s = arguments.table_trigger
     if table_trigger_s is None:
         table_trigger_s = max(arguments.trigger, defaults.DEFAULT_TABLE_TRIGGER_S)
@@ -177,7 +181,7 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
         jobs=tuple(INPUTS) if arguments.job == ALL else (arguments.job,),
         checkpoint=arguments.checkpoint,
         output=arguments.output,
-        bootstrap=arguments.bootstrap,
+        bootstrap=address_of(arguments),
         master=arguments.master,
         starting=arguments.starting,
         fail_on_data_loss=not arguments.ignore_data_loss,
@@ -208,13 +212,14 @@ def _progress_file(path: str | None) -> contextlib.AbstractContextManager[IO[str
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check what is needed, cheapest first; create topics; start Spark; run until a signal or, if so asked, caught up."""
+    """Check the requirements, cheapest first; create topics; start Spark; run until a signal or, with an option, until
+    caught up."""
     options = options_of(arguments)
     require_extra("spark", "pyspark", "confluent_kafka")
     require_java()
     require_writable(options.output, "output")
     require_writable(options.checkpoint, "checkpoint")
-    # Here, because they need pyspark.
+    # Imported here, because these modules need pyspark.
     from kafkacompat.pipeline.belonging import jobs_locked, require_same_run
     from kafkacompat.pipeline.checkpoint_files import choose_checkpoint_files
     from kafkacompat.pipeline.queries import QUERIES
@@ -223,7 +228,7 @@ def run(arguments: argparse.Namespace) -> int:
     stop = StopRequest()
     stop.listen()
     say = Voice(stop.ask).say
-    # The locks go last: a query that did not stop in time may write until the session has stopped.
+    # The locks are released last: a query that did not stop in time may write until the session has stopped.
     with _progress_file(options.progress) as progress, contextlib.ExitStack() as held:
         names = [name for job in options.jobs for name in (*INPUTS[job], *OUTPUTS[job])]
         created = create_missing(options.bootstrap, plans(names, arguments.partitions, arguments.replication))
@@ -234,7 +239,7 @@ def run(arguments: argparse.Namespace) -> int:
             options.bootstrap, [name for names in read.values() for name in names]
         )
         session = start_session(options)
-        # Spark has put its own handler of SIGINT in place.
+        # Spark has installed its own handler of SIGINT.
         stop.listen()
         try:
             held.enter_context(jobs_locked(session, options, stop.wait))
@@ -250,7 +255,7 @@ def run(arguments: argparse.Namespace) -> int:
             Run(session, queries, options, say, progress).run(stop)
         except Exception as error:
             if is_jvm_gone(error):
-                raise PipelineFailed("Spark's JVM is gone; started again, the run goes on") from None
+                raise PipelineFailed("Spark's JVM has ended; start the run again to continue") from None
             raise
         finally:
             stop_session(session)

@@ -1,6 +1,6 @@
-"""Runs queries side by side: starts them, tells their progress, stops them when asked, and names the one that failed.
+"""Runs queries in parallel: starts them, reports their progress, stops them on request, and names a query that failed.
 
-Knows how a query is read and written (queries.py says what), nothing of what is in it.
+This module knows how a query is read and written (queries.py says what), but not its content.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ FAILURE_CHARACTERS_MAX = 600
 
 
 class StopRequest:
-    """Set by SIGINT, SIGTERM and `ask`. A second signal of a kind does what it did before: whoever insists is obeyed."""
+    """Set by SIGINT, SIGTERM and `ask`. A second signal of the same kind has the effect it had before `listen`."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
 
     def listen(self) -> None:
-        """From now on the two signals ask for a stop. Only in the main thread; Spark's own handler is replaced."""
+        """From now on the two signals request a stop. Call it in the main thread only. It replaces Spark's handler."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._ask)
 
     def ask(self) -> None:
-        """Ask for a stop without a signal."""
+        """Request a stop without a signal."""
         self._asked.set()
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
@@ -53,21 +53,23 @@ class StopRequest:
 
     @property
     def is_set(self) -> bool:
-        """Somebody asked."""
+        """Whether a stop was requested."""
         return self._asked.is_set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Until somebody asks; whether somebody did."""
+        """Wait for a request. Return whether there is one."""
         return self._asked.wait(timeout_s)
 
 
 def source_options(query: Query, options: RunOptions) -> dict[str, str]:
-    """Of Spark's Kafka source. Without a bound each batch ends at what all partitions hold at one moment, so that only what came
-    late is late; maxOffsetsPerTrigger is shared out in proportion to the partitions' backlogs, and the watermark goes by the one
-    that is ahead in time.
+    """Return the options of Spark's Kafka source.
+
+    Without a bound, each batch ends at the end offsets of all partitions at one moment, so only late events are late.
+    maxOffsetsPerTrigger is divided in proportion to the partitions' backlogs. The watermark then follows the partition
+    that is ahead in time, and events of the others become late.
     """
     given = {
-        "kafka.bootstrap.servers": options.bootstrap,
+        **options.bootstrap.spark(),
         "subscribe": ",".join(query.reads),
         "startingOffsets": options.starting,
         "failOnDataLoss": str(options.fail_on_data_loss).lower(),
@@ -79,12 +81,12 @@ def source_options(query: Query, options: RunOptions) -> dict[str, str]:
 
 
 def source(session: SparkSession, query: Query, options: RunOptions) -> DataFrame:
-    """The records of the query's topics, none of them from the future."""
+    """Return the records of the query's topics. No timestamp is in the future."""
     return arrived(session.readStream.format("kafka").options(**source_options(query, options)).load())
 
 
 def start(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:
-    """Start one query with a checkpoint and a scheduling pool of its own."""
+    """Start one query with its checkpoint and its scheduling pool."""
     session.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
     rows = query.build(source(session, query, options), options)
     writer = rows.writeStream.queryName(query.name).outputMode(query.output_mode)
@@ -93,7 +95,7 @@ def start(session: SparkSession, query: Query, options: RunOptions) -> Streaming
     if query.writer is not None:
         writer = writer.foreachBatch(query.writer(checkpoint_of(query, options), options))
     elif table is None:
-        writer = writer.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+        writer = writer.format("kafka").options(**options.bootstrap.spark())
     else:
         writer = writer.format("parquet").partitionBy(*query.partitioned_by)
         writer = writer.option("path", table)
@@ -106,7 +108,7 @@ def start(session: SparkSession, query: Query, options: RunOptions) -> Streaming
 
 
 def failure_of(query: StreamingQuery) -> str | None:
-    """Why a query ended, in one line; None where it runs or ended as asked."""
+    """Return in one line why a query ended. None if it runs or was stopped."""
     error = query.exception()
     if error is None:
         return None
@@ -117,7 +119,7 @@ def failure_of(query: StreamingQuery) -> str | None:
 
 
 class Run:
-    """Several queries at once, and what they have told so far."""
+    """Several queries that run in parallel, and what they have reported."""
 
     def __init__(
         self,
@@ -127,7 +129,7 @@ class Run:
         say: Callable[[str], None] = print,
         progress: IO[str] | None = None,
     ) -> None:
-        """say takes the lines for a person; progress takes Spark's StreamingQueryProgress as JSON lines."""
+        """`say` gets the lines for a person. `progress` gets Spark's StreamingQueryProgress as JSON lines."""
         self._session = session
         self._queries = queries
         self._options = options
@@ -137,7 +139,7 @@ class Run:
         self._totals = {query.name: Totals() for query in queries}
 
     def run(self, stop: StopRequest) -> None:
-        """Until somebody asks for a stop, or all have caught up. PipelineFailed naming the first query that fails."""
+        """Run until a stop is requested, or all queries have caught up. PipelineFailed names the first query that fails."""
         try:
             self._start_all(stop)
             while not stop.wait(POLL_INTERVAL_S):
@@ -145,7 +147,7 @@ class Run:
                 if self._options.until_caught_up and not running:
                     break
         except Exception:
-            # A signal to the whole process group, as service managers send it, ends Spark's JVM by itself.
+            # A signal to the whole process group, as service managers send it, also ends Spark's JVM.
             if not stop.is_set:
                 raise
         finally:
@@ -154,7 +156,7 @@ class Run:
         self._say(summary_of(self._totals))
 
     def _start_all(self, stop: StopRequest) -> None:
-        """All are looked at before the first begins: one that must not go on keeps the others from writing."""
+        """Check all queries before the first one starts: if one must not continue, none may write."""
         for act in (self._look_at, self._start):
             for query in self._queries:
                 if stop.is_set:
@@ -176,10 +178,10 @@ class Run:
         self._running.append(start(self._session, query, self._options))
 
     def _poll(self) -> bool:
-        """Tell what is new; whether any query still runs."""
+        """Report new progress. Return whether any query still runs."""
         running = False
         for query in self._running:
-            # Asked before the progress is read, so that the last batch of an ended query is told.
+            # Read this before the progress, so that the last batch of an ended query is reported.
             active = query.isActive
             self._tell(query)
             if active:
@@ -189,7 +191,7 @@ class Run:
             if failure is not None:
                 raise PipelineFailed(f"query {query.name} failed: {failure}")
             if not self._options.until_caught_up:
-                raise PipelineFailed(f"query {query.name} was stopped by somebody else")
+                raise PipelineFailed(f"query {query.name} was stopped from outside")
         return running
 
     def _tell(self, query: StreamingQuery) -> None:
@@ -203,7 +205,8 @@ class Run:
                 self._progress.flush()
 
     def _tell_the_rest(self) -> None:
-        """What ended between the last look and the stop, or during it; nothing where the JVM went first."""
+        """Report the batches that ended after the last poll or during the stop. Nothing is available if the JVM has
+        already ended."""
         try:
             for query in self._running:
                 self._tell(query)
@@ -212,17 +215,17 @@ class Run:
                 raise
 
     def _stop_all(self) -> None:
-        """Side by side: a query that is in the midst of a batch takes seconds, and whoever asked waits for all of them."""
+        """Stop all queries in parallel: a query inside a batch takes seconds, and the user waits for all of them."""
         if self._running:
             with ThreadPoolExecutor(len(self._running)) as stopping:
                 list(stopping.map(_stop, self._running))
 
 
 def _untold(query: StreamingQuery, totals: Totals) -> list[dict[str, Any]]:
-    """The batches that ended since the last look, oldest first.
+    """Return the batches that ended since the last poll, oldest first.
 
-    Of Spark's own objects, newest first: PySpark's `recentProgress` asks the JVM for each number of each of the last 100 batches at
-    every look, by a call of its own.
+    This reads Spark's objects, newest first. PySpark's `recentProgress` would ask the JVM for each number of each of
+    the last 100 batches at every poll, with one call per number.
     """
     jvm_query: Any = query._jsq
     recent = jvm_query.recentProgress()
@@ -238,7 +241,7 @@ def _stop(query: StreamingQuery) -> None:
     try:
         query.stop()
     except Exception as error:
-        # One that does not stop in time must not keep the others running.
+        # A query that does not stop in time must not prevent the stop of the others.
         if not is_jvm_gone(error):
             said = str(error).partition("\n")[0]
             print(f"kafkacompat: query {query.name} did not stop: {said}", file=sys.stderr)

@@ -1,6 +1,7 @@
-"""Lines for a person who may go away: `| head` ends first, and the Ctrl-C that ends a command ends the `| tee` behind it.
+"""Output for a person who may go away: `| head` ends first, and the Ctrl-C that ends a command also ends the `| tee`
+behind it.
 
-Then a command is to end as cleanly as when it is asked to. Knows nothing of what is said.
+The command then ends as cleanly as after a request. Independent of the content.
 """
 
 from __future__ import annotations
@@ -15,37 +16,37 @@ from kafkacompat.pipeline.failure import PipelineFailed
 
 
 class Voice:
-    """Standard output and standard error, until one of them takes nothing more.
+    """Writes to standard output and standard error, until one of them fails.
 
-    PipelineFailed, once, when that is for another reason than that nobody reads, as on a full disk.
+    Raises PipelineFailed, once, if the failure has another reason than a missing reader, such as a full disk.
     """
 
     __slots__ = ("_gone",)
 
     def __init__(self, gone: Callable[[], object]) -> None:
-        """gone is called when nobody reads any more; what is said from then on goes nowhere."""
+        """`gone` is called when there is no reader any more. All later output is discarded."""
         self._gone = gone
 
     def say(self, text: str, end: str = "\n") -> None:
-        """On standard output, at once even into a pipe."""
+        """Write to standard output and flush at once, even into a pipe."""
         self._write(sys.stdout, text, end)
 
     def warn(self, text: str) -> None:
-        """On standard error."""
+        """Write to standard error."""
         self._write(sys.stderr, text, "\n")
 
     def _write(self, stream: TextIO, text: str, end: str) -> None:
         try:
             print(text, end=end, file=stream, flush=True)
         except UnicodeEncodeError:
-            # The name of a file may be no text.
+            # A file's name may contain bytes that are no text.
             self._write(stream, text.encode("ascii", "backslashreplace").decode("ascii"), end)
         except OSError as error:
-            # What waits in the stream's buffer goes there too, else the interpreter's end would trip over it.
+            # The buffered output is discarded too. Otherwise the interpreter would fail on it at exit.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
             if not isinstance(error, ConnectionError) and error.errno != errno.EIO:
-                # A full disk is no reader that went away, and no reason to end with status 0.
-                raise PipelineFailed(f"what it says cannot be written: {error.strerror}") from None
+                # A full disk is not a missing reader, and must not lead to exit status 0.
+                raise PipelineFailed(f"the output cannot be written: {error.strerror}") from None
             self._gone()

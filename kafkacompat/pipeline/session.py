@@ -1,6 +1,7 @@
-"""The Spark session of a run: the connector, small-machine defaults, RocksDB for state, and plain words for what is missing.
+"""The Spark session of a run: the connector, defaults for small machines, RocksDB for state, and clear messages about
+missing parts.
 
-Follows Spark 4.0's settings. Knows nothing of jobs.
+Follows the settings of Spark 4.0. Independent of jobs.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-# All RocksDB instances of a process together.
+# For all RocksDB instances of a process together.
 STATE_MEMORY_MB_MAX: Final = 256
-# Old batches kept in a checkpoint; Spark's own 100 keeps ten times the files.
+# Old batches that a checkpoint keeps. Spark's default of 100 keeps ten times as many files.
 BATCHES_RETAINED: Final = 10
 LOG_NAME: Final = "spark.log"
 SAID_CHARACTERS_MAX: Final = 400
 
 
 def local_path(place: str) -> Path | None:
-    """The path of a folder on this machine; None for one on another file system (hdfs://, s3a://)."""
+    """Return the path of a folder on this machine, or None for a folder on another file system (hdfs://, s3a://)."""
     parts = urlsplit(place)
     if parts.scheme == "file":
         return Path(parts.path)
@@ -40,7 +41,7 @@ def local_path(place: str) -> Path | None:
 
 
 def require_writable(place: str, what: str) -> None:
-    """PipelineFailed unless the folder exists or can be made, and a file in it. Other file systems are left to Spark."""
+    """Raise PipelineFailed unless the folder exists or can be created, and a file in it too. Spark checks other file systems."""
     path = local_path(place)
     if path is None:
         return
@@ -53,7 +54,7 @@ def require_writable(place: str, what: str) -> None:
 
 
 def require_java() -> None:
-    """PipelineFailed unless there is a Java that Spark would find."""
+    """Raise PipelineFailed unless there is a Java that Spark would find."""
     home = os.environ.get("JAVA_HOME")
     if home:
         if not os.access(Path(home) / "bin" / "java", os.X_OK):
@@ -65,7 +66,7 @@ def require_java() -> None:
 
 
 def settings(options: RunOptions) -> dict[str, str]:
-    """Spark's settings of this run, those of `--conf` last."""
+    """Return Spark's settings of this run. Those of `--conf` come last."""
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
@@ -95,7 +96,8 @@ def settings(options: RunOptions) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _spoken_into(log: Path | None) -> Iterator[None]:
-    """What this process and the JVM that it starts write on standard error goes to a file, from now on for the JVM."""
+    """Redirect standard error of this process, and of the JVM that it starts, to a file. For the JVM the redirection
+    is permanent."""
     if log is None:
         yield
         return
@@ -112,33 +114,33 @@ def _spoken_into(log: Path | None) -> Iterator[None]:
 
 
 def _why(log: Path | None, start: int) -> str:
-    """The line of Spark's own words that says most about a failed start."""
+    """Return the line of Spark's output that explains a failed start best."""
     if log is None:
-        return "its own words are above"
+        return "its messages are above"
     with open(log, "rb") as file:
         file.seek(start)
         lines = file.read().decode(errors="replace").splitlines()
     if any("unresolved dependenc" in line for line in lines):
         return (
-            f"the Kafka connector {CONNECTOR} could not be had: without network give its jars with "
-            f"--conf spark.jars=FILES, or a filled cache with --ivy DIR (Spark's words: {log})"
+            f"the Kafka connector {CONNECTOR} could not be downloaded: without network, pass its jars with "
+            f"--conf spark.jars=FILES, or a filled cache with --ivy DIR (Spark's messages: {log})"
         )
-    # A warning's own line says only that there is one below.
+    # The line of a warning only announces the exception below it.
     telling = [
         line.strip() for line in lines if ("Exception" in line or "rror:" in line) and " WARN " not in line
     ]
     said = telling[0][:SAID_CHARACTERS_MAX] if telling else "it said nothing"
-    return f"{said} (all of its words: {log})"
+    return f"{said} (all messages: {log})"
 
 
 def start_session(options: RunOptions) -> SparkSession:
-    """A session with the connector loaded. PipelineFailed in one line where Spark or the connector cannot be had."""
+    """Start a session with the connector loaded. Raises PipelineFailed in one line if Spark or the connector is not available."""
     require_extra("spark", "pyspark", "confluent_kafka")
     require_java()
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    # py4j logs a traceback of each call that got no answer, by the root logger; here a line tells of it.
+    # py4j logs a traceback for each failed call through the root logger. Here, one line reports the failure.
     logging.getLogger().addHandler(logging.NullHandler())
     builder = SparkSession.builder.appName("kafkacompat-pipeline-" + "-".join(options.jobs))
     if options.master is not None:
@@ -148,7 +150,7 @@ def start_session(options: RunOptions) -> SparkSession:
     for key, value in settings(options).items():
         builder = builder.config(key, value)
     folder = local_path(options.checkpoint)
-    # Under spark-submit the JVM runs already and has its own place to write to.
+    # Under spark-submit the JVM already runs and has its own log.
     log = folder / LOG_NAME if folder is not None and options.master is not None else None
     start = log.stat().st_size if log is not None and log.exists() else 0
     try:
@@ -166,7 +168,7 @@ def start_session(options: RunOptions) -> SparkSession:
 
 
 def _require_connector(session: SparkSession) -> None:
-    """PipelineFailed when the session has no Kafka source, as after spark-submit without --packages."""
+    """Raise PipelineFailed if the session has no Kafka source, for example after spark-submit without --packages."""
     from pyspark.errors import PySparkException
 
     try:
@@ -183,18 +185,18 @@ def _require_connector(session: SparkSession) -> None:
 
 
 def is_jvm_gone(error: BaseException) -> bool:
-    """Whether a call of Spark failed because its JVM is no more."""
+    """Whether a call to Spark failed because its JVM has ended."""
     if isinstance(error, ConnectionError):
         return True
     if type(error).__module__ != "py4j.protocol":
         return False
-    # A call that got no answer is a plain Py4JError without words from the other side.
+    # A call without an answer raises a plain Py4JError without a trace from the JVM.
     name = type(error).__name__
     return name == "Py4JNetworkError" or (name == "Py4JError" and "Trace:" not in str(error))
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop it; one whose JVM is gone has stopped."""
+    """Stop the session. If its JVM has ended, nothing is left to stop."""
     try:
         session.stop()
     except Exception as error:

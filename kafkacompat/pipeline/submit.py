@@ -1,6 +1,7 @@
-"""The jobs under spark-submit: `spark-submit --packages CONNECTOR .../submit.py JOB [options of kafkacompat pipeline run]`.
+"""The jobs under spark-submit: `spark-submit --packages CONNECTOR .../submit.py JOB [options of kafkacompat pipeline
+run]`.
 
-Where nothing says otherwise the master is spark-submit's. Only the driver needs kafkacompat; executors run none of it.
+By default spark-submit chooses the master. Only the driver needs kafkacompat; executors run none of it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Parse and run; the exit status is that of `kafkacompat pipeline run`."""
-    # A script's own folder leads the path, where the names of this package's modules would hide others'.
+    """Parse the arguments and run. The exit status is that of `kafkacompat pipeline run`."""
+    # Python puts a script's folder first on the path. There, this package's module names would hide other modules.
     here = Path(__file__).resolve()
     sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != here.parent]
     sys.path.append(str(here.parents[2]))

@@ -1,7 +1,7 @@
 """The pipeline's topics: names, partitions, configs, and their creation.
 
-Whoever writes to or reads from a topic calls `create_missing` first, so that no order of starting is wrong. Result topics that hold
-a latest value per key are compacted (`cleanup.policy`).
+Every program that writes to or reads from a topic first calls `create_missing`, so the programs may start in any
+order. Result topics with a latest value per key are compacted (`cleanup.policy`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
+from kafkacompat.security.cluster_address import ClusterAddress
 
 LOGS_RAW: Final = "logs.raw"
 LOGS_REJECTED: Final = "logs.rejected"
@@ -28,21 +29,20 @@ METRICS_WINDOWS: Final = "metrics.windows"
 METRICS_LATEST: Final = "metrics.latest"
 METRICS_ALERTS: Final = "metrics.alerts"
 
-DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEFAULT_PARTITIONS: Final = 3
 BROKERS_REPLICATION: Final = -1
-"""The protocol's word for the broker's default.replication.factor."""
+"""The protocol's value for the broker's default.replication.factor."""
 DEFAULT_TIMEOUT_S: Final = 15.0
 ASK_AGAIN_S: Final = 0.1
 ZERO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What a client says where the broker gave no id."""
+"""The id that the client library returns if the broker has none."""
 
-# Spark's source counts a record's time in microseconds and ends the query over one that has no room there, whatever the jobs
-# say. With this the broker refuses its writer; a replay of old events stays far within.
+# Spark's source converts timestamps to microseconds. A timestamp that overflows ends the query, whatever the jobs do.
+# With this setting the broker refuses such records. Replays of old events stay far below the limit.
 EVENTS_AGE_MAX_MS: Final = 100 * 365 * 24 * 3600 * 1000
 EVENTS_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 RESULTS_RETENTION_MS: Final = 2 * 24 * 3600 * 1000
-# A compacted topic is cleaned up to its active segment: small, short segments keep it near one record a key.
+# Compaction leaves out the active segment. Small, short segments keep the topic near one record per key.
 RESULTS_SEGMENT_MS: Final = 10 * 60 * 1000
 RESULTS_SEGMENT_BYTES: Final = 16 * 1024 * 1024
 
@@ -79,26 +79,26 @@ CONFIGS: Final[dict[str, dict[str, str]]] = {
     METRICS_LATEST: _LATEST,
     METRICS_ALERTS: _EVENTS,
 }
-"""Every topic of the pipeline and its topic configs."""
+"""Every topic of the pipeline with its topic configs."""
 
 INPUTS: Final[dict[str, tuple[str, ...]]] = {
     "logs": (LOGS_RAW,),
     "activity": (ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES),
     "metrics": (METRICS_RAW,),
 }
-"""The topics a job reads."""
+"""The topics that a job reads."""
 
 OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
     "logs": (LOGS_REJECTED, LOGS_SUMMARY),
     "activity": (ACTIVITY_REJECTED, ACTIVITY_SESSIONS, ACTIVITY_TOP_PAGES, ACTIVITY_VISITORS),
     "metrics": (METRICS_REJECTED, METRICS_WINDOWS, METRICS_LATEST, METRICS_ALERTS),
 }
-"""The topics a job writes."""
+"""The topics that a job writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """One topic as it is to be created. A replication of -1 asks for the broker's default.replication.factor."""
+    """One topic to create. A replication of -1 means the broker's default.replication.factor."""
 
     name: str
     partitions: int
@@ -111,25 +111,25 @@ def plans(
     partitions: int = DEFAULT_PARTITIONS,
     replication: int = BROKERS_REPLICATION,
 ) -> list[TopicPlan]:
-    """Plans for these topics of the pipeline, all of them unless named."""
+    """Return plans for these topics of the pipeline, by default for all."""
     wanted = CONFIGS if names is None else names
     return [TopicPlan(name, partitions, replication, dict(CONFIGS[name])) for name in wanted]
 
 
 def create_missing(
-    bootstrap: str, topics: Iterable[TopicPlan], timeout_s: float = DEFAULT_TIMEOUT_S
+    bootstrap: ClusterAddress, topics: Iterable[TopicPlan], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> list[str]:
-    """Create those topics that do not exist; the names of the created ones.
+    """Create the topics that do not exist. Return the names of the created ones.
 
-    A topic that exists is left as it is, whatever its partitions and configs. PipelineFailed when no broker answers at
-    `bootstrap` (host:port, several by comma) within timeout_s, or when it refuses.
+    Existing topics are not changed, whatever their partitions and configs are. Raises PipelineFailed if no broker
+    answers at `bootstrap` (host:port, separated by commas) within timeout_s, or if it refuses.
     """
     require_extra("spark", "confluent_kafka")
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "client.id": "kafkacompat-pipeline"})
+    admin = AdminClient({**bootstrap.librdkafka(), "log_level": 0, "client.id": "kafkacompat-pipeline"})
     try:
         present = set(admin.list_topics(timeout=timeout_s).topics)
     except KafkaException as error:
@@ -152,23 +152,24 @@ def create_missing(
             future.result()
             created.append(name)
         except KafkaException as error:
-            # Another command of the pipeline may have been faster.
+            # Another command of the pipeline may have created it at the same time.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise PipelineFailed(f"topic {name} cannot be created: {error.args[0].str()}") from None
     return created
 
 
 def identity_of(
-    bootstrap: str, names: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
+    bootstrap: ClusterAddress, names: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> tuple[str, dict[str, str]]:
-    """The cluster's id, and the id of each of these topics by name; brokers older than topic ids give none.
+    """Return the cluster's id, and the id of each of these topics by name. Brokers without topic ids return none.
 
-    Topics that were just created may not be known to each broker yet, so it asks again until timeout_s. PipelineFailed after that.
+    Some brokers may not know a newly created topic yet, so requests are repeated until timeout_s. Raises
+    PipelineFailed after that.
     """
     from confluent_kafka import KafkaException, TopicCollection
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "client.id": "kafkacompat-pipeline"})
+    admin = AdminClient({**bootstrap.librdkafka(), "log_level": 0, "client.id": "kafkacompat-pipeline"})
     deadline_s = time.monotonic() + timeout_s
     wanted = list(names)
     while True:

@@ -1,4 +1,4 @@
-"""The folder of the user's own data, for what must outlive a restart of the machine and does not hang on where a command is run."""
+"""The user's data folder, for data that must survive a reboot and must not depend on the working directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def user_data(environment: Mapping[str, str] = os.environ) -> Path:
-    """`kafkacompat` in $XDG_DATA_HOME, which is ~/.local/share unless it is set to an absolute path (XDG base directories)."""
+    """Return `kafkacompat` in $XDG_DATA_HOME. The default is ~/.local/share, also if the variable is not an absolute
+    path (XDG base directories)."""
     home = environment.get("XDG_DATA_HOME", "")
     base = (
         Path(home)

@@ -1,4 +1,5 @@
-"""The only doors out of the cores: time, chance, threads, files, other nodes, and the logs of partitions."""
+"""The only interfaces from the cores to the outside: time, random numbers, threads, files, other nodes, and the logs
+of partitions."""
 
 from kafkacompat.ports.files import (
     Buffer,

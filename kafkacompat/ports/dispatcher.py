@@ -1,40 +1,71 @@
-"""What a connection hands requests to. Declarations only: the network knows no API, the dispatcher no socket."""
+"""The interface between connections and request handling. Declarations only: the network knows no API, and the
+dispatcher no socket."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.files import FileSlice
 
 ReplyPart = bytes | bytearray | memoryview | FileSlice
-"""A run of bytes of a reply; memory stays unchanged until it is sent."""
+"""A part of a reply. Its memory must not change until it is sent."""
 
 Reply = list[ReplyPart]
 """A whole response with its 4-byte size prefix."""
 
 
 class CloseConnection(Exception):
-    """Raised by a dispatcher, or as the failure of its reply: close this connection, as Kafka does instead of answering."""
+    """Raised by a dispatcher, or the failure of its reply: close this connection, as Kafka does in place of an answer."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, last_reply: Reply | None = None) -> None:
+        """`last_reply` is sent before the connection is closed."""
         super().__init__(reason)
         self.reason = reason
+        self.last_reply = last_reply
 
 
 @dataclass(slots=True)
 class Pending:
-    """A reply that comes later; None when the request gets none."""
+    """A reply that comes later. None if the request gets no reply."""
 
     reply: Deferred[Reply | None]
     blocks: bool
-    """True: the connection's next request waits for this reply, as in Kafka. False for a produce that waits for replicas:
-    later requests are dispatched, their replies held back until this one has left."""
+    """True: the connection's next request waits for this reply, as in Kafka. False for a produce that waits for
+    replicas: later requests are dispatched, and their replies are held back until this one is sent."""
+
+
+class Principal(NamedTuple):
+    """The principal of a client: type and name. 'User' and 'ANONYMOUS' without authentication."""
+
+    type: str
+    name: str
+    token_authenticated: bool = False
+
+
+ANONYMOUS = Principal("User", "ANONYMOUS")
+
+
+class Timings(Protocol):
+    """Told when replies of a connection leave, while times are taken of one of them."""
+
+    def add(self, mark: Any) -> None:
+        """Take the times of one more request."""
+        ...
+
+    def sending(self) -> None:
+        """What is ready is about to be sent."""
+        ...
+
+    def sent(self, waiting: int) -> None:
+        """Everything ready is sent. `waiting`: replies that are not there yet, or wait behind one that is not."""
+        ...
 
 
 class ConnectionInfo:
-    """Who is at the other end, as far as the network knows."""
+    """The client of a connection, as far as the network knows it."""
 
     __slots__ = (
         "client_host",
@@ -43,6 +74,11 @@ class ConnectionInfo:
         "connection_id",
         "listener_is_sasl",
         "listener_name",
+        "on_authentication",
+        "on_throttled",
+        "principal",
+        "read_s",
+        "timings",
     )
 
     def __init__(
@@ -53,32 +89,46 @@ class ConnectionInfo:
         client_port: int,
         listener_is_sasl: bool = False,
         client_software: str | None = None,
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.connection_id = connection_id
-        """Unique while the server lives."""
+        """Unique during the life of the server."""
         self.listener_name = listener_name
         self.client_host = client_host
-        """Textual address, e.g. '127.0.0.1'."""
+        """The address as text, for example '127.0.0.1'."""
         self.client_port = client_port
         self.listener_is_sasl = listener_is_sasl
         self.client_software = client_software
-        """Set by whoever handles ApiVersions."""
+        """Set by the handler of ApiVersions."""
+        self.principal = principal
+        """On a listener with TLS the network sets it, on one with SASL the authentication."""
+        self.read_s = 0.0
+        """When the connection was last found to have something to read, in seconds of the monotonic clock; 0: never."""
+        self.timings: Timings | None = None
+        """Set by the dispatcher while times are taken of a request of this connection."""
+        self.on_authentication: Callable[[bool], None] | None = None
+        """On a listener with SASL, called when the client is authenticated, or must authenticate again. The allowed
+        requests change with it."""
+
+        self.on_throttled: Callable[[int], None] | None = None
+        """Stops the connection's requests for some milliseconds. None if the network cannot."""
 
     def __str__(self) -> str:
         return f"connection {self.connection_id} of {self.client_host}:{self.client_port} on {self.listener_name}"
 
 
 class Dispatcher(Protocol):
-    """Synchronous: called in the loop's thread, in the order in which a connection's requests came."""
+    """Synchronous: called in the loop's thread, in the order of a connection's requests."""
 
     def dispatch(self, connection: ConnectionInfo, frame: memoryview) -> Reply | Pending | None:
-        """Handle one request (without its size prefix). None: no reply, as for acks=0.
+        """Handle one request (without its size prefix). Returns None if it gets no reply, as with acks=0.
 
-        `frame` is writable and lies in the receive buffer: valid until this returns or, for a blocking Pending, until its
-        reply is done; what is kept longer is copied. Raises CloseConnection or WireError to close the connection.
+        `frame` is writable and part of the receive buffer. It is valid until this returns or, for a blocking Pending,
+        until its reply is done; copy what is needed longer. Raises CloseConnection or WireError to close the
+        connection.
         """
         ...
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
-        """Called once for every connection, whatever ended it; replies still pending will not be sent."""
+        """Called once for every connection, after any kind of end. Pending replies are not sent any more."""
         ...

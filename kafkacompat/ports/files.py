@@ -1,6 +1,6 @@
-"""The door to the disk, and runs of a file's bytes that are sent as they lie.
+"""The interface to the disk, and slices of a file that are sent without copying.
 
-Protocols, the values that cross them, and nothing that acts. Implementations live in shells and in the simulator.
+Protocols and their values; nothing here acts. The implementations are in shells and in the simulator.
 """
 
 from __future__ import annotations
@@ -11,34 +11,36 @@ Buffer = bytes | bytearray | memoryview
 
 
 class SyncFailed(OSError):
-    """fsync itself failed. What it covered may never reach the disk, and the next sync need not say so: Linux tells it once."""
+    """An fsync has failed. The data it covered may never reach the disk. Linux reports that once, so the next sync may
+    succeed."""
 
 
 class HalfDone(OSError):
-    """A change of several files stopped in its midst: what is known of them is not what lies there any more."""
+    """A change of several files has stopped half way: the files differ from what the process knows."""
 
 
 class File(Protocol):
-    """One open file that grows at its end. Positions and sizes in bytes. OSError passes through."""
+    """One open file that grows at its end. Positions and sizes in bytes. Raises OSError."""
 
     path: str
 
     def size(self) -> int: ...
 
     def write_now(self, *buffers: Buffer) -> int:
-        """Append all buffers (one writev) to the page cache; on a short or failed write the file is cut back and OSError raised."""
+        """Append all buffers to the page cache (one writev). After a short or failed write the file is cut back and
+        OSError is raised."""
         ...
 
     def try_read(self, position: int, length: int) -> bytes | None:
-        """Bytes if they are in the page cache, None if reading would block (preadv RWF_NOWAIT)."""
+        """The bytes if they are in the page cache, None if the read would block (preadv with RWF_NOWAIT)."""
         ...
 
     def read_cold(self, position: int, length: int) -> bytes:
-        """Bytes, blocking on the disk when need be; shorter only at the end of the file."""
+        """The bytes. Blocks on the disk if necessary. Shorter only at the end of the file."""
         ...
 
     def send_to(self, socket_fileno: int, position: int, length: int) -> int:
-        """os.sendfile to a non-blocking socket; returns bytes sent; BlockingIOError when the socket is full."""
+        """os.sendfile to a non-blocking socket. Returns the bytes sent. Raises BlockingIOError if the socket is full."""
         ...
 
     def fileno(self) -> int: ...
@@ -46,11 +48,11 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """fsync; only from a worker thread, or at start and shutdown. SyncFailed when the disk refused it."""
+        """fsync. Only in a worker thread, or at start and shutdown. Raises SyncFailed if the disk refuses it."""
         ...
 
     def forget_cached(self) -> None:
-        """Sync, then drop what the page cache has of it: what is read from here on comes from the disk. At a start only."""
+        """Sync, then drop the file from the page cache, so that later reads come from the disk. Only at a start."""
         ...
 
     def close(self) -> None: ...
@@ -61,14 +63,14 @@ class DirectoryLock(Protocol):
 
 
 class Disk(Protocol):
-    """Paths are absolute strings. OSError passes through."""
+    """Paths are absolute strings. Raises OSError."""
 
     is_shared: bool
-    """Other processes of this node's see the same files."""
+    """Whether other processes of this node see the same files."""
 
     def lock(self, path: str) -> DirectoryLock:
-        """Of this file, which is made if need be, until it is released or the process ends. BlockingIOError when another
-        process has it."""
+        """Lock this file, which is created if necessary, until the lock is released or the process ends. Raises
+        BlockingIOError if another process has it."""
         ...
 
     def open(self, path: str, *, create: bool = False) -> File: ...
@@ -84,7 +86,7 @@ class Disk(Protocol):
     def read_bytes(self, path: str) -> bytes: ...
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """path.tmp, fsync, rename, fsync of the directory. SyncFailed as from a file's sync."""
+        """Write path.tmp, fsync it, rename it, and fsync the directory. Raises SyncFailed like a file's sync."""
         ...
 
     def rename(self, source: str, target: str) -> None: ...
@@ -100,18 +102,19 @@ class Disk(Protocol):
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
     def sync_directory(self, path: str) -> None:
-        """Make its renames and new names durable. Blocks. SyncFailed as from a file's sync."""
+        """Make new and changed names in a directory durable. Blocks. Raises SyncFailed like a file's sync."""
         ...
 
     def usage(self, path: str) -> tuple[int, int]:
-        """Total and usable bytes of the file system that holds path."""
+        """Total and usable bytes of the file system that contains `path`."""
         ...
 
 
 class FileSlice:
-    """A run of bytes in an open file, the value of a `records` field: its length is known, its bytes stay in the page cache.
+    """A run of bytes in an open file, the value of a `records` field. Its length is known; its bytes stay in the page
+    cache.
 
-    Whoever holds it keeps the file open: `file` is closed only when no slice refers to it (Segment closes late).
+    A slice keeps the file open: `file` closes when no slice refers to it any more.
     """
 
     __slots__ = ("file", "length", "position")

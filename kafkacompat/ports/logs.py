@@ -1,6 +1,6 @@
-"""What a partition, a coordinator or a handler knows of logs: one partition's, and all of a node's.
+"""The interfaces of logs for partitions, coordinators and handlers: one partition's log, and all logs of a node.
 
-Protocols, the values that cross them, and nothing that acts. The package log implements them over the disk's door.
+Protocols and their values; nothing here acts. The package log implements them on top of the Disk port.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ class LogRefused(Exception):
         self.code = code
         self.message = message
         self.record_errors = tuple(record_errors)
-        """(index of the record in the batch, message) where single records are to blame."""
+        """(index of the record in the batch, message) for single invalid records."""
 
 
 class RefusedAtSight(LogRefused):
-    """By the shape of what was produced, before the log is looked at: nothing is told of the log."""
+    """A refusal because of the structure of the produced bytes, before the log is used: it has no data of the log."""
 
 
 @dataclass(slots=True)
 class AppendInfo:
-    """What an append did. For a duplicate of an idempotent producer: the original's figures and duplicate=True."""
+    """The result of an append. For a duplicate of an idempotent producer: the original's values and duplicate=True."""
 
     first_offset: int
     last_offset: int
     log_append_time_ms: int
-    """-1 unless the topic stamps append time."""
+    """-1 unless the topic uses append time."""
     duplicate: bool = False
 
 
 EMPTY_RECORDS = b""
 Records = FileSlice | bytes
-"""What a read gives: a slice of one segment file, or b'' when there is nothing."""
+"""The result of a read: a slice of one segment file, or b'' for nothing."""
 
 
 @dataclass(slots=True)
@@ -65,9 +65,9 @@ class AbortedTransaction:
 class LogRead:
     records: Records
     first_batch_truncated: bool = False
-    """True when max_bytes was below the first batch and minimum_one_batch was not asked."""
+    """True if max_bytes was below the size of the first batch, and minimum_one_batch was not requested."""
     end_offset: int = -1
-    """Above every record of the slice, and at most an index interval further; -1 with no records."""
+    """An offset above every record of the slice, at most an index interval further. -1 without records."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class TimestampOffset:
 
 @dataclass(slots=True)
 class ProducerStateEntry:
-    """An active producer as DescribeProducers shows it."""
+    """An active producer for DescribeProducers."""
 
     producer_id: int
     producer_epoch: int
@@ -87,13 +87,15 @@ class ProducerStateEntry:
     last_timestamp_ms: int
     coordinator_epoch: int
     current_transaction_first_offset: int
-    """-1 when none."""
+    """-1 if there is none."""
 
 
 class VerificationGuard:
-    """A transactional producer that may open a transaction at a partition once its coordinator has said so (KIP-890).
+    """A transactional producer that may open a transaction in a partition after its coordinator has verified it
+    (KIP-890).
 
-    Made before the coordinator is asked and handed to the append afterwards; a marker that came in between has ended it.
+    It is created before the coordinator is asked and passed to the append afterwards. A marker in between makes it
+    invalid.
     """
 
     __slots__ = ("bumps_epochs", "epoch", "lowest_sequence", "timestamp_ms")
@@ -101,85 +103,100 @@ class VerificationGuard:
     def __init__(self, epoch: int, lowest_sequence: int, bumps_epochs: bool, timestamp_ms: int) -> None:
         self.epoch = epoch
         self.lowest_sequence = lowest_sequence
-        """Of the batches that have come so far; -1 without sequences."""
+        """The lowest sequence of the batches so far. -1 without sequences."""
         self.bumps_epochs = bumps_epochs
-        """The client has an epoch a transaction (transaction.version 2), so each begins with sequence 0."""
+        """The client has a new epoch for each transaction (transaction.version 2), so each begins with sequence 0."""
         self.timestamp_ms = timestamp_ms
 
 
 class TransactionTerms:
-    """What an append of a transaction's batch or marker is held to, besides the batch itself."""
+    """The rules for the append of a transaction's batch or marker."""
 
-    __slots__ = ("transaction_version", "verification_guard")
+    __slots__ = ("from_client", "transaction_version", "verification_guard")
 
     def __init__(
-        self, verification_guard: VerificationGuard | None = None, transaction_version: int = 0
+        self,
+        verification_guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
+        *,
+        from_client: bool = True,
     ) -> None:
         self.verification_guard = verification_guard
-        """For data: needed to open a transaction; one that is open already goes on without."""
+        """For data: required to open a transaction, not to continue an open one."""
         self.transaction_version = transaction_version
-        """For a marker: the transaction.version whose rule of epochs it is held to."""
+        """For a marker: the transaction.version whose epoch rule applies."""
+        self.from_client = from_client
+        """False for a coordinator's batches: each begins with sequence number 0, so their sequences do not follow one
+        another."""
 
 
 class Log(Protocol):
     """The log of one partition: synchronous, one thread. Offsets are absolute, sizes in bytes.
 
-    Order kept by an append: sequence check, offsets and epoch stamped, epoch cache, roll, write, producer state,
-    high watermark left to the caller. If the write fails nothing has changed and OSError passes through.
+    An append runs in this order: sequence check, stamp offsets and epoch, epoch cache, roll, write, producer state.
+    The caller moves the high watermark. If the write fails, nothing has changed and OSError is raised.
     """
 
     topic_partition: TopicPartition
     topic_id: Uuid
     directory: str
-    """The path of its own, which lies in that of a log directory."""
+    """The path of the log's own directory, inside a log directory."""
     config: LogConfig
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
     is_anchored: bool
-    """False for a new one, until its directory and its topic's id are durable: its high watermark stands still."""
+    """False for a new log until its directory and topic id are durable. Until then its high watermark does not move."""
+
+    @property
+    def producer_count(self) -> int:
+        """Producer ids that the log remembers."""
+        ...
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of the earliest open transaction, else the high watermark; never above it nor below the log's start."""
+        """First offset of the earliest open transaction, otherwise the high watermark. Never above that, nor below the
+        log's start."""
         ...
 
     def append_as_leader(
         self, batch: Any, leader_epoch: int, now_ms: int, terms: TransactionTerms | None = None
     ) -> AppendInfo:
-        """Append one validated batch (records.validate.ValidatedBatch). Raises LogRefused for sequence and size errors.
+        """Append one validated batch (records.validate.ValidatedBatch). Raises LogRefused for sequence and size
+        errors.
 
-        With `terms` a transactional batch must be verified or its transaction open (INVALID_TXN_STATE).
+        With `terms`, a transactional batch must be verified or its transaction open (INVALID_TXN_STATE).
         """
         ...
 
     def start_verification(
         self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """None when the producer's transaction is open here already. Raises LogRefused INVALID_PRODUCER_EPOCH."""
+        """None if the producer's transaction is already open here. Raises LogRefused INVALID_PRODUCER_EPOCH."""
         ...
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo:
-        """Append whole batches as they came from the leader, offsets already given."""
+        """Append whole batches as the leader sent them, with their offsets."""
         ...
 
     def set_high_watermark(self, offset: int) -> None:
-        """Clamped to [log start, log end]; never lowered but by truncation."""
+        """Limited to [log start, log end]. Only a truncation lowers it."""
         ...
 
     def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
-        """Whole-batch aligned start, from the batch that holds offset, within one segment, cut at max_bytes, not past the bound.
+        """Whole batches from the one that contains the offset on, within one segment, cut at max_bytes and at the
+        bound.
 
         Raises LogRefused OFFSET_OUT_OF_RANGE outside [log start, log end].
         """
         ...
 
     def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        """Those that overlap [fetch offset, upper bound), wherever they began and ended, by first offset."""
+        """Aborted transactions that overlap [fetch offset, upper bound), by first offset."""
         ...
 
     def readable_bytes(self, offset: int, upper_bound_offset: int) -> int:
-        """Bytes between the batch holding offset and the bound (for fetch.min.bytes); summed over segments."""
+        """Bytes from the batch that contains the offset to the bound (for fetch.min.bytes), over all segments."""
         ...
 
     def truncate_to(self, offset: int) -> None: ...
@@ -189,63 +206,64 @@ class Log(Protocol):
     def increment_log_start_offset(self, offset: int) -> bool: ...
 
     def latest_epoch(self) -> int:
-        """-1 when the log knows none."""
+        """-1 if the log has no epoch."""
         ...
 
     def assign_epoch_start(self, epoch: int, start_offset: int) -> None: ...
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Kafka's endOffsetFor: (offset, epoch), both -1 when undefined."""
+        """Kafka's endOffsetFor: (offset, epoch), both -1 if undefined."""
         ...
 
     def epoch_for_offset(self, offset: int) -> int: ...
 
     def begin_lookup(self, timestamp_ms: int | None) -> OffsetSearch:
-        """Of the first record at or after the timestamp and at or above log start; None: of the one with the largest timestamp."""
+        """A search for the first record at or after the timestamp and at or above log start. None: for the record with
+        the largest timestamp."""
         ...
 
     def finish_lookup(self, lookup: Any) -> bool:
-        """Its search ran: False when the log has changed meanwhile, so that another is needed. LogRefused, OSError, or what
-        tells of unreadable batches."""
+        """Take over a finished search. Returns False if the log has changed meanwhile: search again. Raises
+        LogRefused, OSError, or the error for unreadable batches."""
         ...
 
     def size_bytes(self) -> int: ...
 
     def segment_base_offset(self, offset: int) -> int:
-        """Base of the segment that holds offset (a parked fetch is due when this changes)."""
+        """Base offset of the segment that contains the offset. A parked fetch is due when it changes."""
         ...
 
     def active_producers(self) -> Iterator[ProducerStateEntry]: ...
 
     def begin_anchoring(self) -> Any:
-        """What makes a new log durable, for log.flush.anchor in a worker, and `finish_flush` after it."""
+        """The work that makes a new log durable, for log.flush.anchor in a worker. `finish_flush` follows."""
         ...
 
     def begin_flush(self) -> LogFlush:
-        """What has to be synced as of now; the loop's thread, does not block."""
+        """What must be synced at this moment. In the loop's thread; does not block."""
         ...
 
     def finish_flush(self, flush: Any) -> None:
-        """The LogFlush ran: the recovery point moves."""
+        """The LogFlush has run: advance the recovery point."""
         ...
 
 
 class OffsetSearch(Protocol):
-    """One search by time. What it found counts once `finish_lookup` says so."""
+    """One search by time. Its result counts once `finish_lookup` accepts it."""
 
     found: TimestampOffset | None
     abandoned: bool
-    """Set when nobody wants the answer any more: the search may end."""
+    """Set when the answer is no longer needed: the search may end."""
 
     def run(self) -> None:
-        """Blocks, so a worker calls it; keeps what goes wrong for `finish_lookup`."""
+        """Run the search. Blocks, so a worker calls it. Errors are kept for `finish_lookup`."""
         ...
 
 
 class LogFlush(Protocol):
     def run(self) -> None:
-        """fsync; blocks, so a worker calls it, while appends go on. SyncFailed, also when an earlier one of this log has failed;
-        any other OSError says that it could not begin."""
+        """fsync. Blocks, so a worker calls it, while appends continue. Raises SyncFailed, also if an earlier sync of
+        this log has failed. Any other OSError means that the sync could not begin."""
         ...
 
 
@@ -258,41 +276,41 @@ class LogDirStatus:
     usable_bytes: int
     logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
     futures: Mapping[TopicPartition, Log] = field(default_factory=dict)
-    """Copies that are to take the place of current logs in other directories."""
+    """Copies that will replace current logs in other directories."""
 
 
 class PreparedLog(Protocol):
-    """Files of a new log, made aside."""
+    """The files of a new log, created in advance."""
 
     topic_partition: TopicPartition
     topic_id: Uuid
 
     def run(self) -> None:
-        """Make them. Blocks; any thread; never raises OSError."""
+        """Create them. Blocks; any thread; never raises OSError."""
         ...
 
 
 class Plan(Protocol):
-    """Work with files, prepared in the loop's thread."""
+    """Work on files, prepared in the loop's thread."""
 
     def run(self) -> None:
-        """The blocking part; touches nothing of the loop's."""
+        """The blocking part. It touches nothing of the loop's."""
         ...
 
     def finish(self) -> bool | None:
-        """After `run`, in the loop's thread: take over what came of it. True: more of it is to be done at once."""
+        """Take over the result, in the loop's thread, after `run`. Returns True if more work should be done at once."""
         ...
 
 
 class LogManager(Protocol):
-    """Owns every partition's log and the log directories."""
+    """Every partition's log, and the log directories."""
 
     def get(self, topic_partition: TopicPartition) -> Log | None: ...
 
     on_offline: Callable[[Sequence[TopicPartition]], None]
-    """Told which partitions a failed directory took along."""
+    """Called with the partitions of a failed directory."""
     closed: bool
-    """After a clean stop: nothing may be opened any more."""
+    """True after a clean stop: nothing may be opened any more."""
 
     def get_or_create(
         self,
@@ -303,54 +321,56 @@ class LogManager(Protocol):
         *,
         is_new: bool = True,
     ) -> Log:
-        """A new log goes into the directory of that id, if it is online. `is_new`: no earlier start of this node can have made
-        it. OSError, or LogRefused KAFKA_STORAGE_ERROR."""
+        """The partition's log. A new one goes into the directory with that id, if it is online. `is_new`: no earlier
+        start of this node can have created it. Raises OSError, or LogRefused KAFKA_STORAGE_ERROR."""
         ...
 
     def may_have(self, topic_partition: TopicPartition) -> bool:
-        """Whether the log is here, or may lie in a directory that is offline."""
+        """Whether the log is here, or may be in an offline directory."""
         ...
 
     def is_short(self, error: BaseException | None) -> bool:
-        """Whether what was refused for it may be done later: for want of room, or of descriptors."""
+        """Whether the refused operation may succeed later, when there is space or there are descriptors again."""
         ...
 
     def may_make(self, topic_partition: TopicPartition) -> bool:
-        """False while the checkpoints speak of a log of that name that has gone: `clear_names` first."""
+        """False while the checkpoints have entries of a deleted log of that name. Call `clear_names` first."""
         ...
 
     def clear_names(self, names: Sequence[TopicPartition]) -> Plan | None:
-        """What has logs of these names made; None when nothing stands in their way."""
+        """Prepare these names for new logs. Returns the work to do first, or None."""
         ...
 
     def when_true(self, log: Log) -> Deferred[None]:
-        """There once no checkpoint says more of a log than is true: it was cut back."""
+        """Resolve when no checkpoint has an offset that is too high for a log. For logs that were truncated."""
         ...
 
     def prepare(
         self, topic_partition: TopicPartition, topic_id: Uuid, directory_id: Uuid | None = None
     ) -> PreparedLog:
-        """For a partition without a log: run it in a worker, then `place` or `discard` it. LogRefused."""
+        """For a partition without a log: run it in a worker, then `place` or `discard` it. Raises LogRefused."""
         ...
 
     def place(self, prepared: Any, config: LogConfig) -> bool:
-        """Take what `prepare` gave for the partition's log; False when it was of no use and `get_or_create` has to make it."""
+        """Use the result of `prepare` as the partition's log. Returns False if it is unusable and `get_or_create` must
+        create the log."""
         ...
 
     def discard(self, prepared: Any) -> None:
-        """What `prepare` gave is not wanted any more."""
+        """Remove the result of `prepare`, which is not needed."""
         ...
 
     def partition_failed(self, topic_partition: TopicPartition, error: OSError) -> None:
-        """An operation on its files failed; its directory goes offline unless a write met a full disk or the like."""
+        """An operation on the partition's files has failed. The directory goes offline unless a write met a full disk
+        or a similar error."""
         ...
 
     def log_failed(self, log: Log, error: OSError) -> None:
-        """As partition_failed, while the log is that partition's."""
+        """Like partition_failed, if `log` is still the partition's log."""
         ...
 
     def delete_later(self, topic_partition: TopicPartition) -> None:
-        """Rename to <name>.<uuid>-delete now, remove after file.delete.delay.ms."""
+        """Rename the directory to <name>.<uuid>-delete now, and remove it after file.delete.delay.ms."""
         ...
 
     def log_dirs(self) -> list[LogDirStatus]: ...

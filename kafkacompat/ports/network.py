@@ -1,12 +1,12 @@
-"""The doors to other nodes and to clients: channels that ask, listeners that are asked.
+"""The interfaces to other nodes and to clients: channels for outgoing requests, listeners for incoming ones.
 
-Protocols, the values that cross them, and nothing that acts. Implementations live in net and in the simulator.
+Protocols and their values; nothing here acts. The implementations are in net and in the simulator.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -22,77 +22,103 @@ class ProbeResult(enum.Enum):
 
 
 class Channel(Protocol):
-    """A way to one address for one purpose, connected when it is needed. Requests are answered in their order."""
+    """A connection to one address for one purpose, established on demand. Requests are answered in order."""
 
     on_refused: Callable[[], None] | None
-    """Told when a connection that was lost cannot be had again, for nobody listens there any more."""
+    """Called when a lost connection is refused on reconnect, because no process listens there any more."""
 
     @property
     def is_closed(self) -> bool: ...
 
     def peer_versions(self, api_key: int) -> tuple[int, int] | None:
-        """What the other side serves; None while that is not known."""
+        """The versions that the peer supports. None while unknown."""
         ...
 
     def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]:
-        """The response; fails with a ChannelError (net.failures)."""
+        """The response. Fails with a ChannelError (net.failures)."""
         ...
 
     def close(self) -> None: ...
 
 
 class Channels(Protocol):
-    """All ways from this node to others."""
+    """All channels from this node to others."""
 
     def get(self, host: str, port: int, purpose: str, *, client_id: str | None = None) -> Channel:
-        """The channel of this purpose to this address, made if need be."""
+        """The channel for this purpose to this address, created if necessary."""
         ...
 
     def probe(self, host: str, port: int, timeout_ms: int) -> Deferred[ProbeResult]:
-        """What becomes of a connection attempt; never fails."""
+        """The outcome of a connection attempt. Never fails."""
         ...
 
     def close_all(self) -> None:
-        """For good."""
+        """Close all channels for good."""
         ...
 
 
 class SocketServer(Protocol):
-    """Listeners and their connections. `bind`, then `serve`, then `drain`; each once."""
+    """Listeners and their connections. Call `bind`, `serve` and `drain` in this order, once each."""
 
     dispatcher: Dispatcher
-    """Who carries requests out; there before `serve`."""
+    """The handler of requests. Set before `serve`."""
 
     def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
-        """Listen on all, or on none; the endpoints with the ports really bound. Clients wait until `serve`. Fails with OSError
-        naming the setting, or ConfigError."""
+        """Listen on all endpoints, or on none. Returns the endpoints with the ports actually bound. Clients wait until
+        `serve`. Fails with OSError that names the setting, or ConfigError."""
         ...
 
     def serve(self) -> Deferred[None]:
-        """There once requests are taken."""
+        """Resolves when requests are accepted."""
         ...
 
     def take_settings(self, config: ServerConfig) -> None:
-        """Bounds of connections hold from now on."""
+        """Apply settings. Bounds of connections apply at once. Changed stores, in a setting or in their file, apply to
+        new connections."""
+        ...
+
+    def check_settings(self, config: ServerConfig) -> None:
+        """Raise ConfigError for stores that `take_settings` would refuse."""
+        ...
+
+    def take_connection_creation_rates(self, rates: Mapping[str | None, int]) -> None:
+        """Replace the bounds of new connections per second by client address or host name. None: of all other addresses.
+        Bounds of addresses apply at once, those of host names once they are resolved."""
+        ...
+
+    def connection_counts(self) -> Mapping[str, int]:
+        """Connections by listener."""
         ...
 
     def drain(self, deadline_ms: int) -> Deferred[None]:
-        """Accept and read nothing more, answer what was received, close all; after the deadline whatever is left."""
+        """Stop accepting and reading, answer the received requests, close all connections. At the deadline close the
+        rest."""
         ...
 
     def close_listeners(self) -> None:
-        """Of a server that does not come to serve."""
+        """For a server that will not serve."""
         ...
 
 
 class Network(Protocol):
-    """A node's share of the network."""
+    """A node's part of the network."""
 
     @property
-    def channels(self) -> Channels: ...
+    def channels(self) -> Channels:
+        """To brokers' inter-broker listeners."""
+        ...
+
+    @property
+    def controller_channels(self) -> Channels:
+        """To controllers."""
+        ...
 
     def socket_server(self) -> SocketServer: ...
 
     def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
-        """This machine's full name, for endpoints without a host; empty where none is without."""
+        """This machine's full host name, for endpoints without a host. Empty if every endpoint has one."""
+        ...
+
+    def resolve(self, host: str) -> Deferred[str | None]:
+        """The first address of a host, in text. None if the host is unknown. Never fails."""
         ...

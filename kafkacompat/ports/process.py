@@ -1,6 +1,6 @@
-"""The doors to time, chance and threads.
+"""The interfaces to time, random numbers and threads.
 
-Protocols and nothing that acts. Implementations live in shells and in the simulator.
+Protocols; nothing here acts. The implementations are in shells and in the simulator.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TimerHandle(Protocol):
 
 
 class Timers(Protocol):
-    """Callbacks at an instant of the clock's monotonic time; they run in the loop's thread, never early."""
+    """Callbacks at a time of the clock's monotonic time. They run in the loop's thread, never early."""
 
     def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> TimerHandle: ...
 
@@ -38,27 +38,28 @@ class Timers(Protocol):
 
 class Random(Protocol):
     def uuid(self) -> Uuid:
-        """A fresh random uuid outside the reserved range whose text does not begin with '-'."""
+        """A new random uuid outside the reserved range whose text does not begin with '-'."""
         ...
 
     def randrange(self, stop: int) -> int: ...
 
 
 class Workers(Protocol):
-    """Blocking calls in threads; the answer arrives in the loop's thread."""
+    """Blocking calls in threads. The result arrives in the loop's thread."""
 
     def submit(self, function: Callable[[], T]) -> Deferred[T]: ...
 
 
 class PlacedWorkers(Protocol):
     def at(self, place: str) -> Workers:
-        """Those of one log directory: a job waits for others of its own directory only. The same at each call."""
+        """The workers of one log directory: a job waits only for jobs of its own directory. The same object at each
+        call."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SameWorkers:
-    """One for every place."""
+    """The same workers for every place."""
 
     workers: Workers
 
@@ -68,33 +69,37 @@ class SameWorkers:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPools:
-    """Workers by duty: a job waits for others of its own duty and for nobody else."""
+    """Workers by duty: a job waits only for jobs of its own duty."""
 
     quorum_sync: Workers
-    """Syncs of the metadata log, one at a time. Nothing else, for the cluster waits for them."""
+    """Syncs of the metadata log, one at a time. Nothing else, because the cluster waits for them."""
     snapshots: Workers
     """Building and writing metadata snapshots."""
     log_sync: PlacedWorkers
-    """Syncs of partitions' logs: flush.messages, flush.ms, closed segments. For each log directory its own: a slow disk holds up
-    no other."""
+    """Syncs of partitions' logs: flush.messages, flush.ms, closed segments. Each log directory has its own workers, so
+    that a slow disk delays no other."""
     reads: Workers
-    """Reads of logs and indexes that are not in the page cache. The only one that may refuse a job, for anybody may ask."""
+    """Reads of logs and indexes that are not in the page cache. Only this pool may refuse a job, because any client
+    may cause reads."""
     replies: Workers
-    """Bringing what a reply sends into the page cache: one job a connection."""
+    """Loading into the page cache what a reply sends: one job per connection."""
     loading: Workers
-    """What coordinators read to take up their partitions."""
+    """Reads of coordinators that load their partitions."""
     files: Workers
-    """Making and deleting files, checkpoints."""
+    """Creation and deletion of files, checkpoints."""
     recovery: Workers
     """Opening logs after an unclean stop: num.recovery.threads.per.data.dir."""
     cleaning: Workers
     """The log cleaner, which may wait for its throttle."""
     batches: Workers
-    """Opening and compressing produced batches that are large or unfold to much."""
+    """Decompression and compression of produced batches that are large or expand to much."""
+
+    fetches: Workers
+    """Requests to authorization servers. They may wait for as long as the network takes."""
 
     @classmethod
     def of_one(cls, workers: Workers) -> WorkerPools:
-        """One for all: for tests and the simulator, whose jobs wait for no thread."""
+        """The same workers for all duties: for tests and the simulator, whose jobs wait for no thread."""
         every: dict[str, Any] = {each.name: workers for each in fields(cls)}
         every["log_sync"] = SameWorkers(workers)
         return cls(**every)

@@ -1,8 +1,8 @@
-"""Committed batches on their way to the state machine, in log order, once each.
+"""Applies committed batches to the state machine, in log order, once each.
 
-Read what others wrote from the log; tell proposers of this node what became of theirs. Decides nothing: offsets and the end
-of leadership are told to it. Knows no record's meaning. A batch or snapshot of many records goes to the machine in parts, a
-step of the loop each; what is committed meanwhile follows behind.
+Batches of other leaders are read from the log. Proposers on this node are told the outcome of their own batches. It
+decides nothing: the driver passes offsets and the end of leadership. The meaning of records is unknown here. A batch
+or snapshot with many records is applied in parts, one step of the loop each; later commits wait until it is complete.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ READ_CHUNK_BYTES = 8 * 1024 * 1024
 
 @dataclass(slots=True)
 class Own:
-    """A batch that this node appended as leader of `epoch`, or a call that waits for all up to `end_offset`."""
+    """A batch that this node appended as leader of `epoch`, or a call that waits for everything up to `end_offset`."""
 
     base_offset: int
     end_offset: int
@@ -37,7 +37,7 @@ class Own:
     timestamp_ms: int = 0
     size_bytes: int = 0
     control: LoadedBatch | None = None
-    """Of a control batch: what the machine gets."""
+    """For a control batch: what the machine gets."""
     committed: Callable[[], None] | None = None
     lost: Callable[[], None] | None = None
 
@@ -50,17 +50,17 @@ class Applier:
         later: Callable[[Callable[[], None]], None] | None,
         caught_up: Callable[[], None],
     ) -> None:
-        """`later` calls in the loop's next turn; None while nothing is served yet, and all is done at once. `caught_up` is called
-        when everything told so far is applied."""
+        """`later` calls a function in the loop's next turn. None while nothing is served yet: everything is then done
+        at once. `caught_up` is called when everything committed so far is applied."""
         self._log = log
         self._machine = machine
         self.later = later
         self._caught_up = caught_up
         self.applied = 0
-        """All below it has gone to the machine."""
+        """Everything below this offset was passed to the machine."""
         self.last_timestamp_ms = 0
         self._own: deque[Own] = deque()
-        """In log order, all behind what others wrote."""
+        """In log order, all after the batches of other leaders."""
         self._unpublished = False
         self._committed = 0
         self._snapshot: tuple[OffsetAndEpoch | None, SnapshotContent] | None = None
@@ -74,16 +74,16 @@ class Applier:
         return bool(self._own) or self._work is not None
 
     def load(self, snapshot_id: OffsetAndEpoch | None, content: SnapshotContent) -> None:
-        """The state anew; None for the 0-0 snapshot."""
+        """Replace the state. `snapshot_id` is None for the 0-0 snapshot."""
         if self._work is not None:
-            # What is left of a batch below the snapshot is in it.
+            # The snapshot contains the rest of an unfinished batch below it.
             self._work.close()
             self._work = None
         self._snapshot = snapshot_id, content
         self._go_on()
 
     def advance(self, offset: int) -> None:
-        """Everything below offset is committed. MetadataLogProblem when the log cannot be read."""
+        """Everything below `offset` is committed. Raises MetadataLogProblem if the log cannot be read."""
         self._committed = max(self._committed, offset)
         self._go_on()
 
@@ -94,7 +94,7 @@ class Applier:
 
     def _step(self, work: Steps[None]) -> None:
         if work is not self._work:
-            return  # a snapshot has taken its place
+            return  # a snapshot has replaced it
         if self.later is None:
             all_steps(work)
         else:
@@ -120,7 +120,7 @@ class Applier:
                 yield from self._load(*snapshot)
             elif self.applied < limit:
                 if self.applied < self._log.log_start_offset:
-                    # A snapshot has taken the log's place meanwhile; it is handed over next.
+                    # A snapshot has replaced the log meanwhile. It is applied next.
                     break
                 yield from self._apply_read(limit)
             elif own and own[0].end_offset <= offset:
@@ -159,7 +159,7 @@ class Applier:
             own.committed()
 
     def lose(self, last_epoch: int) -> None:
-        """The leadership of epochs up to last_epoch is over: the outcome of what it did not commit is unknown."""
+        """The leadership of epochs up to `last_epoch` has ended: the outcome of their uncommitted batches is unknown."""
         own = self._own
         while own and own[0].epoch <= last_epoch:
             each = own.popleft()
@@ -167,7 +167,7 @@ class Applier:
                 each.lost()
 
     def _apply_read(self, limit: int) -> Steps[None]:
-        """Batches below limit; as many as one read gives."""
+        """Apply batches below `limit`, as many as one read returns."""
         records = self._log.read(self.applied, READ_CHUNK_BYTES, limit, True).records
         view = memoryview(records if isinstance(records, bytes) else records.read())
         before = self.applied
@@ -182,7 +182,7 @@ class Applier:
             raise MetadataLogProblem(f"the metadata log has no whole batch at offset {before}")
 
     def _apply_batch(self, view: memoryview, header: BatchHeader, count: int) -> Steps[int]:
-        """`count` records of this step are done already; returns how many are then."""
+        """Apply one batch. `count` records of this step are already applied; returns the new count."""
         kraft_version: int | None = None
         values: list[bytes] = []
         records = batch_records(view, header)

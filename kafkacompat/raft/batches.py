@@ -1,6 +1,6 @@
-"""Batches of the metadata log as bytes: their headers for the quorum core, their values for the state machine.
+"""Batches of the metadata log as bytes: headers for the quorum core, values for the state machine.
 
-Pure. Looks only into control records, for the voters and kraft.version they name (KIP-853); knows no metadata record.
+Pure. Only control records are decoded, for the voters and kraft.version they contain (KIP-853).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kafkacompat.wire.errors import WireError
 
 
 class BrokenBatch(Exception):
-    """Bytes that no metadata log holds; the message names the flaw."""
+    """Bytes that cannot be in a metadata log. The message describes the flaw."""
 
 
 def named_voters(
     data: memoryview, header: BatchHeader, voters: VoterSet, kraft_version: int
 ) -> tuple[VoterSet | None, int]:
-    """The voters and kraft.version in force behind a control batch; None when it names neither."""
+    """The voters and kraft.version in force after a control batch. None if it changes neither."""
     named: VoterSet | None = None
     try:
         for record in batch_records(data, header):
@@ -41,7 +41,7 @@ def named_voters(
 
 
 def headers(view: memoryview) -> Iterator[BatchHeader]:
-    """Of the whole batches. BrokenBatch."""
+    """Headers of the complete batches. Raises BrokenBatch."""
     try:
         for header in iterate_batches(view):
             if header.magic != 2:
@@ -69,7 +69,8 @@ def core_batch(
 
 
 def read_batches(records: Buffer, voters: VoterSet, kraft_version: int) -> tuple[Batch, ...]:
-    """What a leader sent, each whole batch with its bytes as payload; a damaged one ends the list. BrokenBatch."""
+    """The complete batches from a leader, each with its bytes as payload. A damaged batch ends the list. Raises
+    BrokenBatch."""
     view = memoryview(records)
     found: list[Batch] = []
     for header in headers(view):

@@ -1,6 +1,6 @@
 """Values of raft's control records: LeaderChange, KRaftVersion, Voters, snapshot header and footer.
 
-Our values <-> Kafka's bytes. Knows no role. Version 0 of each is what Kafka 4.3 writes.
+It converts our values to Kafka's bytes and back. Roles are unknown here. All have version 0, as Kafka 4.3 writes them.
 """
 
 from __future__ import annotations

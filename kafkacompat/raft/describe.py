@@ -1,7 +1,7 @@
-"""DescribeQuorum (KIP-595, KIP-836, KIP-853): what a leader tells of its quorum.
+"""DescribeQuorum (KIP-595, KIP-836, KIP-853), as a leader answers it.
 
-Pure: a report and a request give the response. A quorum with one topic and one partition answers a request for exactly that;
-anything else is unknown, entry by entry, as in Apache Kafka.
+Pure: a report and a request give the response. The quorum has one topic with one partition and answers only a request
+for exactly that. As in Apache Kafka, each other entry gets an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkacompat.wire.messages.describe_quorum_response import (
 )
 
 REFUSED_A_STEP = 2_000
-"""Topics and partitions that are asked for."""
+"""Topics and partitions refused in one step."""
 UNKNOWN_PARTITION_TEXT = "This server does not host this topic-partition."
 NOT_LEADER_TEXT = (
     "For requests intended only for the leader, this error indicates that the broker is not the current leader. For requests "
@@ -36,9 +36,9 @@ NOT_LEADER_TEXT = (
 def describe_quorum(
     request: DescribeQuorumRequest, report: QuorumReport | None, *, with_identities: bool = True
 ) -> Steps[DescribeQuorumResponse]:
-    """`report` is None where this node does not lead, or does not know its high watermark yet.
+    """`report` is None if this node does not lead, or does not know its high watermark yet.
 
-    `with_identities`: directory ids and the voters' addresses, for which old clients have no fields.
+    `with_identities`: include directory ids and the voters' addresses, for which old versions have no fields.
     """
     if not _asks_for_the_metadata(request):
         code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_TEXT
@@ -92,7 +92,7 @@ def _states(replicas: Iterable[ReplicaReport], with_identities: bool) -> list[Re
 def refused_partitions(
     request: DescribeQuorumRequest, code: ErrorCode, text: str | None
 ) -> Steps[DescribeQuorumResponse]:
-    """The error at every partition asked for."""
+    """The error for every requested partition."""
     response = DescribeQuorumResponse(error_message="")
     pace = Pace(REFUSED_A_STEP)
     for topic in request.topics:
@@ -104,6 +104,6 @@ def refused_partitions(
             )
             if pace.is_over():
                 yield
-        if pace.is_over():  # many may name no partition
+        if pace.is_over():  # many topics may have no partition
             yield
     return response

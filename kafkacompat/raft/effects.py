@@ -1,4 +1,4 @@
-"""What the quorum core asks for. The order of effects is quorum.py's contract."""
+"""The outputs of the quorum core. The order of effects is quorum.py's contract."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PersistElection(Step):
 
 
 class AppendEpochStart(Step):
-    """Append the epoch's first control batch: LeaderChange, and with `voters` also KRaftVersion and Voters."""
+    """Append the epoch's first control batch: LeaderChange and, with `voters`, also KRaftVersion and Voters."""
 
     __slots__ = (
         "base_offset",
@@ -57,7 +57,8 @@ class AppendEpochStart(Step):
 
 
 class AppendVoters(Step):
-    """Append a control batch with one Voters record, with a KRaftVersion record before it where end_offset leaves room for two."""
+    """Append a control batch with one Voters record. If end_offset leaves room for two, a KRaftVersion record comes
+    first."""
 
     __slots__ = ("base_offset", "end_offset", "epoch", "kraft_version", "proposal_id", "voters")
 
@@ -92,7 +93,7 @@ class AppendRecords(Step):
 
 
 class RefuseProposal(Step):
-    """Not appended: this node does not lead that epoch (any more)."""
+    """The proposal was not appended: this node does not, or no longer, lead that epoch."""
 
     __slots__ = ("error", "proposal_id")
 
@@ -102,7 +103,7 @@ class RefuseProposal(Step):
 
 
 class AppendFetched(Step):
-    """Append the leader's batches as they came."""
+    """Append the leader's batches unchanged."""
 
     __slots__ = ("batches",)
 
@@ -120,13 +121,13 @@ class Truncate(Step):
 
 
 class Sync(Step):
-    """fsync everything appended so far, then say Synced. At most one is under way."""
+    """Fsync everything appended so far, then enter Synced. At most one sync is in progress."""
 
     __slots__ = ()
 
 
 class WriteSnapshotChunk(Step):
-    """Write at position of the snapshot's part file; position 0 begins it anew."""
+    """Write at `position` of the snapshot's part file. Position 0 starts a new file."""
 
     __slots__ = ("data", "position", "snapshot_id")
 
@@ -137,7 +138,8 @@ class WriteSnapshotChunk(Step):
 
 
 class InstallSnapshot(Step):
-    """The part file is whole: freeze it, truncate the log fully to it, then say SnapshotInstalled or SnapshotBroken."""
+    """The part file is complete: freeze it, replace the whole log by it, then enter SnapshotInstalled or
+    SnapshotBroken."""
 
     __slots__ = ("size_bytes", "snapshot_id")
 
@@ -147,7 +149,7 @@ class InstallSnapshot(Step):
 
 
 class Send(Step):
-    """A request for a node; every answer or failure comes back with the correlation id."""
+    """A request for a node. Every answer or failure returns with the correlation id."""
 
     __slots__ = ("correlation_id", "endpoints", "node_id", "request")
 
@@ -199,7 +201,8 @@ class AdvanceHighWatermark(Step):
 
 
 class BecameLeader(Step):
-    """Leadership of an epoch begins; the state machine may propose once the high watermark reaches the epoch's start."""
+    """Leadership of an epoch begins. The state machine may propose once the high watermark reaches the start of the
+    epoch."""
 
     __slots__ = ("epoch",)
 
@@ -208,7 +211,8 @@ class BecameLeader(Step):
 
 
 class LeaderChanged(Step):
-    """Epoch or leader changed. A former leader's uncommitted proposals have an unknown outcome from here on."""
+    """The epoch or the leader has changed. From here on the outcome of a former leader's uncommitted proposals is
+    unknown."""
 
     __slots__ = ("epoch", "leader_id")
 
@@ -218,7 +222,8 @@ class LeaderChanged(Step):
 
 
 class ProbeVoter(Step):
-    """Ask a node that wants to vote for its kraft.version range (ApiVersions on its default listener), then say VoterProbed."""
+    """Ask a node that wants to be a voter for its kraft.version range (ApiVersions on its default listener), then
+    enter VoterProbed."""
 
     __slots__ = ("endpoints", "voter")
 

@@ -1,6 +1,7 @@
 """The `quorum-state` file: the durable part of a raft role, in Kafka's two versions.
 
-Version 0 belongs to kraft.version 0 (static quorum), version 1 to kraft.version 1 (KIP-853). Knows the text, not what it means.
+Version 0 belongs to kraft.version 0 (static quorum), version 1 to kraft.version 1 (KIP-853). This module handles the
+text only.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ QUORUM_STATE_FILE = "quorum-state"
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """Leader and vote in an epoch; -1 and ZERO_UUID where there is none."""
+    """Leader and vote in an epoch. -1 and ZERO_UUID mean none."""
 
     leader_epoch: int = 0
     leader_id: int = -1
     voted_id: int = -1
     voted_directory_id: Uuid = ZERO_UUID
     voters: tuple[int, ...] = field(default=())
-    """Only kept by version 0."""
+    """Only in version 0."""
 
 
 class BrokenElectionState(Exception):
-    """The file is there but is not a quorum state; the message names the flaw."""
+    """The file exists but is not a quorum state. The message describes the flaw."""
 
 
 def parse_election_state(data: bytes) -> ElectionState:

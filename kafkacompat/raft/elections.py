@@ -1,6 +1,7 @@
-"""Elections: Vote with pre-vote, BeginQuorumEpoch, EndQuorumEpoch, and what any answer teaches of leader and epoch.
+"""Elections: Vote with pre-vote, BeginQuorumEpoch, EndQuorumEpoch, and the leader and epoch in any response.
 
-Functions over a QuorumState; pure. Follows KIP-595, KIP-853 (voter keys) and KIP-996 (pre-vote). The order of checks is Kafka's.
+Pure functions over a QuorumState. Follows KIP-595, KIP-853 (voter keys) and KIP-996 (pre-vote). The order of checks is
+Kafka's.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from kafkacompat.raft.voter_set import Endpoints, ReplicaKey
 from kafkacompat.wire.errors import ErrorCode
 
 EPOCHS_MISSED_MAX = 1_000_000
-"""Elections that others may have held without this node. Whoever speaks of more would have the epochs run out, of 32 bits."""
+"""The most elections that others may have held without this node. A peer with a higher epoch could exhaust the 32-bit
+epochs."""
 
 
 class CommonOutcome(Enum):
-    """What is left to do with a response once its leader and epoch have been looked at."""
+    """The handling that a response needs after its leader and epoch were checked."""
 
     PROCEED = "proceed"
     HANDLED = "handled"
     FAILED = "failed"
-    """Back off and ask again."""
+    """Back off and retry."""
 
 
 def has_valid_cluster_id(state: QuorumState, cluster_id: str | None) -> bool:
-    """A request that states none is taken."""
+    """Check the cluster id. A request without one is accepted."""
     mine = state.member.cluster_id
     return cluster_id is None or mine is None or cluster_id == mine
 
@@ -48,10 +50,12 @@ def is_valid_voter_key(state: QuorumState, voter: ReplicaKey | None) -> bool:
 
 
 def maybe_transition(state: QuorumState, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
-    """Move to what a peer says of an epoch not below ours. QuorumViolation when that is another leader of our epoch."""
+    """Take over the leader and epoch of a peer, for an epoch not below ours. Raises QuorumViolation for another leader
+    of our epoch."""
     known = state.election.leader_id
     if leader_id == state.node_id:
-        # True of this very node, or of one with our id whose disk was lost: there is nobody to follow, nor an epoch to be voted in.
+        # The leader is this node, or a node with our id that has lost its disk. There is no leader to follow, and
+        # nothing to vote on in that epoch.
         return
     if leader_id >= 0 and not endpoints:
         endpoints = state.voters.latest.endpoints(leader_id)
@@ -70,7 +74,7 @@ def maybe_transition(state: QuorumState, epoch: int, leader_id: int, endpoints: 
 def maybe_handle_common_response(
     state: QuorumState, error: ErrorCode, epoch: int, leader_id: int, endpoints: Endpoints
 ) -> CommonOutcome:
-    """The rule common to all responses."""
+    """Handle the parts that all responses have in common."""
     if epoch < state.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         return CommonOutcome.HANDLED
     if epoch > state.epoch and leader_id == state.node_id:
@@ -163,7 +167,7 @@ def _answer_vote(
 def handle_vote_response(
     state: QuorumState, node_id: int, request: VoteRequest, response: VoteResponse
 ) -> bool:
-    """False when the peer is to be asked again later."""
+    """Returns False if the peer must be asked again later."""
     if response.top_level_error is not ErrorCode.NONE:
         return False
     outcome = maybe_handle_common_response(
@@ -180,13 +184,14 @@ def handle_vote_response(
 
 
 def handle_vote_unsupported(state: QuorumState, request: VoteRequest) -> None:
-    """A peer without pre-vote: its cluster elects the older way."""
+    """The peer does not support pre-vote: elect in the older way."""
     if state.role is Role.PROSPECTIVE and request.pre_vote:
         state.become_candidate()
 
 
 def poll_nominee(state: QuorumState) -> int:
-    """Move on if won, lost or out of time; else ask who has not answered. Returns when to look again; -1: at once."""
+    """Continue if won, lost or timed out; otherwise ask the voters that have not answered. Returns the time of the
+    next check; -1: at once."""
     nominee = state.nominee
     assert nominee is not None
     now_ms = state.now_ms
@@ -253,7 +258,7 @@ def handle_begin_quorum_epoch_request(
 def handle_end_quorum_epoch_request(
     state: QuorumState, request_id: int, request: EndQuorumEpochRequest
 ) -> None:
-    """The follower stands for election after a backoff by its place among the preferred candidates."""
+    """The follower stands for election after a backoff that depends on its place among the preferred candidates."""
     if not _take_epoch(state, request_id, request):
         return
     follower = state.follower
@@ -268,7 +273,7 @@ def handle_end_quorum_epoch_request(
 def _take_epoch(
     state: QuorumState, request_id: int, request: BeginQuorumEpochRequest | EndQuorumEpochRequest
 ) -> bool:
-    """False when the request was refused."""
+    """Returns False if the request was refused."""
     if not has_valid_cluster_id(state, request.cluster_id):
         _answer_epoch(state, request_id, ErrorCode.NONE, ErrorCode.INCONSISTENT_CLUSTER_ID)
         return False
@@ -284,7 +289,7 @@ def _take_epoch(
 
 
 def end_epoch_election_backoff_ms(me: ReplicaKey, preferred: tuple[ReplicaKey, ...], max_ms: int) -> int:
-    """0 for the first, doubling with each place up to max_ms; max_ms when not listed."""
+    """0 for the first candidate, doubling with each place up to max_ms. max_ms if this node is not listed."""
     for place, key in enumerate(preferred):
         if key.id == me.id and key.directory_id in (ZERO_UUID, me.directory_id):
             if place == 0:
@@ -309,7 +314,7 @@ def handle_epoch_response(state: QuorumState, node_id: int, response: QuorumEpoc
 
 
 def poll_resigned(state: QuorumState) -> int:
-    """Tell every voter until it answers; after the election timeout the next epoch begins without a leader."""
+    """Tell every voter until it answers. After the election timeout the next epoch begins without a leader."""
     resigned = state.resigned
     assert resigned is not None
     now_ms = state.now_ms

@@ -1,10 +1,12 @@
-"""Events into the quorum core one after another, calls out of the driver in between, and the timer that the core asks for.
+"""Passes events to the quorum core one by one, makes the driver's calls in between, and keeps the core's timer.
 
-The order of things, and what follows when it is broken. A list of effects is carried out whole before the next event;
-whatever leaves the driver waits in an outbox until then, so that whoever is called may enter an event again. Whatever is
-raised in a step, in a call of the outbox or in a call that is `guarded` halts the node and leaves the files as they are: a
-step that is half done, a batch that is skipped or an image that only some have seen must not be built on. An effect that
-waits for room on the disk holds everything behind it, as a pause of the process would. Knows no effect and no role.
+- The effects of a step are all carried out before the next event. Calls out of the driver wait in an outbox until
+  then, so a called component may enter an event again.
+- Any exception in a step, in a call of the outbox or in a `guarded` call halts the node and leaves the files as they
+  are. Nothing may build on a half-done step, a skipped batch or an image that only some components have.
+- An effect that waits for space on the disk delays everything after it, like a pause of the process.
+
+Effects and roles are unknown here.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ if TYPE_CHECKING:
     from kafkacompat.raft.quorum import QuorumCore
 
 TRY_AGAIN_MS = 1_000
-"""Between two looks whether a disk that was full has room."""
+"""Delay between two checks whether a full disk has space."""
 
 
 class EventPump:
-    """`boot` once with the core's first effects, then `enter`; `close` for good."""
+    """Call `boot` once with the core's first effects, then `enter`, and finally `close`."""
 
     core: QuorumCore
 
@@ -45,9 +47,9 @@ class EventPump:
         self._timer_at_ms = NEVER_MS
         self._events: deque[events.Event] = deque()
         self._outbox: deque[Callable[[], None]] = deque()
-        """Bounded by what one step asks for, and what its calls ask for in turn."""
+        """Bounded by the calls that one step asks for, and the calls that those ask for."""
         self._held: list[effect.Effect] | None = None
-        """What is left of a step that waits for room, or for an effect that takes long."""
+        """The rest of a step that waits for space, or for an effect that takes long."""
         self._stepping = False
         self._draining = False
         self.is_starting = False
@@ -58,8 +60,8 @@ class EventPump:
         return self._held is not None
 
     def boot(self, core: QuorumCore, effects: list[effect.Effect], calls: Callable[[], None]) -> None:
-        """Carry out the core's first effects, then what waits in the outbox behind `calls`. What goes wrong here passes through:
-        a node that does not run yet need not be halted."""
+        """Carry out the core's first effects, then `calls` and the outbox. Exceptions reach the caller: a node that is
+        still starting need not be halted."""
         self.core = core
         self.is_starting = True
         try:
@@ -79,15 +81,15 @@ class EventPump:
             self.run()
 
     def enter_next(self, event: events.Event) -> None:
-        """Out of a list of effects: before any event that waits."""
+        """Enter an event before all waiting events. For use within a list of effects."""
         self._events.appendleft(event)
 
     def later(self, call: Callable[[], None]) -> None:
-        """Call once the list of effects is carried out, after the calls that wait."""
+        """Call it after the list of effects and the calls that already wait."""
         self._outbox.append(call)
 
     def guarded(self, call: Callable[[], None]) -> None:
-        """Call now, from outside of any step; then what it has put into the outbox."""
+        """Call it now, from outside of any step, then run the outbox."""
         if self.is_closed:
             return
         try:
@@ -97,16 +99,17 @@ class EventPump:
         self.run()
 
     def hold(self, effects: list[effect.Effect], try_again_ms: int | None = TRY_AGAIN_MS) -> None:
-        """Out of a list of effects: what is left of it waits, and is tried again in a while, or when `go_on` says so.
+        """Hold the rest of a list of effects. It is retried after a while, or when `go_on` is called. For use within a
+        list of effects.
 
-        Events wait meanwhile. They are bounded by the connections they came by, as each has one answer coming.
+        Events wait meanwhile. They are bounded by their connections, as each connection has one answer pending.
         """
         self._held = effects
         if try_again_ms is not None:
             self._timers.call_after(try_again_ms, self.go_on)
 
     def go_on(self, first: Callable[[], None] | None = None) -> None:
-        """With what is held; `first` belongs to the same step."""
+        """Continue with the held effects. `first` belongs to the same step."""
         if self._held is not None and not self.is_closed:
             self._step(None, first)
             self.run()
@@ -129,7 +132,7 @@ class EventPump:
             self._draining = False
 
     def _step(self, event: events.Event | None, first: Callable[[], None] | None = None) -> None:
-        """None: what is held."""
+        """Run one step. None continues with the held effects."""
         self._stepping = True
         try:
             if first is not None:
@@ -145,7 +148,7 @@ class EventPump:
             self._stepping = False
 
     def _plan_tick(self) -> None:
-        """An earlier timer stays: when it fires, the next one is set."""
+        """Plan the next tick. An earlier timer stays; when it fires, the next one is set."""
         wake_ms = NEVER_MS if self.is_closed or self.is_held else self.core.wake_ms
         if wake_ms >= self._timer_at_ms:
             return
@@ -165,7 +168,8 @@ class EventPump:
             self.enter(events.Tick())
 
     def halt(self, problem: BaseException) -> None:
-        """What is on the disk is unknown, or the quorum is broken: no answer may follow from it. Nothing follows after a close."""
+        """Halt: the state of the disk is unknown, or the quorum is broken. No answer may follow. Does nothing after a
+        close."""
         if self.is_starting:
             self.close()
             raise problem

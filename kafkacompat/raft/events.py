@@ -1,4 +1,4 @@
-"""What the quorum core is told: time, messages, what became of its effects, and wishes of this node."""
+"""The inputs of the quorum core: time, messages, the results of its effects, and requests of this node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 
 class Tick(Step):
-    """`wake_ms` has come."""
+    """The time `wake_ms` has been reached."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ class RequestReceived(Step):
 
     def __init__(self, request_id: int, request: Request) -> None:
         self.request_id = request_id
-        """The shell's name for it; exactly one Reply will carry it."""
+        """Chosen by the shell. Exactly one Reply has it."""
         self.request = request
 
 
@@ -35,7 +35,7 @@ class ResponseReceived(Step):
 
 
 class RequestFailed(Step):
-    """No answer will come: disconnected, or the peer does not know the API (UNSUPPORTED_VERSION)."""
+    """No answer will come: the connection is lost, or the peer does not support the API (UNSUPPORTED_VERSION)."""
 
     __slots__ = ("correlation_id", "error")
 
@@ -45,7 +45,7 @@ class RequestFailed(Step):
 
 
 class PeerRefused(Step):
-    """A peer's connection was closed and a new one refused: its process is gone. A close alone never counts."""
+    """A peer's connection was closed and a new one was refused: its process has ended. A close alone never counts."""
 
     __slots__ = ("node_id",)
 
@@ -54,7 +54,7 @@ class PeerRefused(Step):
 
 
 class Propose(Step):
-    """The state machine's records, one atomic batch."""
+    """Records of the state machine, in one atomic batch."""
 
     __slots__ = ("epoch", "payload", "proposal_id", "record_count", "size_bytes")
 
@@ -63,14 +63,14 @@ class Propose(Step):
     ) -> None:
         self.proposal_id = proposal_id
         self.epoch = epoch
-        """The epoch its author leads; another one is refused."""
+        """The epoch that the proposer leads. A proposal for another epoch is refused."""
         self.payload = payload
         self.record_count = record_count
         self.size_bytes = size_bytes
 
 
 class Synced(Step):
-    """The fsync that the last Sync asked for is done. A failed one halts the node instead."""
+    """The fsync of the last Sync is done. A failed one halts the node instead."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ class SnapshotFrozen(Step):
 
 
 class LogTrimmed(Step):
-    """The shell let the log start at this snapshot's end and dropped older snapshots."""
+    """The shell has moved the log's start to this snapshot's end and deleted older snapshots."""
 
     __slots__ = ("snapshot_id",)
 
@@ -95,7 +95,7 @@ class LogTrimmed(Step):
 
 
 class SnapshotInstalled(Step):
-    """InstallSnapshot is done: durable, and the log is empty behind it."""
+    """InstallSnapshot is done: the snapshot is durable, and the log after it is empty."""
 
     __slots__ = ("kraft_version", "size_bytes", "snapshot_id", "voters")
 
@@ -109,7 +109,7 @@ class SnapshotInstalled(Step):
 
 
 class SnapshotBroken(Step):
-    """InstallSnapshot found that the bytes are no snapshot: the log stays as it was, the part file is gone."""
+    """InstallSnapshot found that the bytes are not a snapshot. The log is unchanged, the part file is deleted."""
 
     __slots__ = ("snapshot_id",)
 
@@ -118,7 +118,7 @@ class SnapshotBroken(Step):
 
 
 class Resign(Step):
-    """Hand leadership on; the node stays. `until_room`: it does not stand for an election before RoomFound."""
+    """Give up the leadership; the node stays. `until_room`: it stands for no election before RoomFound."""
 
     __slots__ = ("until_room",)
 
@@ -127,13 +127,13 @@ class Resign(Step):
 
 
 class RoomFound(Step):
-    """The disk takes records again."""
+    """The disk accepts records again."""
 
     __slots__ = ()
 
 
 class RaiseKraftVersion(Step):
-    """Make the static quorum a dynamic one: kraft.version 0 to 1. AppendVoters or RefuseProposal carries the id."""
+    """Change the static quorum to a dynamic one: kraft.version 0 to 1. AppendVoters or RefuseProposal has the id."""
 
     __slots__ = ("proposal_id",)
 
@@ -142,7 +142,7 @@ class RaiseKraftVersion(Step):
 
 
 class VoterProbed(Step):
-    """The answer to ProbeVoter: the kraft.version range of a node that asks to be a voter, None when it did not answer."""
+    """The result of ProbeVoter: the kraft.version range of a node that asks to be a voter. None if it did not answer."""
 
     __slots__ = ("supported", "voter")
 

@@ -1,7 +1,9 @@
-"""A follower's work: fetch the log from the leader, cut what diverges, take snapshots, find a leader when none is known.
+"""A follower's work: fetch the log from the leader, truncate where it diverges, take snapshots, find an unknown
+leader.
 
-Functions over a QuorumState; pure. Observers follow in the same way but never stand for election. A fetch offset acknowledges what
-is durable, so a node that may vote fetches on only when what it has is fsynced. Follows KIP-595, KIP-630, KIP-853.
+Pure functions over a QuorumState. Observers follow in the same way but never stand for election. A fetch offset
+acknowledges durable records. So a node that may vote fetches again only when everything it has is fsynced. Follows
+KIP-595, KIP-630, KIP-853.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 
 def may_acknowledge(state: QuorumState) -> bool:
-    """Everything in the log is durable, as far as this node's fetch offset stands for that."""
+    """Whether this node's fetch offset may acknowledge the whole log, because it is durable."""
     return not state.member.can_vote or state.log.durable_end >= state.log.end
 
 
@@ -59,7 +61,7 @@ def handle_fetch_response(
     if follower is None or response.epoch != state.epoch or request.epoch != state.epoch:
         return True
     if request.fetch_offset != state.log.end or request.last_fetched_epoch != state.log.last_epoch:
-        # Two fetches were on their way, one of them by a bootstrap address: the other's answer changed the log.
+        # Two fetches were in flight, one of them to a bootstrap address. The other one's answer has changed the log.
         return True
     if response.diverging is not None:
         point = state.log.truncation_point(response.diverging)
@@ -70,7 +72,7 @@ def handle_fetch_response(
     else:
         if response.records and not _take_records(state, response):
             return False
-        # Only here is the whole log known to be the leader's: behind a cut it may still diverge further down.
+        # Only now is the whole log known to equal the leader's. After a truncation it may still diverge further below.
         state.advance(min(state.log.end, response.high_watermark))
     _heard_from_leader(state, follower)
     return True
@@ -82,7 +84,7 @@ def _heard_from_leader(state: QuorumState, follower: FollowerState) -> None:
 
 
 def _take_records(state: QuorumState, response: FetchResponse) -> bool:
-    """Append the batches that fit; False when not even the first does."""
+    """Append the batches that fit. Returns False if not even the first one fits."""
     fitting: list[Batch] = []
     for batch in response.records:
         if (
@@ -108,7 +110,7 @@ def _take_records(state: QuorumState, response: FetchResponse) -> bool:
 
 def _see_snapshot(state: QuorumState, follower: FollowerState, snapshot_id: OffsetAndEpoch) -> None:
     if snapshot_id.offset < state.log.start or snapshot_id.offset < state.high_watermark:
-        # Everything in it is here already; a leader that offers it has not heard how far we are.
+        # Everything in the snapshot is here already. The leader offers it because it does not know our end offset yet.
         return
     if follower.download is None or follower.download.snapshot_id != snapshot_id:
         follower.download = SnapshotDownload(snapshot_id)
@@ -120,7 +122,7 @@ def handle_fetch_snapshot_response(
     follower = state.follower
     download = follower.download if follower is not None else None
     if response.top_level_error is not ErrorCode.NONE:
-        # Kafka 4.3 cannot say a partition's error here: forget the snapshot, the next fetch will name one again.
+        # Kafka 4.3 cannot send a partition's error here. Drop the snapshot; the next fetch returns one again.
         if follower is not None:
             follower.download = None
         return False
@@ -156,13 +158,13 @@ def handle_fetch_snapshot_response(
 
 
 def snapshot_installed(state: QuorumState, event: events.SnapshotInstalled) -> None:
-    """The log has given way to the snapshot."""
+    """The snapshot has replaced the log."""
     state.restarted_at(event.snapshot_id, event.size_bytes)
     state.voters.reset(event.snapshot_id.offset - 1, event.voters, event.kraft_version)
     state.advance(event.snapshot_id.offset)
     if state.follower is not None:
         state.follower.download = None
-        # It was busy with the leader's own bytes meanwhile.
+        # It was busy with the leader's own bytes meanwhile, so the leader counts as heard.
         _heard_from_leader(state, state.follower)
 
 
@@ -170,7 +172,7 @@ def snapshot_installed(state: QuorumState, event: events.SnapshotInstalled) -> N
 
 
 def poll_follower(state: QuorumState) -> int:
-    """Stand for election when the leader is silent, else fetch. Returns when to look again; -1: at once."""
+    """Stand for election if the leader is silent, otherwise fetch. Returns the time of the next check; -1: at once."""
     follower = state.follower
     assert follower is not None
     now_ms = state.now_ms
@@ -180,7 +182,7 @@ def poll_follower(state: QuorumState) -> int:
         if state.stands:
             state.become_prospective()
             return -1
-        # An observer goes on, and asks the bootstrap servers in between.
+        # An observer continues, and asks the bootstrap servers in between.
         follower.deadline_ms = now_ms + state.settings.fetch_timeout_ms
         wake_ms = _maybe_send_fetch_to_any_bootstrap(state, follower.deadline_ms)
     else:
@@ -220,7 +222,8 @@ def _fetch_chunk(
 
 
 def poll_unattached(state: QuorumState) -> int:
-    """A voter's election timeout; meanwhile, and for observers always, ask the bootstrap servers who leads."""
+    """Wait for a voter's election timeout. Meanwhile, and always for observers, ask the bootstrap servers for the
+    leader."""
     now_ms = state.now_ms
     if now_ms >= state.unattached.deadline_ms:
         if state.stands:
@@ -234,7 +237,7 @@ def poll_unattached(state: QuorumState) -> int:
 
 
 def _maybe_send_fetch_to_any_bootstrap(state: QuorumState, wake_ms: int) -> int:
-    """A fetch to a random bootstrap server that may be asked now, unless one is on its way already."""
+    """Fetch from a random bootstrap server that is ready, unless such a fetch is in flight."""
     now_ms = state.now_ms
     request_manager = state.request_manager
     servers = state.member.bootstrap

@@ -1,7 +1,8 @@
-"""What a leader knows of its replicas: how far each is, whether a majority still listens, what is committed, who waits.
+"""A leader's knowledge of its replicas: their end offsets, whether a majority still fetches, the high watermark,
+waiting requests.
 
-Pure. Decides no role. Follows KIP-595 (high watermark only past the epoch's start), KIP-853 (observers by key) and KIP-996's
-check-quorum at one and a half fetch timeouts.
+Pure; it decides no role. Follows KIP-595 (the high watermark only past the epoch's start), KIP-853 (observers by key)
+and KIP-996's check-quorum at one and a half fetch timeouts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 OBSERVER_MEMORY_MS = 300_000
 MAX_OBSERVERS = 10_000
-"""The observer that was heard of longest ago is forgotten beyond it."""
+"""Beyond this the observer with the oldest fetch is forgotten."""
 
 
 class ReplicaState:
@@ -40,15 +41,15 @@ class ParkedFetch:
 
 @dataclass(slots=True)
 class VoterChange:
-    """The change of the voters that is under way."""
+    """The change of the voters in progress."""
 
     request_id: int | None
-    """None once it has been answered."""
+    """None once it is answered."""
     voter: VoterNode
     deadline_ms: int
     ack_when_committed: bool = True
     end_offset: int = NO_OFFSET
-    """Log end behind its Voters record; -1 while the new voter is being probed."""
+    """The log end after its Voters record. -1 while the new voter is being probed."""
 
 
 class LeaderState:
@@ -72,24 +73,24 @@ class LeaderState:
         self.epoch_start = epoch_start
         self.granting = granting
         self.high_watermark = NO_OFFSET
-        """-1 until the epoch's first batch is on a majority."""
+        """-1 until a majority has the epoch's first batch."""
         self.voters: dict[int, ReplicaState] = {}
-        """By id, the leader's own left out."""
+        """By id, without the leader itself."""
         self.observers: dict[ReplicaKey, ReplicaState] = {}
         self.fetched: set[int] = set()
-        """Voters heard since check-quorum was last met; only counted, never walked."""
+        """Voters that have fetched since check-quorum was last met."""
         self.check_quorum_at_ms = 0
         self.begin_at_ms = 0
         self.parked: dict[ReplicaKey, ParkedFetch] = {}
-        """One a replica: a newer fetch takes the place of an older one."""
+        """One per replica: a newer fetch replaces an older one."""
         self.change: VoterChange | None = None
-        """The one change of the voter set that is under way."""
+        """The only change of the voter set in progress."""
         self.reported: dict[int, VoterNode] = {}
-        """Under kraft.version 0: what voters said of themselves by UpdateRaftVoter."""
+        """With kraft.version 0: what voters have reported with UpdateRaftVoter."""
         self.update_voter_and_observer_states(voters)
 
     def update_voter_and_observer_states(self, voters: VoterSet) -> None:
-        """ReplicaState moves along with a replica that becomes voter or observer."""
+        """Move the ReplicaState of each replica that becomes voter or observer."""
         for node_id in sorted(self.voters):
             voter = voters.get(node_id)
             replica = self.voters[node_id]
@@ -115,7 +116,7 @@ class LeaderState:
         return replica
 
     def observer_states(self, now_ms: int) -> dict[ReplicaKey, ReplicaState]:
-        """Those that are still told of: one that has gone is for OBSERVER_MEMORY_MS more."""
+        """The observers to report. One that has gone is reported for OBSERVER_MEMORY_MS."""
         return {
             key: replica
             for key, replica in self.observers.items()
@@ -124,7 +125,7 @@ class LeaderState:
 
     def _clear_inactive_observers(self, now_ms: int) -> None:
         while self.observers:
-            # Insertion order is the order of last fetches: get_or_create_replica_state moves a key to the end.
+            # Insertion order is the order of the last fetches: get_or_create_replica_state moves a key to the end.
             key, replica = next(iter(self.observers.items()))
             if replica.last_fetch_ms + OBSERVER_MEMORY_MS > now_ms and len(self.observers) < MAX_OBSERVERS:
                 break
@@ -133,7 +134,7 @@ class LeaderState:
     def update_replica_state(
         self, key: ReplicaKey, voters: VoterSet, offset: int, end: int, now_ms: int
     ) -> bool:
-        """A valid fetch says that everything below offset is durable there; True when a voter's end moved."""
+        """A valid fetch shows that everything below `offset` is durable there. Returns whether a voter's end moved."""
         replica = self.get_or_create_replica_state(key, voters, now_ms)
         replica.last_fetch_ms = now_ms
         if offset >= end:
@@ -145,7 +146,7 @@ class LeaderState:
     def update_check_quorum_for_following_voter(
         self, key: ReplicaKey, voters: VoterSet, timeout_ms: int, now_ms: int
     ) -> None:
-        """Check-quorum: the timer starts anew each time a majority, this node aside, was heard."""
+        """Check-quorum: the timer restarts each time a majority, without this node, has fetched."""
         if key.id == self.node_id or not voters.contains(key):
             return
         self.fetched.add(key.id)
@@ -155,7 +156,7 @@ class LeaderState:
             self.check_quorum_at_ms = now_ms + timeout_ms
 
     def majority_end(self, voters: VoterSet, own_durable_end: int) -> int:
-        """The largest offset that a majority of the voters holds durably; a leader that is no voter does not count."""
+        """The largest offset that a majority of the voters has durably. A leader that is not a voter does not count."""
         ends = [replica.end_offset for replica in self.voters.values()]
         if voters.get(self.node_id) is not None:
             ends.append(own_durable_end)
@@ -170,6 +171,6 @@ class LeaderState:
         return False
 
     def non_leader_voters_by_descending_fetch_offset(self, voters: VoterSet) -> tuple[ReplicaKey, ...]:
-        """Voters but this node, those with most of the log first."""
+        """The voters except this node, those with the longest log first."""
         order = sorted(self.voters, key=lambda node_id: (-self.voters[node_id].end_offset, node_id))
         return tuple(voters.key(node_id) for node_id in order)

@@ -1,6 +1,7 @@
-"""A leader's work: its epoch's first batch, proposals, fetches of replicas, snapshots it hands out, the high watermark.
+"""A leader's work: its epoch's first batch, proposals, fetches of replicas, snapshots for them, the high watermark.
 
-Functions over a QuorumState; pure. Follows KIP-595, KIP-630 (snapshots), KIP-853, and KIP-1166's high watermark in the fetch.
+Pure functions over a QuorumState. Follows KIP-595, KIP-630 (snapshots), KIP-853, and KIP-1166's high watermark in the
+fetch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kafkacompat.raft.roles import Role
 from kafkacompat.wire.errors import ErrorCode
 
 MAX_PARKED_FETCHES = 10_000
-"""Beyond it a fetch is answered at once, empty."""
+"""Beyond this a fetch is answered at once, without records."""
 
 
 def on_become_leader(state: QuorumState) -> None:
@@ -41,7 +42,7 @@ def on_become_leader(state: QuorumState) -> None:
         )
     )
     if named is not None:
-        # Offsets within the batch: LeaderChange, KRaftVersion, Voters.
+        # Offsets in the batch: LeaderChange, KRaftVersion, Voters.
         state.voters.add_at(base + 2, named, kraft_version)
         leader.update_voter_and_observer_states(named)
     state.ask_sync()
@@ -60,13 +61,13 @@ def propose(state: QuorumState, proposal: events.Propose) -> None:
 
 
 def appended(state: QuorumState, leader: LeaderState) -> None:
-    """The leader's log has grown: waiting fetches have something to take, and the disk something to keep."""
+    """The leader's log has grown: answer waiting fetches and ask for a sync."""
     _complete_parked(state, leader)
     state.ask_sync()
 
 
 def own_durable_end(state: QuorumState) -> int:
-    """What the leader itself counts for: only what is fsynced."""
+    """The end offset that the leader itself counts with: only what is fsynced."""
     return state.log.durable_end
 
 
@@ -80,7 +81,7 @@ def maybe_update_leader_high_watermark(state: QuorumState, leader: LeaderState) 
 
 
 def validate_leader_only_request(state: QuorumState, epoch: int) -> ErrorCode:
-    """NONE when this node leads the epoch that a request states."""
+    """NONE if this node leads the request's epoch."""
     if epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > state.epoch:
@@ -136,7 +137,8 @@ def handle_fetch_request(state: QuorumState, request_id: int, request: FetchRequ
 def _try_complete_fetch_request(
     state: QuorumState, leader: LeaderState, request_id: int, request: FetchRequest, must_answer: bool
 ) -> bool:
-    """Note what the fetch acknowledges, and answer if there is anything to say or it must be; False: park it."""
+    """Record what the fetch acknowledges. Answer if there is something to send, or if `must_answer`. Returns False to
+    park it."""
     validity, offset = state.log.validate(request.fetch_offset, request.last_fetched_epoch)
     if validity is not Validity.VALID:
         response = _build_fetch_response(state, ErrorCode.NONE)
@@ -175,7 +177,7 @@ def _try_complete_fetch_request(
 
 
 def _complete_parked(state: QuorumState, leader: LeaderState) -> None:
-    """Answer the waiting fetches for which there are records or a newer high watermark now."""
+    """Answer the waiting fetches that can now get records or a newer high watermark."""
     due = [
         key
         for key, parked in leader.parked.items()
@@ -227,7 +229,8 @@ def handle_fetch_snapshot_request(state: QuorumState, request_id: int, request: 
 
 
 def poll_leader(state: QuorumState) -> int:
-    """Check-quorum, expired fetches, BeginQuorumEpoch to voters that do not fetch. Returns when to look again; -1: at once."""
+    """Handle check-quorum, expired fetches, and BeginQuorumEpoch to voters that do not fetch. Returns the time of the
+    next check; -1: at once."""
     leader = state.leader
     assert leader is not None
     now_ms = state.now_ms

@@ -1,6 +1,6 @@
-"""The `.lock` file of a log directory: one process at a time, Apache Kafka included.
+"""The `.lock` file of a log directory: one process at a time, including Apache Kafka.
 
-Lock all directories or none, and name the one that cannot be.
+Either all directories are locked or none. An error names the directory that cannot be locked.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ LOCK_FILE = ".lock"
 
 
 class DirectoryLocks:
-    """Locks on every directory, all or none. `release` at the very end of a node's life."""
+    """Locks on every directory, all or none. Call `release` at the very end of a node's life."""
 
     def __init__(self, disk: Disk, directories: Sequence[str], dispensable: Container[str] = ()) -> None:
-        """StorageProblem naming the directory that another process holds, or that cannot be written and is not dispensable."""
+        """Raises StorageProblem with the directory that another process has locked, or that cannot be written and is
+        not dispensable."""
         self._locks: list[DirectoryLock] = []
         self.failed: dict[str, OSError] = {}
-        """Dispensable directories that cannot be written, of a file system mounted read-only, say."""
+        """Dispensable directories that cannot be written, for example on a file system mounted read-only."""
         try:
             for directory in directories:
                 self._take(disk, directory, directory in dispensable)

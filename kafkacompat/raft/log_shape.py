@@ -1,7 +1,7 @@
-"""The shape of the metadata log as the quorum core sees it: where it starts and ends, which epoch owns which offsets.
+"""The shape of the metadata log in the quorum core: its start and end, and the epoch of each offset.
 
-Pure. Holds no records. The core changes the shape in the very step that asks the shell for the change of the log, so that both
-agree whenever the core is entered. Follows Kafka's leader-epoch checkpoint and the rules of ReplicatedLog's validation.
+Pure, without records. The core changes the shape in the same step that asks the shell to change the log, so both agree
+whenever the core is entered. Follows Kafka's leader-epoch checkpoint and the rules of ReplicatedLog's validation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 from kafkacompat.ids import OffsetAndEpoch
 
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
-"""The voters that a format left: never offered to followers."""
+"""The voters written by a format. Never offered to followers."""
 
 
 class Validity(Enum):
@@ -34,8 +34,8 @@ class LogShape:
         snapshots: Iterable[tuple[OffsetAndEpoch, int]] = (),
         base_epoch: int = 0,
     ) -> None:
-        """`epochs` are (epoch, first offset) ascending; `snapshots` (id, size in bytes); `base_epoch` owns what
-        lies below start."""
+        """`epochs` are ascending (epoch, first offset) pairs, `snapshots` (id, size in bytes) pairs. `base_epoch` is
+        the epoch below the start."""
         self.start = start
         self.end = end
         self.base_epoch = base_epoch
@@ -43,7 +43,7 @@ class LogShape:
         self._starts = [offset for _, offset in epochs]
         self.last_epoch = self._epochs[-1] if self._epochs else base_epoch
         self.durable_end = start
-        """Below it everything has been fsynced."""
+        """Everything below this offset is fsynced."""
         self.snapshots = dict(sorted(snapshots))
 
     @property
@@ -70,7 +70,7 @@ class LogShape:
         self.durable_end = min(self.durable_end, offset)
 
     def restart_at(self, snapshot: OffsetAndEpoch, size_bytes: int) -> None:
-        """The whole log gave way to a snapshot, which is durable."""
+        """A durable snapshot has replaced the whole log."""
         self._epochs.clear()
         self._starts.clear()
         self.snapshots = {snapshot: size_bytes}
@@ -78,7 +78,7 @@ class LogShape:
         self.base_epoch = self.last_epoch = snapshot.epoch
 
     def trim(self, snapshot: OffsetAndEpoch) -> None:
-        """The log now starts at a snapshot it has; older snapshots are gone."""
+        """The log now starts at one of its snapshots. Older snapshots are gone."""
         self.start = snapshot.offset
         self.durable_end = max(self.durable_end, self.start)
         self.base_epoch = snapshot.epoch
@@ -90,7 +90,7 @@ class LogShape:
             self._starts[0] = self.start
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The largest epoch not above `epoch` that the log knows, and where it ends."""
+        """The largest known epoch that is not above `epoch`, and its end offset."""
         for index in range(len(self._epochs) - 1, -1, -1):
             if self._epochs[index] <= epoch:
                 last = index + 1 == len(self._epochs)
@@ -105,7 +105,7 @@ class LogShape:
         return self.base_epoch
 
     def validate(self, offset: int, epoch: int) -> tuple[Validity, OffsetAndEpoch | None]:
-        """What a fetch at (offset, last fetched epoch) is to be answered with."""
+        """The result for a fetch at (offset, last fetched epoch)."""
         latest = self.latest_snapshot
         if latest == BOOTSTRAP_SNAPSHOT:
             latest = None
@@ -130,7 +130,7 @@ class LogShape:
         return Validity.VALID, None
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> int:
-        """Where to cut for a leader whose log knows `diverging.epoch` up to `diverging.offset`."""
+        """The offset at which to truncate for a leader whose `diverging.epoch` ends at `diverging.offset`."""
         if diverging.epoch == 0:
             return 0
         mine = self.end_offset_for_epoch(diverging.epoch)

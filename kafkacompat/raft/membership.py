@@ -1,7 +1,7 @@
-"""Changing who votes: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter at the leader, and a follower's word about itself.
+"""Changes of the voters: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter at the leader, and a follower's own update.
 
-Functions over a QuorumState; pure. Follows KIP-853: one change at a time, in force once appended, answered once committed. The
-order of checks is Kafka's.
+Pure functions over a QuorumState. Follows KIP-853: one change at a time, in force once appended, answered once
+committed. The order of checks is Kafka's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSet
 from kafkacompat.wire.errors import ErrorCode
 
 LAG_LIMIT_MS = 3_600_000
-"""A replica that did not fetch for this long is not made a voter."""
+"""A replica that has not fetched for this long cannot become a voter."""
 
 
 def own_voter(state: QuorumState) -> VoterNode:
@@ -34,7 +34,8 @@ def own_voter(state: QuorumState) -> VoterNode:
 
 
 def voters_to_state(state: QuorumState) -> VoterSet | None:
-    """What a new leader writes of the voters: a set that no log record holds yet, or its own entry changed; None: nothing."""
+    """The voters that a new leader writes: a set that no log record has yet, or one with its own changed entry. None:
+    nothing to write."""
     history = state.voters
     if history.kraft_version < 1:
         return None
@@ -52,7 +53,7 @@ def _answer(state: QuorumState, request_id: int, error: ErrorCode, message: str 
 
 
 def _precheck(state: QuorumState, leader: LeaderState) -> tuple[ErrorCode, str] | None:
-    """What refuses any change for now."""
+    """The error that refuses any change at the moment."""
     if leader.change is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way"
     if leader.high_watermark == NO_OFFSET:
@@ -124,7 +125,7 @@ def _check_add(state: QuorumState, request: AddRaftVoterRequest) -> tuple[ErrorC
 
 
 def voter_probed(state: QuorumState, event: events.VoterProbed) -> bool:
-    """True when the log has grown."""
+    """Returns whether the log has grown."""
     leader = state.leader
     change = leader.change if leader is not None else None
     if leader is None or change is None or change.end_offset != NO_OFFSET:
@@ -167,7 +168,7 @@ def _is_caught_up(state: QuorumState, leader: LeaderState, key: ReplicaKey) -> b
 
 
 def handle_remove_voter_request(state: QuorumState, request_id: int, request: RemoveRaftVoterRequest) -> bool:
-    """True when the log has grown."""
+    """Returns whether the log has grown."""
     refusal = _check_remove(state, request)
     if refusal is not None:
         _answer(state, request_id, *refusal)
@@ -206,7 +207,7 @@ def _check_remove(state: QuorumState, request: RemoveRaftVoterRequest) -> tuple[
 
 
 def handle_update_voter_request(state: QuorumState, request_id: int, request: UpdateRaftVoterRequest) -> bool:
-    """True when the log has grown. Answered once appended."""
+    """Returns whether the log has grown. The request is answered once the change is appended."""
     error = _check_update(state, request)
     leader = state.leader
     grown = False
@@ -250,7 +251,7 @@ def _check_update(state: QuorumState, request: UpdateRaftVoterRequest) -> ErrorC
 
 
 def update_request(state: QuorumState, follower: FollowerState) -> UpdateRaftVoterRequest | None:
-    """What a voter tells the leader of itself: when the set is wrong about it; under kraft.version 0 once an epoch."""
+    """A voter's update of its own entry, if the voter set has wrong data; with kraft.version 0 once per epoch."""
     if state.now_ms < follower.update_voter_at_ms or not state.is_voter:
         return None
     mine = own_voter(state)
@@ -266,7 +267,8 @@ def update_request(state: QuorumState, follower: FollowerState) -> UpdateRaftVot
 def join_request(
     state: QuorumState, follower: FollowerState
 ) -> AddRaftVoterRequest | RemoveRaftVoterRequest | None:
-    """What an observer asks that joins by itself: first that its former self goes, whose disk was lost, then to be added."""
+    """The request of an observer with auto join: first to remove its former self, whose disk was lost, then to be
+    added."""
     member, voters = state.member, state.voters.latest
     if not member.joins or state.is_voter or state.voters.kraft_version < 1:
         return None
@@ -283,7 +285,7 @@ def join_request(
 
 
 def kraft_version_refusal(state: QuorumState) -> ErrorCode:
-    """NONE when this leader may raise kraft.version to 1 now."""
+    """NONE if this leader may raise kraft.version to 1 now."""
     leader = state.leader
     if leader is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -295,7 +297,7 @@ def kraft_version_refusal(state: QuorumState) -> ErrorCode:
 
 
 def _ready_voters(state: QuorumState, leader: LeaderState) -> list[VoterNode]:
-    """Those that have said by UpdateRaftVoter who they are, and that they can follow."""
+    """The voters that have reported themselves with UpdateRaftVoter and support the new version."""
     known = {**leader.reported, state.node_id: own_voter(state)}
     return [
         known[node_id]
@@ -305,7 +307,7 @@ def _ready_voters(state: QuorumState, leader: LeaderState) -> list[VoterNode]:
 
 
 def raise_kraft_version(state: QuorumState, event: events.RaiseKraftVersion) -> bool:
-    """True when the log has grown. Every voter must be ready."""
+    """Returns whether the log has grown. Every voter must be ready."""
     error = kraft_version_refusal(state)
     leader = state.leader
     if error is ErrorCode.NONE and leader is not None:
@@ -319,7 +321,8 @@ def raise_kraft_version(state: QuorumState, event: events.RaiseKraftVersion) -> 
 
 
 def committed(state: QuorumState, leader: LeaderState) -> None:
-    """The high watermark moved: answer a change it covers; a leader that is voter no more steps down then, not before."""
+    """The high watermark has moved: answer a change that it covers. A leader that is no longer a voter steps down now,
+    not before."""
     change = leader.change
     if change is not None and NO_OFFSET < change.end_offset <= leader.high_watermark:
         leader.change = None
@@ -330,7 +333,7 @@ def committed(state: QuorumState, leader: LeaderState) -> None:
 
 
 def poll_change(state: QuorumState, leader: LeaderState) -> int:
-    """Give up waiting for a change in time; its record, once appended, stays. Returns when to look again."""
+    """End the wait for a change at its deadline. An appended record stays. Returns the time of the next check."""
     change = leader.change
     if change is None:
         return NEVER_MS

@@ -1,9 +1,9 @@
-"""What voters and observers say to each other, without wire versions.
+"""The messages between voters and observers, independent of protocol versions.
 
-Each class stands for one message: Vote v2, BeginQuorumEpoch v1, EndQuorumEpoch v1, Fetch v18 and FetchSnapshot v1 of the metadata
-partition, AddRaftVoter v1, RemoveRaftVoter v0, UpdateRaftVoter v0. Topic names, session fields and tags are the codec's matter.
-Offsets absolute, ends exclusive, -1 and () where there is none. Values are not changed once sent, save that a shell fills
-`records` and `data` of a response before it leaves.
+Each class is one message: Vote v2, BeginQuorumEpoch v1, EndQuorumEpoch v1, Fetch v18 and FetchSnapshot v1 of the
+metadata partition, AddRaftVoter v1, RemoveRaftVoter v0, UpdateRaftVoter v0. The codec handles topic names, session
+fields and tags. Offsets are absolute, ends exclusive; -1 and () mean none. A message does not change once sent, except
+that a shell fills in `records` and `data` of a response.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSet
 from kafkacompat.wire.errors import ErrorCode
 
 NO_HIGH_WATERMARK_HINT = (1 << 63) - 1
-"""Fetch below version 18: never answer early for the sake of the high watermark."""
+"""For Fetch below version 18: do not answer early because of the high watermark."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """One atomic batch of the log. `payload` is the shell's; the core looks only at the rest."""
+    """One atomic batch of the log. `payload` belongs to the shell; the core uses only the rest."""
 
     base_offset: int
     end_offset: int
@@ -31,7 +31,7 @@ class Batch:
     payload: Any
     size_bytes: int
     voters: VoterSet | None = None
-    """Set when a control record in it names the voters; `kraft_version` then stands with it."""
+    """Set, together with `kraft_version`, if a control record in the batch has the voters."""
     kraft_version: int = 0
 
 
@@ -39,7 +39,7 @@ class Batch:
 class VoteRequest:
     candidate: ReplicaKey
     voter: ReplicaKey | None
-    """Whom the request is meant for; None when not said."""
+    """The voter that the request is for. None if the request does not name one."""
     epoch: int
     last_epoch: int
     last_offset: int
@@ -159,7 +159,7 @@ class UpdateRaftVoterRequest:
 
 @dataclass(slots=True)
 class RaftVoterResponse:
-    """Answer to the three changes of the voter set; leader fields are UpdateRaftVoter's."""
+    """Answer to the three changes of the voter set. The leader fields are for UpdateRaftVoter."""
 
     error: ErrorCode
     message: str | None = None

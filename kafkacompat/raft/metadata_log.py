@@ -1,7 +1,9 @@
-"""The metadata log on a real partition log: ready batches in, one fsync for what is waiting, old segments dropped at a snapshot.
+"""The metadata log on a real partition log: it takes built batches, shares one fsync among all that wait, and drops
+old segments at a snapshot.
 
-Adapt log/ to what the driver needs. Knows no role. Most syncs touch only the segment file: its indexes and epochs are rebuilt
-from it after a crash; every MiB, and with a new segment, all of them and its name are made durable.
+It adapts log/ to the driver. Roles are unknown here. Most syncs touch only the segment file, because a start after a
+crash rebuilds the indexes and epochs from it. Every MiB, and with each new segment, a full flush also makes these and
+the file name durable.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Buffer, Clock, Disk, LogRead
 
 FULL_FLUSH_BYTES = 1024 * 1024
-"""Written since the last full flush before the next one takes indexes and epochs along."""
+"""Bytes written since the last full flush before the next sync includes indexes and epochs."""
 
 
 def metadata_log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
-    """metadata.log.segment.bytes and .ms; retention is the snapshots' affair."""
+    """The config from metadata.log.segment.bytes and .ms. Snapshots decide the retention."""
     return LogConfig(
         segment_bytes=segment_bytes,
         segment_ms=segment_ms,
@@ -46,8 +48,8 @@ def metadata_log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
 
 @contextmanager
 def _as_far_as_there_is_room() -> Iterator[None]:
-    """Of what makes the log shorter: the segments that stay go with the next snapshot, and the file of epochs, which no start
-    needs, for it checks every batch, is written with the next batch."""
+    """Ignore a full disk in an operation that shortens the log. Remaining segments are deleted with the next snapshot.
+    The epoch file is written with the next batch; a start does not need it, because it checks every batch."""
     try:
         yield
     except OSError as error:
@@ -66,7 +68,7 @@ class PartitionMetadataLog:
         self._bytes_since_full_flush = 0
         self._flush: LogFlush | None = None
         self._named = -1
-        """Base of the newest segment whose name a full flush has made durable."""
+        """Base offset of the newest segment whose name a full flush has made durable."""
 
     @property
     def log_start_offset(self) -> int:
@@ -135,13 +137,13 @@ class PartitionMetadataLog:
         log.increment_log_start_offset(offset)
         with _as_far_as_there_is_room():
             if offset == log.log_end_offset:
-                # An active segment is never dropped; a fresh one lets the old bytes go.
+                # The active segment is never dropped. A new one allows the old bytes to be deleted.
                 log.roll(offset, now_ms)
             while log.enforce_retention(now_ms):
                 pass
 
     def close(self) -> None:
-        """Blocks on the disk: flushes all and lets go."""
+        """Flush everything and close. Blocks on the disk."""
         self.log.flush()
         self.log.close()
 
@@ -156,9 +158,9 @@ def open_metadata_log(
     recovery_point: int = 0,
     note: Callable[[str], None] = lambda text: None,
 ) -> PartitionMetadataLog:
-    """Open or make `<metadata_directory>/__cluster_metadata-0`. `clean`: the directory's clean-shutdown mark was there.
+    """Open or create `<metadata_directory>/__cluster_metadata-0`. `clean`: the directory had the clean-shutdown mark.
 
-    `note` gets what recovery found amiss.
+    `note` is called with each problem that recovery found.
     """
     directory = posixpath.join(metadata_directory, METADATA_PARTITION)
     parts = open_directory(

@@ -1,7 +1,7 @@
 """The quorum's requests over the node's channels.
 
-Pick a channel for each, and say failures in the quorum's own terms. Long fetches have connections of their own, so that a
-vote never waits behind one.
+It picks a channel for each request and translates failures for the quorum. Long fetches have separate connections, so
+that a vote never waits for one.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from kafkacompat.wire.errors import ErrorCode
 
 FETCH = 1
 FIRST_NODE_ID = 0
-"""Below it stand bootstrap servers whose ids are unknown."""
+"""Lower ids are bootstrap servers with unknown node ids."""
 
 
 def _nobody(node_id: int) -> None:
-    """Before a driver has said that it wants to know."""
+    """The default before a driver sets `on_refused`."""
 
 
 def _silent(text: str) -> None:
-    """Where nobody reads a log."""
+    """The default without a log."""
 
 
 class KafkaNetworkChannel:
     """raft.contracts.NetworkChannel."""
 
     def __init__(self, channels: Channels, note: Callable[[str], None] = _silent) -> None:
-        """`note` is told once of each node that belongs to another cluster: a quorum asks on for ever, as Kafka's does."""
+        """`note` is called once for each node of another cluster. The quorum continues to ask such a node, as in
+        Kafka."""
         self.on_refused: Callable[[int], None] = _nobody
         self._channels = channels
         self._note = note
         self._foreign: set[tuple[str, int]] = set()
-        """Addresses that were told of; as many as the quorum ever had at most."""
+        """Addresses already reported. Bounded by the addresses that the quorum ever had."""
 
     def request(
         self, node_id: int, host: str, port: int, message: Any, timeout_ms: int, *, min_version: int = 0

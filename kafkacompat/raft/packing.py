@@ -1,7 +1,7 @@
-"""Framed record values as the records of a data batch, put together piece by piece.
+"""Assembles framed record values into the records of a data batch, piece by piece.
 
-Pure. Data records of the metadata log and its snapshots have no key and no header, and all of a batch one timestamp, so that a
-record is its value with a few bytes around it. Knows no record's meaning.
+Pure. Data records of the metadata log and its snapshots have no key and no headers, and all records of a batch have
+one timestamp. So a record is its value with a few bytes around it. The meaning of records is unknown here.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from kafkacompat.records.batch import HEADER_SIZE, assemble
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""One atomic batch of the metadata log or a snapshot, Kafka's bound."""
+"""Kafka's bound for one atomic batch of the metadata log or a snapshot."""
 _SMALL = 64
-"""Zigzag varints below it are one byte."""
+"""Smaller zigzag varints have one byte."""
 
 
 class PackedValues:
-    """The body of one batch. `add` in order, then `batch`."""
+    """The body of one batch. Call `add` in order, then `batch`."""
 
     __slots__ = ("body", "count")
 
@@ -28,17 +28,18 @@ class PackedValues:
 
     @property
     def size_bytes(self) -> int:
-        """Of the batch."""
+        """The size of the batch."""
         return HEADER_SIZE + len(self.body)
 
     def add(self, values: Sequence[bytes], *, max_bytes: int | None = None) -> int:
-        """How many were taken: all, or those with which the batch is not larger than max_bytes, but at least the first of it."""
+        """Add values and return how many were taken: all, or as many as fit into max_bytes, but at least the first one
+        of a batch."""
         body, count = self.body, self.count
         for value in values:
             size = len(value)
             delta = _varint(count)
             length = _varint(size)
-            # Attributes, timestamp delta, offset delta, no key, the value and its length, no headers.
+            # Attributes, timestamp delta, offset delta, no key, the value's length and bytes, no headers.
             record_size = 4 + len(delta) + len(length) + size
             if max_bytes is not None and count and self.size_bytes + record_size + 5 > max_bytes:
                 break
@@ -65,7 +66,7 @@ class PackedValues:
 
 
 def _varint(value: int) -> bytes:
-    """Zigzag, of a value that is not negative."""
+    """A zigzag varint of a non-negative value."""
     if value < _SMALL:
         return _ONE_BYTE[value]
     value <<= 1

@@ -1,6 +1,6 @@
-"""Java properties text, as Kafka keeps `meta.properties` in: the writing side (config.properties reads).
+"""Writes Java properties text, the format of Kafka's `meta.properties`. config.properties reads it.
 
-Knows the escapes and nothing about the keys. Follows java.util.Properties.store for text without surrogate pairs.
+It handles the escapes; the keys are unknown here. Follows java.util.Properties.store for text without surrogate pairs.
 """
 
 from __future__ import annotations

@@ -1,21 +1,25 @@
 """One member of the metadata quorum, voter or observer: events in, effects out.
 
-Pure and synchronous: no clock, no file, no socket; `step(event, now_ms)` with a monotonic time in ms, and chance through the Random
-port. Knows no record's meaning and no wire version. Follows KRaft (KIP-595, KIP-630, KIP-853, KIP-996) as Kafka 4.3 runs it.
+Pure and synchronous, without clock, file or socket. `step(event, now_ms)` takes a monotonic time in ms; random numbers
+come from the Random port. The meaning of records and protocol versions are unknown here. Follows KRaft (KIP-595,
+KIP-630, KIP-853, KIP-996) as Kafka 4.3 runs it.
 
-The contract of a step, which the shell keeps and the simulator checks: the effects of one call are carried out in the order given,
-all of them, before the next event is entered.
-  persist  PersistElection is durable (written, fsynced, renamed) before any later effect of the list; votes and epochs are on disk
-           before anyone hears of them.
-  append   AppendEpochStart, AppendVoters, AppendRecords, AppendFetched and Truncate change the log at once, though not durably; the
-           core has already counted them in `log`.
-  send     Send, Reply and its kin leave only then. Sync starts an fsync of all that has been appended and returns; Synced is
-           entered when it is done, and only then does the node count for it: a leader in the high watermark, a follower by
-           its next fetch.
-  apply    AdvanceHighWatermark: what lies below may be applied to the state machine.
-  advance  after the list the shell sets its timer to `wake_ms` and may enter the next event; Tick when the time has come.
-InstallSnapshot is carried out whole (freeze, truncate), and SnapshotInstalled (or SnapshotBroken) is the very next event.
-A crash between any two effects is safe. QuorumViolation and ValueError out of step mean: halt the node, keep the files.
+The contract of a step, which the shell keeps and the simulator checks: the effects of one call are all carried out in
+the given order before the next event is entered.
+- persist: PersistElection is durable (written, fsynced, renamed) before any later effect of the list. Votes and epochs
+  are on disk before any other node learns of them.
+- append: AppendEpochStart, AppendVoters, AppendRecords, AppendFetched and Truncate change the log at once, but not
+  durably. The core has already applied them to `log`.
+- send: Send, Reply and similar effects are carried out only then. Sync starts an fsync of everything appended and
+  returns. Synced is entered when it is done. Only then do the records count for this node: for a leader in the high
+  watermark, for a follower in its next fetch.
+- apply: with AdvanceHighWatermark, everything below the offset may be applied to the state machine.
+- advance: after the list the shell sets its timer to `wake_ms` and may enter the next event. It enters Tick at that
+  time.
+
+InstallSnapshot is carried out completely (freeze, truncate), and SnapshotInstalled (or SnapshotBroken) is the very
+next event. A crash between any two effects is safe. If `step` raises QuorumViolation or ValueError, halt the node and
+keep the files.
 """
 
 from __future__ import annotations
@@ -49,16 +53,16 @@ from kafkacompat.raft.roles import NomineeState, Role, UnattachedState
 from kafkacompat.wire.errors import ErrorCode
 
 REFUSED_STEP_MS = 100
-"""Between two followers' candidacies when the leader's process is seen to be gone: time for an election."""
+"""Delay between the candidacies of two followers when the leader's process has ended: long enough for an election."""
 
 
 class QuorumCore(QuorumState):
-    """`boot` once, then `step` for ever; `wake_ms` says when a Tick is due."""
+    """Call `boot` once, then `step`. `wake_ms` tells when a Tick is due."""
 
     wake_ms = 0
 
     def boot(self, stored: ElectionState | None, high_watermark: int, now_ms: int) -> list[effect.Effect]:
-        """`stored` is the quorum-state file's; `high_watermark` the end of the newest snapshot, -1 without one."""
+        """`stored` is from the quorum-state file. `high_watermark` is the end of the newest snapshot, -1 without one."""
         self.now_ms = now_ms
         self.high_watermark = high_watermark
         election = stored if stored is not None else ElectionState(voters=self.voters.latest.ids)
@@ -69,7 +73,8 @@ class QuorumCore(QuorumState):
         self.unattached = UnattachedState(self.election_deadline_ms())
         endpoints = self.voters.latest.endpoints(election.leader_id)
         if election.leader_id == self.node_id:
-            # Never leader again in this epoch: what was lost unsynced must not be written anew under the same offsets.
+            # Never lead this epoch again: unsynced records may be lost, and their offsets must not be reused for other
+            # records.
             self.role = Role.RESIGNED
             self.leader_endpoints = self.member.endpoints
             self.resign(())
@@ -95,7 +100,7 @@ class QuorumCore(QuorumState):
             self.become_prospective()
 
     def step(self, event: events.Event, now_ms: int) -> list[effect.Effect]:
-        """Never in the past: a clock that went back counts as standing still."""
+        """Handle one event. The time never goes backwards: an earlier `now_ms` is ignored."""
         if now_ms > self.now_ms:
             self.now_ms = now_ms
         _EVENTS[type(event)](self, event)
@@ -108,7 +113,7 @@ class QuorumCore(QuorumState):
         return effects
 
     def _poll(self) -> None:
-        """Do what is due in the present role; a change of role makes other things due."""
+        """Do what is due in the present role. A change of role may make more due."""
         while True:
             role = self.role
             if role is Role.FOLLOWER:
@@ -144,7 +149,7 @@ class QuorumCore(QuorumState):
             self.request_manager.back_off(node_id, self.now_ms)
 
     def _handle_response(self, node_id: int, request: Any, response: Response) -> bool:
-        """False when the peer is to be asked again later: also for an answer to another question."""
+        """Returns False if the peer must be asked again later, also if the answer does not match the request."""
         kind = type(response)
         asked = type(request)
         if kind is FetchResponse and asked is FetchRequest:
@@ -160,7 +165,7 @@ class QuorumCore(QuorumState):
                 self, response.error, response.epoch, response.leader_id, response.leader_endpoints
             )
             return outcome is not elections.CommonOutcome.FAILED
-        # A node that joins by itself asks again in time, whatever the leader said.
+        # A node with auto join repeats its request in time, whatever the leader answers.
         return asked is AddRaftVoterRequest or asked is RemoveRaftVoterRequest
 
     def _request_failed(self, event: events.RequestFailed) -> None:
@@ -175,10 +180,11 @@ class QuorumCore(QuorumState):
             self.follower.download = None
 
     def _peer_refused(self, event: events.PeerRefused) -> None:
-        """Counts as an expired fetch timeout; the pre-vote that follows still asks whether others hear the leader.
+        """Treat it like an expired fetch timeout. The pre-vote that follows still asks whether other voters hear the
+        leader.
 
-        All followers see it at the same instant. They stand one after another, by id, or their votes would split and cost an
-        election timeout; and from here on they grant a pre-vote.
+        All followers notice it at the same time. They stand for election one after another, by id. Otherwise their
+        votes would split and cost an election timeout. From now on they grant a pre-vote.
         """
         follower = self.follower
         if follower is None or follower.leader_id != event.node_id or not self.stands:
@@ -202,7 +208,8 @@ class QuorumCore(QuorumState):
         if event.snapshot_id.offset > self.high_watermark:
             raise ValueError(f"a snapshot at {event.snapshot_id.offset} is above the high watermark")
         if event.snapshot_id.offset >= self.log.start:
-            # Else it was written while the leader's own, which is newer, was put in place, and went with the older ones.
+            # Otherwise the leader's newer snapshot was installed while this one was written, and this one was deleted
+            # with the older ones.
             self.log.snapshots[event.snapshot_id] = event.size_bytes
 
     def _log_trimmed(self, event: events.LogTrimmed) -> None:
@@ -240,7 +247,7 @@ class QuorumCore(QuorumState):
             leading.appended(self, self.leader)
 
     def _tick(self, event: events.Tick) -> None:
-        """What is due is done by `_poll`."""
+        """`_poll` does what is due."""
 
     def _remove_voter(self, request_id: int, request: RemoveRaftVoterRequest) -> None:
         if membership.handle_remove_voter_request(self, request_id, request):

@@ -1,7 +1,7 @@
-"""The quorum's conversations: requests of others waiting for their answer, our requests on their way.
+"""The quorum's requests: requests of other nodes that wait for an answer, and this node's requests in flight.
 
-Keep who asked, map to and from wire messages (loaded when first needed: a node alone in its quorum never needs them), say
-every failure of the transport to the core. Decides nothing.
+It remembers the callers, converts to and from wire messages (loaded on first use, because a single-node quorum never
+needs them), and reports every transport failure to the core. It decides nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 KRAFT_VERSION = "kraft.version"
 PROBE_SINCE = 4
-"""ApiVersions version that names features whose lowest level is 0."""
+"""The ApiVersions version that includes features with a minimum level of 0."""
 
 
 class QuorumCalls:
-    """Waiting requests are bounded by the connections that wait: each has one answer coming, at the latest at its deadline."""
+    """Waiting requests are bounded by the connections: each has one answer pending, at most until its deadline."""
 
     core: QuorumCore
     """Set once, before any call."""
@@ -78,7 +78,7 @@ class QuorumCalls:
                 message, response, api_version, self._listener_name, records
             )
         except Exception as error:
-            # The step is done; what cannot be told to one peer is that request's failure.
+            # The step itself is complete. If one peer cannot be reached, only that request fails.
             deferred.fail(error)
         else:
             deferred.resolve(encoded)
@@ -86,7 +86,7 @@ class QuorumCalls:
     # As client.
 
     def _address(self, endpoints: Endpoints) -> tuple[str, int] | None:
-        """Of the default controller listener, else of the first there is."""
+        """The endpoint of the default controller listener, otherwise the first one."""
         for name, host, port in endpoints:
             if name == self._listener_name:
                 return host, port
@@ -140,7 +140,7 @@ class QuorumCalls:
         try:
             response = done.result()
             if response.error_code == ErrorCode.NONE:
-                # A node that does not name the feature knows only level 0.
+                # A node that does not list the feature supports only level 0.
                 supported = (0, 0)
                 for feature in response.supported_features:
                     if feature.name == KRAFT_VERSION:

@@ -1,6 +1,7 @@
-"""A node's settings as the quorum takes them: controller.quorum.*, controller.listener.names, node.id, process.roles.
+"""A node's settings in the form that the quorum uses: controller.quorum.*, controller.listener.names, node.id,
+process.roles.
 
-Pure. Knows the settings' names and forms, and no role of a member.
+Pure. Roles of a member are unknown here.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import Endpoints
 
 FIRST_BOOTSTRAP_ID = -2
-"""Bootstrap servers have pseudo ids downwards from here until they say who they are."""
+"""Bootstrap servers get this pseudo id and lower ones until their node ids are known."""
 
 
 def quorum_settings(config: ServerConfig) -> QuorumSettings:
-    # A timeout of 0 is allowed by Kafka's range, and would leave no room to draw an election's.
+    # Kafka's range allows a timeout of 0, which would leave no range for a random election timeout.
     return QuorumSettings(
         election_timeout_ms=max(config.get_int("controller.quorum.election.timeout.ms"), 1),
         fetch_timeout_ms=max(config.get_int("controller.quorum.fetch.timeout.ms"), 2),
@@ -29,12 +30,12 @@ def quorum_settings(config: ServerConfig) -> QuorumSettings:
 
 
 def default_listener(config: ServerConfig) -> str:
-    """The controller listener by which members reach each other."""
+    """The controller listener over which members reach each other."""
     return config.controller_listener_names[0]
 
 
 def static_voters(config: ServerConfig) -> tuple[VoterNode, ...]:
-    """controller.quorum.voters; their directories are not known."""
+    """controller.quorum.voters. Their directory ids are unknown."""
     name = default_listener(config)
     return tuple(
         VoterNode(node_id, ZERO_UUID, ((name, host, port),))
@@ -43,7 +44,7 @@ def static_voters(config: ServerConfig) -> tuple[VoterNode, ...]:
 
 
 def bootstrap_servers(config: ServerConfig) -> tuple[tuple[int, Endpoints], ...]:
-    """controller.quorum.bootstrap.servers; where it is not set, the static voters."""
+    """controller.quorum.bootstrap.servers. If it is not set, the static voters."""
     name = default_listener(config)
     addresses = [
         (host.strip("[]"), int(port))
@@ -61,8 +62,8 @@ def bootstrap_servers(config: ServerConfig) -> tuple[tuple[int, Endpoints], ...]
 def quorum_member(
     config: ServerConfig, directory_id: Uuid, cluster_id: str, own_endpoints: Endpoints
 ) -> Member:
-    """`directory_id` is the metadata directory's; `own_endpoints` this node's controller listeners as others are told of
-    them, the default one first, () without the controller role. A node need not ask itself who leads."""
+    """`directory_id` is that of the metadata directory. `own_endpoints` has this node's advertised controller
+    listeners, the default one first; () without the controller role. This node is left out of the bootstrap servers."""
     own = {(host, port) for _, host, port in own_endpoints}
     return Member(
         node_id=config.node_id,

@@ -1,9 +1,10 @@
-"""A member of the metadata quorum at work: the quorum core's effects carried out on log, disk, workers and transport.
+"""Runs a member of the metadata quorum: it carries out the quorum core's effects on log, disk, workers and transport.
 
-Keep the contract of raft/quorum.py. A list of effects is carried out whole before the next event; what leaves the driver
-(answers, requests, calls of the state machine) waits in an outbox until then, so that whoever is called may enter the driver
-again. Decides nothing about roles and knows no record's meaning. Several proposals share one fsync: while one is under way,
-later appends wait for the next. controller.quorum.append.linger.ms has no use here: a batch is never held back.
+It keeps the contract of raft/quorum.py. A list of effects is carried out completely before the next event. Answers,
+requests and calls of the state machine wait in an outbox until then, so a called component may enter the driver again.
+It decides nothing about roles; the meaning of records is unknown here. Several proposals share one fsync: appends
+during a sync wait for the next one. controller.quorum.append.linger.ms has no effect, because a batch is never held
+back.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 
 class QuorumDriver(QuorumView):
-    """One node's part in the quorum. `start` once; everything in the loop's thread."""
+    """One node's member of the quorum. Call `start` once. Everything runs in the loop's thread."""
 
     def __init__(
         self,
@@ -66,8 +67,8 @@ class QuorumDriver(QuorumView):
         fail: Callable[[BaseException], None],
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`directory` is `<metadata.log.dir>/__cluster_metadata-0`; `listener_name` the default controller listener; `fail`
-        halts the node; `workers` sync the log and nothing else where `snapshot_workers` are given."""
+        """`directory` is `<metadata.log.dir>/__cluster_metadata-0`, `listener_name` the default controller listener.
+        `fail` halts the node. If `snapshot_workers` are given, `workers` only sync the log."""
         self._member = member
         self._settings = settings
         self._directory = directory
@@ -84,18 +85,18 @@ class QuorumDriver(QuorumView):
         self._snapshots = QuorumSnapshots(self._files, work, self._pump, note)
         self._room = RoomWatch(self._files, clock, timers, note, lambda: self._pump.enter(events.RoomFound()))
         self._led_epoch = -1
-        """The epoch this node leads as far as the machine was told; -1: none."""
+        """The epoch this node leads, as reported to the machine. -1: none."""
         self._activation: tuple[int, int] | None = None
-        """(epoch, end of its first batch) until the machine is told."""
+        """(epoch, end of its first batch) until the machine is told that it is active."""
         self._proposals: dict[int, Own] = {}
         self._next_proposal_id = 0
         self._refused_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._leaving: Deferred[None] | None = None
 
     def start(self, machine: StateMachine) -> None:
-        """Load what is on disk, take up the stored role, set the timer. Raises MetadataLogProblem.
+        """Load the disk's contents, take the stored role, set the timer. Raises MetadataLogProblem.
 
-        The machine gets the newest snapshot before this returns; batches follow as they are known to be committed.
+        The machine gets the newest snapshot before this returns. Batches follow when they are known to be committed.
         """
         self._files.sync_names()
         loaded = load_quorum(self._files.log, self._files.snapshots, self._static_voters, self._note)
@@ -146,8 +147,8 @@ class QuorumDriver(QuorumView):
     # Requests of others and answers to ours.
 
     def handle(self, message: Any, api_version: int) -> Deferred[Any]:
-        """Answer Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata topic, Add-, Remove- and
-        UpdateRaftVoter, as wire messages, with Kafka's errors."""
+        """Answer Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata topic, and Add-,
+        Remove- and UpdateRaftVoter, as wire messages with Kafka's errors."""
         return self._calls.receive(message, api_version)
 
     def _send(self, each: effect.Send) -> None:
@@ -219,7 +220,7 @@ class QuorumDriver(QuorumView):
             self._pump.enter(events.Synced())
 
     def flush_now(self) -> None:
-        """Make everything in the log durable before returning (and with it committed, for a sole voter). Blocks on the disk."""
+        """Make the whole log durable before returning (for a sole voter that also commits it). Blocks on the disk."""
         files = self._files
         files.syncs_at_once = True
         try:
@@ -240,13 +241,13 @@ class QuorumDriver(QuorumView):
         self._snapshots.install(each)
 
     def begin_snapshot(self, end_offset: int, epoch: int) -> SnapshotWriter | None:
-        """A snapshot of everything below end_offset, which is applied and at a batch boundary; older log and snapshots may go.
+        """Begin a snapshot of everything below end_offset, which must be an applied batch boundary; older log may then go.
 
-        Any role. None where it is there, where another is under way, or a moment after one that could not be written.
+        In any role. None if the snapshot exists, another one is in progress, or one could not be written a moment ago.
         """
         return self._snapshots.begin(OffsetAndEpoch(end_offset, epoch))
 
-    # What is committed, who leads.
+    # The high watermark and the leader.
 
     def _advance(self, each: effect.AdvanceHighWatermark) -> None:
         self._files.log.set_high_watermark(each.offset)
@@ -256,7 +257,7 @@ class QuorumDriver(QuorumView):
         self._timers.call_after(0, lambda: self._pump.guarded(call))
 
     def _maybe_active(self) -> None:
-        """What was in the log when leadership began is applied now, or other batches were."""
+        """Activate the machine if the log from the start of the leadership is applied."""
         if self._activation is None:
             return
         epoch, end_offset = self._activation
@@ -279,10 +280,9 @@ class QuorumDriver(QuorumView):
     # Proposals.
 
     def propose(self, values: PackedValues, committed: Callable[[], None], lost: Callable[[], None]) -> int:
-        """Append framed values as one atomic batch; returns the first offset. Exactly one of the two is called, in order.
+        """Append framed values as one atomic batch. Returns the first offset. Calls one of the two callbacks, in log order.
 
-        NotLeader when this node does not lead, MetadataLogProblem when they do not fit one batch; OSError passes through and
-        nothing has changed.
+        Raises NotLeader, or MetadataLogProblem if the values do not fit one batch. On OSError nothing has changed.
         """
         core = self._core
         if not self.is_leader:
@@ -290,7 +290,7 @@ class QuorumDriver(QuorumView):
         if self._pump.is_held:
             raise OSError(errno.ENOSPC, "the metadata log waits for room")
         first, epoch = core.log.end, core.epoch
-        # In the log before the core counts it, so that a full disk refuses a proposal instead of halting the node.
+        # Append before the core counts the batch, so that a full disk refuses a proposal and does not halt the node.
         try:
             own = self._files.append_proposal(values, first, epoch)
         except Exception as problem:
@@ -309,9 +309,9 @@ class QuorumDriver(QuorumView):
         return proposal_id
 
     def when_committed(self, call: Callable[[], None], lost: Callable[[], None] = lambda: None) -> None:
-        """Call once everything appended so far is committed, after the calls that wait already; at once if it is.
+        """Call it once everything appended so far is committed, after earlier calls; at once if it already is.
 
-        `lost` instead when leadership ends before; at once where this node does not lead.
+        `lost` is called instead if the leadership ends first, and at once if this node does not lead.
         """
         if not self.is_leader:
             lost()
@@ -322,7 +322,7 @@ class QuorumDriver(QuorumView):
             self._applier.appended(Own(end, end, self.epoch, committed=call, lost=lost))
 
     def upgrade_kraft_version(self, done: Callable[[ErrorCode], None]) -> None:
-        """kraft.version 0 to 1. `done` gets NONE once it is committed, else why not (KIP-853)."""
+        """Raise kraft.version from 0 to 1. `done` gets NONE once it is committed, otherwise the error (KIP-853)."""
         own = Own(0, 0, self.epoch)
         own.committed = partial(done, ErrorCode.NONE)
         own.lost = lambda: done(self._refused_error)
@@ -332,13 +332,13 @@ class QuorumDriver(QuorumView):
     # The end.
 
     def resign(self) -> None:
-        """Hand leadership on, and stay."""
+        """Give up the leadership, and stay in the quorum."""
         self._pump.enter(events.Resign())
 
     def resign_for_room(self, size_bytes: int, error: OSError) -> bool:
-        """The log refused a proposal of about this size: hand leadership on, and do not stand again until there is room.
+        """The log refused a proposal of this size: give up the leadership, and stand for no election until there is space.
 
-        False for a sole voter, who has nobody to hand over to and stays.
+        Returns False for a sole voter, which remains the leader.
         """
         if self.voters.ids == (self._member.node_id,):
             return False
@@ -347,9 +347,9 @@ class QuorumDriver(QuorumView):
         return True
 
     def shut_down(self, timeout_ms: int) -> Deferred[None]:
-        """Leave gracefully: a leader resigns and tells every voter. Resolves when they know, or in time. `close` follows.
+        """Leave gracefully: a leader resigns and tells all voters. Resolves at their answers or the timeout; then `close`.
 
-        A sole voter has nobody to hand over to, and leads on until it is closed.
+        A sole voter remains the leader until it is closed.
         """
         if self.voters.ids == (self._member.node_id,):
             return Deferred.of(None)
@@ -371,7 +371,7 @@ class QuorumDriver(QuorumView):
             leaving.resolve(None)
 
     def close(self) -> None:
-        """No timer, event or answer any more. The log stays open for its owner."""
+        """Stop timers, events and answers. The log stays open for its owner."""
         self._pump.close()
         self._room.is_closed = True
         self._snapshots.close()

@@ -1,7 +1,7 @@
-"""What the quorum driver keeps on disk: the metadata log, its snapshots, quorum-state; and syncing them.
+"""The quorum driver's files: the metadata log, its snapshots and quorum-state; and their syncs.
 
-Effects that touch files, one call for each. Decides nothing, sends nothing, and knows no record's meaning. OSError passes
-through; after one of them nothing is known of the disk, save where a call says otherwise.
+It has one call for each effect on files. It decides and sends nothing; the meaning of records is unknown here. Raises
+OSError. After that the state of the disk is unknown, unless a call states otherwise.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Clock, Disk, Workers
 
 ANSWER_BYTES_MAX = 1024 * 1024
-"""Of log or snapshot read for one answer, on the loop's thread, whatever is asked for: Kafka's defaults of
-controller.quorum.fetch.max.bytes and controller.quorum.fetch.snapshot.max.bytes."""
+"""The most bytes of log or snapshot read for one answer, in the loop's thread, whatever the request asks for. Kafka's
+defaults of controller.quorum.fetch.max.bytes and controller.quorum.fetch.snapshot.max.bytes."""
 
 
 class QuorumFiles:
@@ -38,13 +38,14 @@ class QuorumFiles:
         self._workers = workers
         self._clock = clock
         self._sync_number = 0
-        """Of the sync whose end is waited for."""
+        """The number of the sync whose result counts."""
         self.syncs_at_once = False
-        """`sync_now` is at work: no worker is needed."""
+        """`sync_now` is running, so no worker is needed."""
         self.bytes_since_snapshot = 0
 
     def sync_names(self) -> None:
-        """Before what lies here counts: the name of a vote or a snapshot that a kill has left may not be durable. Blocks."""
+        """Make names durable before the files count: after a kill, the name of a vote or snapshot may not be durable.
+        Blocks."""
         self._disk.sync_directory(self._directory)
 
     def persist(self, state: ElectionState, kraft_version: int) -> None:
@@ -88,7 +89,7 @@ class QuorumFiles:
         return Own(base_offset, end_offset, epoch, now_ms, len(batch), control)
 
     def append_proposal(self, values: PackedValues, base_offset: int, epoch: int) -> Own:
-        """MetadataLogProblem when they do not fit one batch; after an OSError nothing has changed."""
+        """Raises MetadataLogProblem if the values do not fit one batch. On OSError nothing has changed."""
         now_ms = self._clock.now_ms()
         if values.size_bytes > MAX_BATCH_BYTES:
             raise MetadataLogProblem(
@@ -100,7 +101,7 @@ class QuorumFiles:
         return Own(base_offset, base_offset + values.count, epoch, now_ms, len(batch))
 
     def append_fetched(self, each: effect.AppendFetched) -> None:
-        # After a refusal for want of room a part of them may be there already.
+        # After a failure for lack of space, some of them may already be in the log.
         end = self.log.log_end_offset
         batches = [batch for batch in each.batches if batch.base_offset >= end]
         if not batches:
@@ -110,7 +111,8 @@ class QuorumFiles:
         self.bytes_since_snapshot += len(data)
 
     def try_room(self, size_bytes: int) -> None:
-        """OSError where so much cannot be written. The file has the name of one that is half written, which is never read."""
+        """Raises OSError if so much cannot be written. The file has the name of an incomplete write, which is never
+        read."""
         path = posixpath.join(self._directory, QUORUM_STATE_FILE + ".tmp")
         file = self._disk.open(path, create=True)
         try:
@@ -121,14 +123,14 @@ class QuorumFiles:
             self._disk.remove(path)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Bytes from the batch at offset on: the first one whole, the last one perhaps not."""
+        """Bytes from the batch at `offset` on. The first batch is complete, the last one may be cut."""
         records = self.log.read(offset, max_bytes, self.log.log_end_offset, True).records
         return records if isinstance(records, bytes) else records.read()
 
     # Syncing.
 
     def sync(self, done: Callable[[BaseException | None], None]) -> None:
-        """Make durable, in a worker, what is written now; then `done`, with an error or None, in the loop's thread."""
+        """Make the present contents durable in a worker, then call `done` with an error or None in the loop's thread."""
         if self.syncs_at_once:
             return
         self._sync_number += 1
@@ -148,7 +150,7 @@ class QuorumFiles:
         self._workers.submit(self.log.begin_sync()).on_done(synced)
 
     def sync_now(self) -> None:
-        """Blocks. A worker that syncs already is not waited for: its answer is void."""
+        """Sync now. Blocks. A worker's running sync is not waited for: its result is ignored."""
         self._sync_number += 1
         self.log.begin_sync()()
         self.log.finish_sync()
@@ -156,13 +158,13 @@ class QuorumFiles:
     # Snapshots.
 
     def installed(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The part file, whole and sound, has become a snapshot: it takes the log's place."""
+        """The complete part file has become a snapshot, which replaces the log."""
         self.log.truncate_fully_and_start_at(snapshot_id.offset)
         self.snapshots.drop_older(snapshot_id)
         self.bytes_since_snapshot = 0
 
     def trim(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The log starts at this snapshot's end; older snapshots go."""
+        """Start the log at this snapshot's end, and delete older snapshots."""
         self.log.drop_below(snapshot_id.offset)
         self.snapshots.drop_older(snapshot_id)
 

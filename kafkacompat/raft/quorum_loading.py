@@ -1,6 +1,6 @@
-"""What a start finds on the disk: the newest snapshot, the log's shape, the voters it has named, the stored election.
+"""What a start loads from the disk: the newest snapshot, the log's shape, the voters in it, the stored election state.
 
-Read and check; the log is truncated only where a newer snapshot stands ahead of it, as in Kafka. Knows no role.
+It reads and checks. As in Kafka, the log is truncated only if a newer snapshot is ahead of it. Roles are unknown here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LoadedQuorum:
     shape: LogShape
     voters: VoterSetHistory
     snapshot_id: OffsetAndEpoch | None
-    """The newest one; None without any but the 0-0 snapshot."""
+    """The newest snapshot. None if there is only the 0-0 snapshot."""
     content: SnapshotContent | None
     """Its content, or that of the 0-0 snapshot."""
     bytes_since_snapshot: int
@@ -56,7 +56,7 @@ def read_election(disk: Disk, directory: str) -> ElectionState | None:
 def load_quorum(
     log: MetadataLog, store: SnapshotStore, static_voters: VoterSet, note: Callable[[str], None]
 ) -> LoadedQuorum:
-    """MetadataLogProblem when log and snapshots do not hold together. Nothing of the log counts as durable yet."""
+    """Raises MetadataLogProblem if log and snapshots do not fit together. Nothing of the log counts as durable yet."""
     store.drop_parts()
     contents = _readable_snapshots(log, store, note)
     bootstrap = contents.pop(BOOTSTRAP_SNAPSHOT, None)
@@ -70,7 +70,7 @@ def load_quorum(
         store.drop_older(newest)
         contents = {newest: contents[newest]}
     if 0 < log.log_start_offset < min(contents, default=BOOTSTRAP_SNAPSHOT).offset:
-        # Segments go whole: what is left below the oldest snapshot cannot be told apart from what came before it.
+        # Only whole segments are deleted. The rest below the oldest snapshot looks like earlier records.
         oldest = min(contents)
         log.set_high_watermark(oldest.offset)
         log.drop_below(oldest.offset)
@@ -96,7 +96,8 @@ def load_quorum(
 def _readable_snapshots(
     log: MetadataLog, store: SnapshotStore, note: Callable[[str], None]
 ) -> dict[OffsetAndEpoch, SnapshotContent]:
-    """Those not older than the log's start. A broken one is left out, unless the log rests on it."""
+    """The readable snapshots that are not older than the log's start. A broken one is left out, unless the log begins
+    at it."""
     contents: dict[OffsetAndEpoch, SnapshotContent] = {}
     for each in store.found():
         if each != BOOTSTRAP_SNAPSHOT and each.offset < log.log_start_offset:
@@ -119,7 +120,7 @@ def _first_voters(static_voters: VoterSet, bootstrap: SnapshotContent | None) ->
 def _read_log(
     log: MetadataLog, directory: str, shape: LogShape, voters: VoterSetHistory, newest: OffsetAndEpoch | None
 ) -> tuple[int, int]:
-    """Bring shape and voters to the log's end; (bytes behind the newest snapshot, last timestamp)."""
+    """Extend shape and voters to the log's end. Returns (bytes after the newest snapshot, last timestamp)."""
     size, timestamp_ms = 0, 0
     offset = shape.start
     counted_from = newest.offset if newest is not None else 0

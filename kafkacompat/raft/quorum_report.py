@@ -1,6 +1,6 @@
-"""What a leader knows of its quorum at one instant: a value for whoever describes it.
+"""A leader's view of its quorum at one moment, as a value for DescribeQuorum.
 
-Pure. Apart from describe.py so that who only makes a report needs no wire message.
+Pure. It is separate from describe.py so that making a report does not load wire messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReport:
-    """One replica as its leader sees it; -1 for what is not known. Times are wall time in ms."""
+    """One replica as its leader sees it. -1 means unknown. Times are wall time in ms."""
 
     id: int
     directory_id: Uuid
@@ -26,12 +26,12 @@ class ReplicaReport:
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
     listeners: Endpoints = ()
-    """Of voters only."""
+    """For voters only."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumReport:
-    """A leader whose high watermark is known."""
+    """The report of a leader with a known high watermark."""
 
     leader_id: int
     epoch: int
@@ -41,13 +41,13 @@ class QuorumReport:
 
 
 def leader_report(core: QuorumCore, now_ms: int, monotonic_ms: int) -> QuorumReport | None:
-    """None where the core does not lead, or nothing of its epoch is committed yet."""
+    """None if the core does not lead, or nothing of its epoch is committed yet."""
     leader = core.leader
     if leader is None or leader.high_watermark == NO_OFFSET:
         return None
 
     def wall(instant_ms: int) -> int:
-        """The core's clock is the monotonic one."""
+        """Convert the core's monotonic time to wall time."""
         return -1 if instant_ms < 0 else now_ms - (monotonic_ms - instant_ms)
 
     def replica(
@@ -75,6 +75,6 @@ def leader_report(core: QuorumCore, now_ms: int, monotonic_ms: int) -> QuorumRep
         for key, each in leader.observer_states(monotonic_ms).items()
     ]
     if not core.is_voter:
-        # A leader that was removed, until its removal is committed.
+        # A leader that was removed is an observer until the removal is committed.
         observers.append(replica(core.node_id, core.member.directory_id, None, ()))
     return QuorumReport(core.node_id, core.epoch, leader.high_watermark, voters, tuple(observers))

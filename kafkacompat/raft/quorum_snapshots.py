@@ -1,6 +1,6 @@
-"""The snapshots of a quorum member: its own, of what it has applied, and the leader's, which takes the place of its log.
+"""The snapshots of a quorum member: its own, of the applied state, and the leader's, which replaces its log.
 
-Carries out what the core decides about them, and tells the core what became of it. What takes long is snapshot_work's.
+It carries out the core's decisions and reports the results to the core. snapshot_work has the long parts.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class QuorumSnapshots:
         self._applier: Applier
 
     def begins(self, core: QuorumCore, applier: Applier) -> None:
-        """What is on disk has been loaded."""
+        """Called when the disk's contents are loaded."""
         self._core = core
         self._applier = applier
 
     def install(self, each: effect.InstallSnapshot) -> None:
-        """Begin to; the effects and events behind it wait until it is done."""
+        """Begin to install the leader's snapshot. Later effects and events wait until it is done."""
 
         def parsed(content: SnapshotContent | BrokenSnapshot) -> None:
             self._pump.go_on(lambda: self._installed(each, content))
@@ -61,7 +61,7 @@ class QuorumSnapshots:
         )
 
     def begin(self, snapshot_id: OffsetAndEpoch) -> SnapshotWriter | None:
-        """None where it is there, where another is under way, or a moment after one that could not be written."""
+        """None if the snapshot exists, another one is in progress, or one could not be written a moment ago."""
         log, voters = self._core.log, self._core.voters
         end_offset = snapshot_id.offset
         if end_offset > self._applier.applied:
@@ -82,7 +82,7 @@ class QuorumSnapshots:
     def _frozen(self, snapshot_id: OffsetAndEpoch, size: int, counted: int) -> None:
         log = self._core.log
         if snapshot_id.offset <= log.start:
-            # The leader's own snapshot has come meanwhile, and the log begins behind this one, or with the same.
+            # The leader's snapshot was installed meanwhile, and the log begins at or after this one.
             if snapshot_id not in log.snapshots:
                 self._files.snapshots.remove(snapshot_id)
             return
@@ -92,7 +92,7 @@ class QuorumSnapshots:
         self._pump.enter(events.SnapshotFrozen(snapshot_id, size))
         leader = self._core.leader
         alone = leader is not None and len(self._core.voters.latest) == 1 and not leader.observers
-        # Others may still fetch what the snapshot before this one does not hold.
+        # Other nodes may still fetch what the previous snapshot does not contain.
         keep = snapshot_id if alone else previous
         if keep is not None and log.start < keep.offset <= log.durable_end and not self._pump.is_held:
             files.trim(keep)

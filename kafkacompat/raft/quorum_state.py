@@ -1,7 +1,8 @@
-"""The state of one quorum member and the moves between its roles. Handlers decide when; this says what a move entails.
+"""The state of one quorum member and its role changes. The handlers decide when a change happens; this module carries
+it out.
 
-Pure. Every move goes through `_become` and with it through the table of roles.py; whatever must be durable is asked for here,
-before anything that tells others. Follows KIP-595, KIP-853, KIP-996.
+Pure. Every change goes through `_become` and is checked against the table of roles.py. Durable state is requested
+here, before anything that tells other nodes. Follows KIP-595, KIP-853, KIP-996.
 """
 
 from __future__ import annotations
@@ -49,23 +50,23 @@ class QuorumSettings:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who this node is."""
+    """The identity of this node."""
 
     node_id: int
     directory_id: Uuid
     endpoints: Endpoints
     can_vote: bool
-    """Has the controller role: it fsyncs what it fetched, and may be a voter."""
+    """It has the controller role: it fsyncs what it has fetched, and may be a voter."""
     cluster_id: str | None = None
     bootstrap: tuple[tuple[int, Endpoints], ...] = ()
     """Pseudo ids (-2, -3, ...) and addresses of controller.quorum.bootstrap.servers."""
     kraft_versions: tuple[int, int] = (0, 1)
     joins: bool = False
-    """Asks by itself to be a voter, once it follows a quorum that can take it."""
+    """It asks to become a voter once it follows a quorum that can add it (auto join)."""
 
 
 class QuorumState:
-    """Base of QuorumCore. `effects` collects what one step asks for."""
+    """Base of QuorumCore. `effects` collects the effects of one step."""
 
     def __init__(
         self, member: Member, settings: QuorumSettings, random: Random, log: LogShape, voters: VoterSetHistory
@@ -85,13 +86,13 @@ class QuorumState:
         self.follower: FollowerState | None = None
         self.resigned: ResignedState | None = None
         self.high_watermark = NO_OFFSET
-        """Of this node, whatever its role: never lowered while it runs."""
+        """This node's high watermark in any role. It never decreases while the node runs."""
         self.request_manager = RequestManager(settings.request_timeout_ms, settings.retry_backoff_ms)
         self.effects: list[effect.Effect] = []
         self.now_ms = 0
         self.leader_endpoints: Endpoints = ()
         self.has_room = True
-        """The log took the last records that this node wrote as leader, or there is room again."""
+        """The log has accepted the last records that this node wrote as leader, or there is space again."""
         self.is_syncing = False
         self._syncing_end = NO_OFFSET
         self.check_quorum_ms = int(settings.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
@@ -106,10 +107,11 @@ class QuorumState:
 
     @property
     def stands(self) -> bool:
-        """May be elected: a voter, or one whose removal may not be committed yet; never one whose log takes no records.
+        """Whether the node may be elected: a voter, or one whose removal may not be committed yet. Never one whose log
+        accepts no records.
 
-        The latter may hold the only log that others cannot outvote, so the quorum would be stuck without it (Ongaro's
-        dissertation, 4.2.2). It does not count itself, and steps down once the removal is committed.
+        A node being removed may have the only log that the others cannot outvote, so the quorum would be stuck without
+        it (Ongaro's dissertation, 4.2.2). It does not count itself, and steps down once the removal is committed.
         """
         voters = self.voters
         if not self.has_room:
@@ -131,7 +133,7 @@ class QuorumState:
         self.effects.append(effect.Reply(request_id, response))
 
     def persist(self, election: ElectionState) -> None:
-        """The state to become durable, unless it is so already."""
+        """Ask for the state to become durable, unless it already is."""
         if election != self.election:
             self.election = election
             self.effects.append(effect.PersistElection(election))
@@ -148,13 +150,13 @@ class QuorumState:
             self.log.durable_end = min(self._syncing_end, self.log.end)
 
     def truncate(self, offset: int) -> None:
-        """QuorumViolation below the high watermark: a committed record would disappear."""
+        """Raises QuorumViolation below the high watermark, because a committed record would disappear."""
         if offset < self.high_watermark:
             raise QuorumViolation(
                 f"the leader's log ends at {offset}, but below {self.high_watermark} is committed here"
             )
         self.log.truncate(offset)
-        # What a sync under way covers of the part cut off says nothing about what will be written there.
+        # A running sync of the truncated part says nothing about the records written there later.
         self._syncing_end = min(self._syncing_end, offset)
         self.voters.truncate_new_entries(offset)
         self.effects.append(effect.Truncate(offset))
@@ -171,7 +173,7 @@ class QuorumState:
     # Moves.
 
     def election_deadline_ms(self) -> int:
-        """Uniform in [t, 2t) from now; never for a node that has no vote."""
+        """A random time in [t, 2t) from now. Never for a node without a vote."""
         if not self.stands:
             return NEVER_MS
         timeout_ms = self.settings.election_timeout_ms
@@ -195,7 +197,7 @@ class QuorumState:
             self._release_waiters(led)
 
     def _release_waiters(self, led: LeaderState) -> None:
-        """Whoever waits at a leader that steps down is told at once."""
+        """Answer at once the requests that wait at a leader that steps down."""
         for parked in led.parked.values():
             refusal = FetchResponse(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, self.election.leader_id, self.leader_endpoints
@@ -210,7 +212,7 @@ class QuorumState:
             )
 
     def become_unattached(self, epoch: int, leader_id: int = NO_LEADER) -> None:
-        """Of a higher epoch, or of the same one for a prospective that lost. What is left of an election timeout is kept."""
+        """For a higher epoch, or for the same one if a prospective has lost. The rest of an election timeout is kept."""
         deadline_ms = 0
         if self.role is Role.UNATTACHED:
             deadline_ms = self.unattached.deadline_ms
@@ -250,7 +252,7 @@ class QuorumState:
         return state
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
-        """A vote cast in this very epoch is kept: it was given away for good."""
+        """A vote cast in the same epoch is kept, because it cannot be cast again."""
         if epoch == self.epoch:
             election = replace(self.election, leader_id=leader_id)
         else:

@@ -1,4 +1,4 @@
-"""What a node's driver can be asked about the quorum, as of now. Reads only."""
+"""The driver's present view of the quorum. Read-only."""
 
 from __future__ import annotations
 
@@ -42,22 +42,52 @@ class QuorumView:
 
     @property
     def leader_id(self) -> int:
-        """-1 when unknown."""
+        """-1 if unknown."""
         return NO_LEADER if self._core.role is Role.RESIGNED else self._core.election.leader_id
 
     @property
+    def state_name(self) -> str:
+        """The role's name in Kafka's metric current-state. The JMX exporter drops everything after a hyphen."""
+        core = self._core
+        if core.role is Role.FOLLOWER and not core.is_voter:
+            return "observer"
+        return "unattached" if core.role is Role.RESIGNED else core.role.value
+
+    @property
+    def voted_id(self) -> int:
+        """The candidate this member voted for in the epoch. -1: none. A leader and a candidate vote for themselves."""
+        core = self._core
+        return core.node_id if core.role in (Role.LEADER, Role.CANDIDATE) else core.election.voted_id
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last batch in the log."""
+        return self._core.log.last_epoch
+
+    @property
+    def last_timestamp_ms(self) -> int:
+        """The timestamp of the last applied batch."""
+        return self._applier.last_timestamp_ms
+
+    @property
+    def observer_count(self) -> int | None:
+        """None if this node does not lead."""
+        leader = self._core.leader
+        return None if leader is None else len(leader.observer_states(self._clock.monotonic_ms()))
+
+    @property
     def leader_endpoints(self) -> Endpoints:
-        """() when unknown."""
+        """() if unknown."""
         return () if self._core.role is Role.RESIGNED else self._core.leader_endpoints
 
     @property
     def high_watermark(self) -> int:
-        """-1 when unknown."""
+        """-1 if unknown."""
         return self._core.high_watermark
 
     @property
     def applied_offset(self) -> int:
-        """Everything below has gone to the state machine."""
+        """Everything below was passed to the state machine."""
         return self._applier.applied
 
     @property
@@ -75,7 +105,7 @@ class QuorumView:
 
     @property
     def kraft_version_refusal(self) -> ErrorCode:
-        """Why kraft.version cannot be raised now; NONE when it can."""
+        """The error that prevents raising kraft.version now. NONE if it can be raised."""
         return kraft_version_refusal(self._core)
 
     @property
@@ -83,5 +113,5 @@ class QuorumView:
         return self._files.bytes_since_snapshot
 
     def report(self) -> QuorumReport | None:
-        """The quorum as its leader sees it; None where this node does not lead or nothing of its epoch is committed yet."""
+        """The quorum as its leader sees it. None if this node does not lead, or nothing of its epoch is committed yet."""
         return leader_report(self._core, self._clock.now_ms(), self._clock.monotonic_ms())

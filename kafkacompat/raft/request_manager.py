@@ -1,6 +1,8 @@
-"""One request in flight to each peer: who may be asked now, what an answer belongs to, when to give up or try again.
+"""One request in flight to each peer: which peers are ready, which request an answer belongs to, when to give up or
+retry.
 
-Pure. Follows Kafka's RequestManager: a request that had no answer in time counts as failed, a failed one is backed off.
+Pure. Follows Kafka's RequestManager: a request without an answer in time has failed, and a failed one is retried after
+a backoff.
 """
 
 from __future__ import annotations
@@ -14,18 +16,18 @@ class ConnectionState:
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.correlation_id = -1
-        """-1: nothing in flight."""
+        """-1: no request in flight."""
         self.request: Request | None = None
         self.deadline_ms = 0
         self.backoff_until_ms = 0
 
     def wake_ms(self) -> int:
-        """When the next request may leave, an answer in between aside."""
+        """When the next request may be sent, unless an answer comes earlier."""
         return self.deadline_ms if self.correlation_id >= 0 else self.backoff_until_ms
 
 
 class RequestManager:
-    """Bounded by the voters, bootstrap servers and leaders that this node has heard of."""
+    """Bounded by the voters, bootstrap servers and leaders that this node has known."""
 
     __slots__ = (
         "_by_correlation",
@@ -60,7 +62,7 @@ class RequestManager:
         return now_ms >= peer.backoff_until_ms
 
     def on_request_sent(self, node_id: int, request: Request, now_ms: int) -> int:
-        """Note a request; returns its correlation id."""
+        """Record a request. Returns its correlation id."""
         peer = self.get(node_id)
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
@@ -71,7 +73,7 @@ class RequestManager:
         return correlation_id
 
     def on_response(self, correlation_id: int) -> tuple[int, Request] | None:
-        """The peer and request that an answer belongs to; None when it is no longer expected."""
+        """The peer and request of an answer. None if the answer is no longer expected."""
         peer = self._by_correlation.get(correlation_id)
         if peer is None or peer.request is None:
             return None
@@ -83,7 +85,7 @@ class RequestManager:
         self.get(node_id).backoff_until_ms = now_ms + self._retry_backoff_ms
 
     def reset_all(self) -> None:
-        """A new role asks other things: answers to what was asked before are not expected any more."""
+        """A new role sends other requests: drop the earlier ones and their answers."""
         self._by_correlation.clear()
         self._connections.clear()
 

@@ -1,4 +1,4 @@
-"""The roles of a quorum member, what each remembers, and the one table of legal moves between them.
+"""The roles of a quorum member, their state, and the table of legal changes between them.
 
 Pure data. Follows KIP-595, KIP-853 and KIP-996. An observer uses only UNATTACHED and FOLLOWER.
 """
@@ -13,7 +13,7 @@ from kafkacompat.raft.epoch_election import EpochElection
 from kafkacompat.raft.voter_set import Endpoints, ReplicaKey
 
 NEVER_MS = 1 << 62
-"""A deadline that does not come."""
+"""A deadline that is never reached."""
 
 
 class Role(Enum):
@@ -28,7 +28,7 @@ class Role(Enum):
 
 
 class EpochMove(Enum):
-    """How the epoch changes with a move."""
+    """How the epoch changes with a change of role."""
 
     SAME = "same"
     NEXT = "next"
@@ -60,20 +60,22 @@ LEGAL_MOVES: dict[tuple[Role, Role], EpochMove] = {
     (_R, _P): EpochMove.SAME,
     (_R, _F): EpochMove.HIGHER,
 }
-"""RESIGNED to PROSPECTIVE is a sole voter's at its start, which need not wait for others.
+"""(from, to) -> how the epoch changes. A missing pair is a bug: two leaders in one epoch, or a leader that starts
+again.
 
-(from, to) -> how the epoch moves. What is not here is a bug: two leaders in one epoch, or a leader that takes up again."""
+RESIGNED to PROSPECTIVE is for a sole voter at its start, which need not wait for others.
+"""
 
 BOOT_ROLES = frozenset({_U, _C, _F, _R})
-"""What a stored election state may start as."""
+"""The roles that a stored election state may start with."""
 
 
 class QuorumViolation(Exception):
-    """An invariant of the quorum is broken, here or by a peer: halt the node, keep the files."""
+    """An invariant of the quorum is broken, here or by a peer: halt the node and keep the files."""
 
 
 def check_move(before: Role, epoch_before: int, after: Role, epoch_after: int) -> None:
-    """QuorumViolation unless the table allows the move."""
+    """Raise QuorumViolation unless the table allows the change."""
     rule = LEGAL_MOVES.get((before, after))
     ok = (
         (rule is EpochMove.SAME and epoch_after == epoch_before)
@@ -95,7 +97,7 @@ class UnattachedState:
 
 @dataclass(slots=True)
 class NomineeState:
-    """A prospective's or a candidate's."""
+    """The state of a prospective or a candidate."""
 
     deadline_ms: int
     epoch_election: EpochElection
@@ -106,7 +108,7 @@ class SnapshotDownload:
     snapshot_id: OffsetAndEpoch
     position: int = 0
     is_installing: bool = False
-    """All bytes are here; SnapshotInstalled is the very next event."""
+    """All bytes have arrived. SnapshotInstalled is the very next event."""
 
 
 @dataclass(slots=True)
@@ -116,7 +118,7 @@ class FollowerState:
     deadline_ms: int
     """Fetch timeout."""
     has_fetched: bool = False
-    """A fetch from the leader succeeded in this epoch: it is alive, so no pre-vote is granted."""
+    """A fetch from the leader succeeded in this epoch. The leader is alive, so no pre-vote is granted."""
     download: SnapshotDownload | None = None
     update_voter_at_ms: int = NEVER_MS
 

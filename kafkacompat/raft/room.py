@@ -1,7 +1,8 @@
-"""Room for the metadata log: what waits for it on a full disk, and who may lead again once there is some.
+"""Disk space for the metadata log: what waits on a full disk, and when this node may lead again.
 
-Tell a full disk from a broken one, say so once in a while, and look whether there is room again. A leader that could not
-append has resigned and stands for no election until then. Decides nothing else; knows no role.
+It tells a full disk from a broken one, logs it from time to time, and checks whether there is space again. A leader
+that could not append has resigned and stands for no election until then. It decides nothing else; roles are unknown
+here.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ UNCHANGED_WHEN_REFUSED = frozenset(
         effect.WriteSnapshotChunk,
     }
 )
-"""Effects that have changed nothing when the disk refuses them, or only what a second try finds done."""
+"""Effects that have changed nothing when the disk refuses them, or only what a retry detects."""
 LOOK_AGAIN_MS = 1_000
 NOTE_AGAIN_MS = 60_000
 LEAST_ROOM_BYTES = 64 * 1024
-"""Less than this is no room: the next record or two would find the disk full again."""
+"""Less space than this does not count: the next one or two records would fill the disk again."""
 
 
 class RoomWatch:
@@ -43,7 +44,7 @@ class RoomWatch:
         note: Callable[[str], None],
         found: Callable[[], None],
     ) -> None:
-        """`found` is called when there is room again after `wait`."""
+        """`found` is called when there is space again after `wait`."""
         self._files = files
         self._clock = clock
         self._timers = timers
@@ -51,11 +52,11 @@ class RoomWatch:
         self._found = found
         self._noted_ms: int | None = None
         self._wanted_bytes = 0
-        """What was refused last; 0 while nothing is waited for."""
+        """The size of the last refused append. 0 if nothing waits."""
         self.is_closed = False
 
     def holds(self, each: effect.Effect, error: OSError) -> bool:
-        """Whether a refused effect is to be tried again."""
+        """Whether a refused effect must be retried."""
         if isinstance(error, SyncFailed) or error.errno not in NO_ROOM:
             return False
         if type(each) not in UNCHANGED_WHEN_REFUSED:
@@ -64,7 +65,7 @@ class RoomWatch:
         return True
 
     def wait(self, size_bytes: int, error: OSError) -> None:
-        """A leader could not append so many bytes."""
+        """A leader could not append this many bytes."""
         self._say(f"the metadata log takes no records, and this node leads no more: {error}")
         if not self._wanted_bytes:
             self._timers.call_after(LOOK_AGAIN_MS, self._look)

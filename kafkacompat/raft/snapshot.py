@@ -1,7 +1,8 @@
-"""Snapshot files of the metadata log (`<end offset>-<epoch>.checkpoint`) and files framed like them.
+"""Snapshot files of the metadata log (`<end offset>-<epoch>.checkpoint`) and files with the same framing.
 
-Bytes <-> the framed record values with quorum state around them. Knows no record's meaning. Layout as KIP-630: a control
-batch with the header (and KRaftVersion and Voters from kraft.version 1 on), data batches, a control batch with the footer.
+It converts between bytes and framed record values with quorum state. The meaning of records is unknown here. The
+layout is that of KIP-630: a control batch with the header (and KRaftVersion and Voters from kraft.version 1 on), data
+batches, a control batch with the footer.
 """
 
 from __future__ import annotations
@@ -22,24 +23,25 @@ from kafkacompat.records.batch import (
     iterate_batches,
 )
 from kafkacompat.records.control import ControlType, build_control_batch, parse_control_key
-from kafkacompat.records.record import Record, RecordMalformed, walk_records
+from kafkacompat.records.record import Record, RecordMalformed
+from kafkacompat.records.scan import walk_records
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.stepping.stepped import RECORDS_A_STEP, Steps
 from kafkacompat.wire.errors import WireError
 
 CONTROL_RECORDS_MOST = 1000
-"""Of one batch, which is read in one step. The largest that is written has three."""
+"""Control records of one batch, which is read in one step. The largest batch written here has three."""
 CHECKPOINT_SUFFIX = ".checkpoint"
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 
 
 class BrokenSnapshot(Exception):
-    """The file is no whole snapshot; the message names the flaw."""
+    """The file is not a complete snapshot. The message describes the flaw."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotContent:
-    """What a snapshot holds, records as their framed values."""
+    """The content of a snapshot, with records as framed values."""
 
     values: Sequence[bytes] = ()
     last_contained_timestamp_ms: int = 0
@@ -52,7 +54,7 @@ def snapshot_file_name(end_offset: int, epoch: int) -> str:
 
 
 def parse_snapshot_name(name: str) -> tuple[int, int] | None:
-    """(end offset, epoch), None for any other file."""
+    """(end offset, epoch), or None for any other file."""
     match = _NAME.match(name)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -60,7 +62,7 @@ def parse_snapshot_name(name: str) -> tuple[int, int] | None:
 def pack_values(
     values: Sequence[bytes], base_offset: int, epoch: int, timestamp_ms: int
 ) -> Iterator[bytearray]:
-    """Data batches of at most MAX_BATCH_BYTES, all of one timestamp."""
+    """Data batches of at most MAX_BATCH_BYTES, all with the same timestamp."""
     while values:
         packed = PackedValues()
         taken = packed.add(values, max_bytes=MAX_BATCH_BYTES)
@@ -70,7 +72,7 @@ def pack_values(
 
 
 class SnapshotFormat:
-    """A snapshot's bytes, put together piece by piece: `add` values in order, then `finish`."""
+    """Assembles a snapshot's bytes: `add` values in order, then `finish`."""
 
     __slots__ = ("_epoch", "_now_ms", "_offset", "_packed", "_parts")
 
@@ -128,7 +130,8 @@ def format_snapshot(content: SnapshotContent, epoch: int, now_ms: int) -> bytes:
 
 
 def batch_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
-    """Records of one batch within data, checked and uncompressed as the metadata log's are. BrokenSnapshot otherwise."""
+    """The records of one batch in `data`, which must be valid and uncompressed as in the metadata log. Raises
+    BrokenSnapshot otherwise."""
     batch = data[header.position : header.position + header.size]
     if header.magic != 2 or header.codec or not has_valid_crc(batch, header):
         raise BrokenSnapshot(
@@ -140,14 +143,14 @@ def batch_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
             f"of which {CONTROL_RECORDS_MOST} are read"
         )
     try:
-        # Metadata have no headers; whatever stands in their place is not looked at.
+        # Metadata records have no headers; bytes in their place are ignored.
         yield from walk_records(bytes(batch[HEADER_SIZE:]), header.record_count, header.base_timestamp_ms, 0)
     except RecordMalformed as error:
         raise BrokenSnapshot(f"the batch at byte {header.position}: {error}") from error
 
 
 def parse_snapshot(data: bytes) -> SnapshotContent:
-    """BrokenSnapshot when header or footer are missing or a batch is damaged."""
+    """Raises BrokenSnapshot if header or footer are missing or a batch is damaged."""
     return all_steps(parse_in_steps(data))
 
 

@@ -1,6 +1,6 @@
-"""The snapshots beside the metadata log: found at a start, frozen, served in pieces, fetched in pieces, dropped.
+"""The snapshots beside the metadata log: found at a start, frozen, served in pieces, fetched in pieces, deleted.
 
-Names and the `.part` of a fetch that is not whole as Kafka has them (KIP-630).
+File names, and `.part` for an incomplete fetch, are Kafka's (KIP-630).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PART_SUFFIX = ".part"
 
 
 class SnapshotStore:
-    """Of one `__cluster_metadata-0`. OSError passes through."""
+    """The snapshots of one `__cluster_metadata-0`. Raises OSError."""
 
     __slots__ = ("_disk", "_part", "directory")
 
@@ -38,13 +38,13 @@ class SnapshotStore:
         return posixpath.join(self.directory, snapshot_file_name(*snapshot_id))
 
     def found(self) -> list[OffsetAndEpoch]:
-        """Ascending."""
+        """Ascending ids."""
         names = self._disk.list_directory(self.directory)
         parsed = [each for name in names if (each := parse_snapshot_name(name)) is not None]
         return sorted(OffsetAndEpoch(*each) for each in parsed)
 
     def drop_parts(self) -> None:
-        """What a fetch that was cut short has left."""
+        """Delete the part files of interrupted fetches."""
         for name in self._disk.list_directory(self.directory):
             if name.endswith(PART_SUFFIX) and parse_snapshot_name(name.removesuffix(PART_SUFFIX)) is not None:
                 self._disk.remove(posixpath.join(self.directory, name))
@@ -53,7 +53,7 @@ class SnapshotStore:
         return self._disk.file_size(self.path(snapshot_id))
 
     def read(self, snapshot_id: OffsetAndEpoch) -> SnapshotContent:
-        """BrokenSnapshot."""
+        """Raises BrokenSnapshot."""
         return parse_snapshot(self._disk.read_bytes(self.path(snapshot_id)))
 
     def read_piece(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
@@ -64,13 +64,13 @@ class SnapshotStore:
             file.close()
 
     def freeze(self, snapshot_id: OffsetAndEpoch, parts: Sequence[Buffer]) -> int:
-        """Durable under its name when this returns its size. Blocks, for a worker."""
+        """Write the snapshot. It is durable under its name when this returns its size. Blocks; for a worker."""
         data = b"".join(parts)
         self._disk.write_atomic(self.path(snapshot_id), data)
         return len(data)
 
     def remove(self, snapshot_id: OffsetAndEpoch) -> None:
-        """It may have gone with older ones."""
+        """It may already have been deleted with older ones."""
         with suppress(FileNotFoundError):
             self._disk.remove(self.path(snapshot_id))
 
@@ -82,7 +82,7 @@ class SnapshotStore:
     # A snapshot that is being fetched.
 
     def write_part(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Position 0 begins anew; pieces come in order."""
+        """Position 0 starts a new file. Pieces come in order."""
         if position == 0:
             self.close_part()
             self.drop_parts()
@@ -92,7 +92,7 @@ class SnapshotStore:
         self._part.write_now(data)
 
     def read_part(self, snapshot_id: OffsetAndEpoch) -> bytes:
-        """What was fetched, as a whole. Blocks, for a worker."""
+        """The complete fetched bytes. Blocks; for a worker."""
         return self._disk.read_bytes(self.path(snapshot_id) + PART_SUFFIX)
 
     def close_part(self) -> None:

@@ -1,7 +1,8 @@
-"""A snapshot on its way to the disk, or from the leader into the log's place: what takes long, in steps or in a worker.
+"""The long parts of writing a snapshot and of installing the leader's: in steps or in a worker.
 
-Build the file's bytes a part a step, write and sync them in a worker; read a fetched file in a worker and parse it in steps.
-Decides nothing, changes no log. One of each is under way at a time.
+It builds the file's bytes one part per step, and writes and syncs them in a worker. It reads a fetched file in a
+worker and parses it in steps. It decides nothing and changes no log. At most one write and one installation are in
+progress.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from kafkacompat.raft.voter_set import VoterSet
 
 AGAIN_MS = 60_000
-"""After a snapshot that could not be written, until the next one is begun."""
+"""Delay after a failed snapshot before the next one may begin."""
 
 
 class SnapshotWriter:
-    """`add` what the snapshot holds, in order, then `finish`."""
+    """Call `add` with the snapshot's values in order, then `finish`."""
 
     def __init__(
         self, built: SnapshotFormat, write: Callable[[Sequence[bytearray]], None], give_up: Callable[[], None]
@@ -34,7 +35,7 @@ class SnapshotWriter:
         self._built = built
         self._write = write
         self.give_up = give_up
-        """Instead of `finish`."""
+        """Call it instead of `finish`."""
 
     def finish(self) -> None:
         self._write(self._built.finish())
@@ -49,7 +50,7 @@ class SnapshotWork:
         timers: Timers,
         note: Callable[[str], None],
     ) -> None:
-        """`workers`: for what blocks."""
+        """`workers` run what blocks."""
         self._store = store
         self._workers = workers
         self._clock = clock
@@ -71,8 +72,9 @@ class SnapshotWork:
         frozen: Callable[[int], None],
         failed: Callable[[BaseException], None],
     ) -> SnapshotWriter:
-        """`frozen` gets the size in bytes once the file is durable. Nothing rests on one that cannot be written: that is noted.
-        `failed` is told when a sync has failed, after which nothing is known of the directory, and of what nobody expects."""
+        """`frozen` is called with the size in bytes once the file is durable. Nothing depends on a snapshot that
+        cannot be written: that is only logged. `failed` is called for a failed sync, after which the state of the
+        directory is unknown, and for unexpected errors."""
         self._is_writing = True
         built = SnapshotFormat(
             snapshot_id.epoch, self._clock.now_ms(), timestamp_ms, kraft_version, voters.voters
@@ -106,7 +108,8 @@ class SnapshotWork:
         parsed: Callable[[SnapshotContent | BrokenSnapshot], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """The part file, whole: parsed, then durable under the snapshot's own name, and `parsed` is told. A broken one is gone."""
+        """Parse the complete part file, make it durable under the snapshot's name, and call `parsed`. A broken one is
+        deleted."""
         store = self._store
         store.close_part()
 

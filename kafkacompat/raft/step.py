@@ -1,13 +1,14 @@
-"""What the quorum core's events and effects have in common.
+"""The common base of the quorum core's events and effects.
 
-Equality and text, for tests and messages to people. Not a dataclass, since making thirty of those is felt at every start.
+It has equality and text, for tests and messages. It is not a dataclass, because creating thirty dataclasses slows down
+every start.
 """
 
 from __future__ import annotations
 
 
 class Step:
-    """A value by its fields, which nobody changes. `__slots__` names them."""
+    """An immutable value, compared by its fields. `__slots__` names them."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -16,7 +17,7 @@ class Step:
             getattr(self, name) == getattr(other, name) for name in self.__slots__
         )
 
-    __hash__ = None  # type: ignore[assignment]  # its fields need not have one
+    __hash__ = None  # type: ignore[assignment]  # its fields may be unhashable
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)

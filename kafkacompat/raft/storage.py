@@ -1,7 +1,8 @@
 """Log directories as Kafka formats them: meta.properties, bootstrap.checkpoint, the 0-0 snapshot, .lock.
 
-Say who a directory belongs to, make new ones, and refuse foreign or half-made ones by name. Knows no raft role and no record
-but the ones a format writes. Follows kafka-storage format and the settings node.id, log.dirs, metadata.log.dir.
+It identifies directories, formats new ones, and refuses foreign or incomplete ones with their names. Raft roles are
+unknown here, and so are records except those written by a format. Follows kafka-storage format and the settings
+node.id, log.dirs, metadata.log.dir.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
 
 class StorageProblem(Exception):
-    """A directory cannot be used; the message names directory and setting."""
+    """A directory cannot be used. The message has directory and setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """One directory's identity. `version` 1 as Kafka 4.x writes it; 0 is read (broker.id, cluster id optional)."""
+    """One directory's identity. `version` is 1 as in Kafka 4.x. Version 0 is read too (broker.id, optional cluster
+    id)."""
 
     cluster_id: str | None
     node_id: int
@@ -40,7 +42,7 @@ class MetaProperties:
 
 @dataclass(frozen=True, slots=True)
 class MetaPropertiesEnsemble:
-    """All log directories of a node after the checks: every one formatted, by path in the order of log.dirs."""
+    """All log directories of a node after the checks. All are formatted, by path in the order of log.dirs."""
 
     cluster_id: str
     node_id: int
@@ -95,21 +97,22 @@ def is_formatted(disk: Disk, log_dirs: Sequence[str], metadata_log_dir: str | No
 
 @dataclass(frozen=True, slots=True)
 class FormatRequest:
-    """What `format` needs. Directories are absolute. At most one of `controller_listeners` and `initial_voters` says who
-    votes in a dynamic quorum; with neither it is a static one (controller.quorum.voters) or a node that joins later."""
+    """The input of `format`. Directories are absolute. At most one of `controller_listeners` and `initial_voters` has
+    the voters of a dynamic quorum. With neither, the quorum is static (controller.quorum.voters) or the node joins
+    later."""
 
     log_dirs: tuple[str, ...]
     metadata_log_dir: str | None
     node_id: int
     cluster_id: str
     bootstrap_values: tuple[bytes, ...]
-    """Framed records of bootstrap.checkpoint, the feature levels."""
+    """The framed records of bootstrap.checkpoint: the feature levels."""
     controller_listeners: tuple[tuple[str, str, int], ...] = ()
-    """(listener name, host, port) for the 0-0 voters record of a standalone quorum; empty writes none."""
+    """(listener name, host, port) for the 0-0 voters record of a standalone quorum. Empty writes no such record."""
     ignore_formatted: bool = False
     initial_voters: tuple[VoterNode, ...] = ()
-    """The 0-0 voters record of a quorum of several, the same on each of its nodes; if this node is among them, its metadata
-    directory gets the id that stands there."""
+    """The 0-0 voters record of a quorum of several nodes, the same on each node. If this node is among them, its
+    metadata directory gets the id from there."""
 
 
 def format_storage(
@@ -119,9 +122,10 @@ def format_storage(
     now_ms: int,
     progress: Callable[[str], None] | None = None,
 ) -> None:
-    """Format every directory that is not, like kafka-storage format. StorageProblem when one already is (unless ignored).
+    """Format every unformatted directory, like kafka-storage format. Raises StorageProblem if one is already formatted
+    (unless ignored).
 
-    meta.properties comes last in each directory: a format cut short is done again.
+    meta.properties is written last in each directory, so an interrupted format is repeated.
     """
     directories = _all_directories(request.log_dirs, request.metadata_log_dir)
     metadata_directory = request.metadata_log_dir or request.log_dirs[0]
@@ -193,10 +197,10 @@ def load_directories(
     *,
     format_missing: bool = False,
 ) -> MetaPropertiesEnsemble:
-    """Check every directory's identity as Kafka does at start; give an id to those whose file has none.
+    """Check every directory's identity as Kafka does at a start. A directory id is added to files without one.
 
-    An unformatted one beside a formatted metadata directory is refused: the disk that belongs there may not be mounted.
-    `format_missing` makes it one of the node's all the same.
+    An unformatted directory beside a formatted metadata directory is refused, because its disk may not be mounted.
+    `format_missing` formats it instead.
     """
     directories = _all_directories(log_dirs, metadata_log_dir)
     metadata_directory = metadata_log_dir or log_dirs[0]
@@ -246,8 +250,8 @@ def load_directories(
 
 
 def _check_metadata_log(disk: Disk, directories: Sequence[str], metadata_directory: str) -> None:
-    """A metadata log elsewhere shows that the settings name another directory than before. An empty one in its place would take
-    every topic away."""
+    """Refuse a metadata log in another directory: the settings have named that directory before. An empty metadata log
+    in the new one would remove every topic."""
     for directory in directories:
         if directory != metadata_directory and disk.exists(posixpath.join(directory, METADATA_PARTITION)):
             raise StorageProblem(

@@ -1,6 +1,7 @@
-"""The voter set of the metadata quorum, as the Voters control record and the static setting carry it.
+"""The voter set of the metadata quorum, as in the Voters control record and the static setting.
 
-Knows identities and addresses, not roles. Follows KIP-853; a static quorum (controller.quorum.voters) has ZERO directory ids.
+It has identities and addresses, but no roles. Follows KIP-853. In a static quorum (controller.quorum.voters) directory
+ids are ZERO.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who votes: replica keys, a set of voters, and the sets a log has named at which offset.
+"""The voters: replica keys, a set of voters, and the sets in a log by offset.
 
-Pure. Knows no role and no file. Follows KIP-853: a replica is its node id together with the directory of its metadata log, the
-newest set in the log counts at once, committed or not, and truncation brings the former set back.
+Pure. Roles and files are unknown here. Follows KIP-853: a replica is its node id together with the directory id of its
+metadata log. The newest set in the log counts at once, committed or not, and a truncation restores the former set.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from kafkacompat.ids import NO_OFFSET, ZERO_UUID, Uuid
 from kafkacompat.raft.voter_node import VoterNode
 
 Endpoints = tuple[tuple[str, str, int], ...]
-"""(listener name, host, port), the default controller listener first; () when unknown."""
+"""(listener name, host, port), the default controller listener first. () if unknown."""
 
 
 class ReplicaKey(NamedTuple):
     id: int
     directory_id: Uuid = ZERO_UUID
-    """ZERO_UUID when unknown."""
+    """ZERO_UUID if unknown."""
 
 
 class VoterSet:
@@ -51,7 +51,8 @@ class VoterSet:
         return self._by_id.get(node_id)
 
     def contains(self, key: ReplicaKey) -> bool:
-        """True for a voter's id in its directory; a voter without directory id (static set) matches any."""
+        """Whether the id is a voter in this directory. A voter without directory id (static set) matches any
+        directory."""
         voter = self._by_id.get(key.id)
         return voter is not None and voter.directory_id in (ZERO_UUID, key.directory_id)
 
@@ -60,7 +61,7 @@ class VoterSet:
         return voter.listeners if voter is not None else ()
 
     def key(self, node_id: int) -> ReplicaKey:
-        """KeyError when it is no voter's id."""
+        """Raises KeyError if it is not a voter's id."""
         return ReplicaKey(node_id, self._by_id[node_id].directory_id)
 
     def with_voter(self, voter: VoterNode) -> VoterSet:
@@ -73,13 +74,14 @@ class VoterSet:
         return VoterSet(voter if each.id == voter.id else each for each in self.voters)
 
     def has_overlapping_majority(self, other: VoterSet) -> bool:
-        """True when at most one replica was added or removed: any two majorities then meet."""
+        """Whether at most one replica was added or removed. Any two majorities then overlap."""
         mine = {(voter.id, voter.directory_id) for voter in self.voters}
         return len(mine ^ {(voter.id, voter.directory_id) for voter in other.voters}) <= 1
 
 
 class VoterSetHistory:
-    """The voter sets of a log by the offset that named them; below all of them the static (or 0-0 snapshot's) set."""
+    """The voter sets of a log by the offset of their record. Below all of them is the static set, or that of the 0-0
+    snapshot."""
 
     __slots__ = ("_entries", "_static", "_static_version", "kraft_version", "latest", "latest_offset")
 
@@ -89,7 +91,7 @@ class VoterSetHistory:
         self._entries: list[tuple[int, VoterSet, int]] = []
         self.latest = static
         self.latest_offset = NO_OFFSET
-        """Offset of the record that named `latest`; -1 when no record did."""
+        """Offset of the record of `latest`. -1 if it is from no record."""
         self.kraft_version = kraft_version
 
     def add_at(self, offset: int, voters: VoterSet, kraft_version: int) -> None:
@@ -101,7 +103,7 @@ class VoterSetHistory:
         self._refresh()
 
     def truncate_new_entries(self, end_offset: int) -> bool:
-        """Forget sets at or above end_offset; True when the current set changed."""
+        """Drop the sets at or above end_offset. Returns whether the current set has changed."""
         before = self.latest_offset
         while self._entries and self._entries[-1][0] >= end_offset:
             self._entries.pop()
@@ -110,25 +112,25 @@ class VoterSetHistory:
 
     @property
     def previous(self) -> VoterSet:
-        """The set before the latest; the same one when the log names no other."""
+        """The set before the latest. The same one if the log has no other."""
         if not self._entries:
             return self.latest
         return self._entries[-2][1] if len(self._entries) > 1 else self._static
 
     def truncate_old_entries(self, start_offset: int) -> None:
-        """Forget what a snapshot at start_offset has replaced; the newest set at or below it stays."""
+        """Drop what a snapshot at start_offset has replaced. The newest set at or below it stays."""
         while len(self._entries) > 1 and self._entries[1][0] < start_offset:
             self._entries.pop(0)
 
     def reset(self, offset: int, voters: VoterSet | None, kraft_version: int) -> None:
-        """The log was replaced by a snapshot whose last contained offset is `offset`; None: it names no voters."""
+        """A snapshot whose last contained offset is `offset` has replaced the log. None: it has no voters."""
         self._entries.clear()
         if voters is not None:
             self._entries.append((offset, voters, kraft_version))
         self._refresh()
 
     def at(self, end_offset: int) -> tuple[VoterSet, int]:
-        """The set and kraft.version as of a log that ends at end_offset."""
+        """The set and kraft.version of a log that ends at end_offset."""
         for offset, voters, kraft_version in reversed(self._entries):
             if offset < end_offset:
                 return voters, kraft_version

@@ -1,7 +1,8 @@
-"""The quorum core's requests as wire messages, and what others answer as the core takes it.
+"""The quorum core's requests as wire messages, and the answers of other nodes for the core.
 
-The client's half of the mapping. Pure. Knows no role and no connection. Follows KIP-595, KIP-630, KIP-853, KIP-996; versions
-as Apache Kafka's raft client sends them: the highest both know, a pre-vote only from Vote version 2 on.
+The client's half of the conversion. Pure. Roles and connections are unknown here. Follows KIP-595, KIP-630, KIP-853,
+KIP-996. Versions are as in Apache Kafka's raft client: the highest that both sides support; a pre-vote needs Vote
+version 2.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from kafkacompat.wire.messages import (
 
 PRE_VOTE_SINCE = 2
 EARLY_ACKNOWLEDGEMENT_SINCE = 1
-"""AddRaftVoter version that may be answered before the change is committed."""
+"""The AddRaftVoter version that may be answered before the change is committed."""
 REPLICA_STATE_SINCE = 15
-"""Fetch version that carries the replica's identity as we state it."""
+"""The Fetch version with the replica's identity as we send it."""
 
 
 class AnswerMalformed(Exception):
-    """The answer is not about the metadata partition, or holds what no log can."""
+    """The answer is not about the metadata partition, or has data that no log can have."""
 
 
 def encode_request(request: core.Request) -> tuple[Any, int]:
@@ -44,7 +45,7 @@ def encode_request(request: core.Request) -> tuple[Any, int]:
 def decode_response(
     request: core.Request, message: Any, listener_name: str, voters: VoterSet, kraft_version: int
 ) -> core.Response:
-    """`voters` and `kraft_version` are those of the log the request was made from. AnswerMalformed."""
+    """`voters` and `kraft_version` are those of the log that the request was made from. Raises AnswerMalformed."""
     return _DECODERS[type(request)](message, listener_name, voters, kraft_version)
 
 
@@ -62,8 +63,8 @@ def _leader_endpoints(message: Any, leader_id: int, listener_name: str) -> Endpo
 
 
 def _sole_partition(topics: Sequence[Any], names: str, name: object, index: str) -> Any:
-    """The metadata partition's answer, where the answer is about nothing else. `names` and `index` are the attributes that
-    tell a topic and a partition in this message."""
+    """The metadata partition's part of the answer, which may have nothing else. `names` and `index` are the attribute
+    names of topic and partition in this message."""
     if len(topics) == 1 and getattr(topics[0], names) == name:
         partitions = topics[0].partitions
         if len(partitions) == 1 and getattr(partitions[0], index) == 0:
@@ -76,7 +77,7 @@ def _only_partition(message: Any) -> Any:
 
 
 def _current_leader(answer: Any) -> tuple[int, int]:
-    """(epoch, id), -1 for what the answer does not tell."""
+    """(epoch, id), -1 for values missing in the answer."""
     leader = answer.current_leader
     return (-1, -1) if leader is None else (leader.leader_epoch, leader.leader_id)
 

@@ -1,7 +1,8 @@
-"""Raft requests of others as the quorum core takes them, and the core's answers as wire messages.
+"""Raft requests of other nodes for the quorum core, and the core's answers as wire messages.
 
-Topic and partition shape, cluster id, tags, error levels. Pure. Knows no role. Follows KIP-595, KIP-630, KIP-853; where Kafka
-4.3 cannot serialise its own partition error in FetchSnapshot, the field is empty here instead of null.
+It handles topic and partition structure, cluster id, tags and error levels. Pure. Roles are unknown here. Follows
+KIP-595, KIP-630, KIP-853. Kafka 4.3 cannot serialise its own partition error in FetchSnapshot; here the field is empty
+instead of null.
 """
 
 from __future__ import annotations
@@ -40,17 +41,18 @@ from kafkacompat.wire.messages.update_raft_voter_request import UpdateRaftVoterR
 from kafkacompat.wire.messages.vote_request import VoteRequest
 
 TOPIC_IDS_SINCE = 13
-"""Fetch version that names topics by id only."""
+"""The first Fetch version that names topics by id only."""
 FETCH_LEADER_SINCE = 12
-"""Fetch version from which raft can say who leads, where logs part, and which snapshot to take; no node uses an older one."""
+"""The first Fetch version in which raft can send the leader, the diverging epoch and the snapshot id. No node uses an
+older one."""
 FETCH_ENDPOINTS_SINCE = 17
-"""Fetch version from which Kafka's raft names the leader's address."""
+"""The first Fetch version in which Kafka's raft sends the leader's address."""
 ENDPOINTS_SINCE = 1
-"""Likewise of the other requests."""
+"""The same for the other requests."""
 
 
 class Refused(Exception):
-    """Not for the core: `response` is the whole answer."""
+    """The request does not reach the core. `response` is the complete answer."""
 
     def __init__(self, response: Any) -> None:
         super().__init__("refused")
@@ -58,14 +60,14 @@ class Refused(Exception):
 
 
 def decode_request(message: Any, api_version: int, cluster_id: str | None) -> core.Request:
-    """The core's request. Refused with the answer when it is for another cluster or another partition."""
+    """The core's request. Raises Refused with the answer if it is for another cluster or partition."""
     return _DECODERS[type(message)](message, api_version, cluster_id)
 
 
 def encode_response(
     request: Any, response: core.Response, api_version: int, listener_name: str, records: Any = b""
 ) -> Any:
-    """The answer to the wire message `request`; `records` are the bytes that go into a Fetch's."""
+    """The answer to the wire message `request`. `records` are the bytes for a Fetch response."""
     encode = _ENCODERS[type(request)]
     if isinstance(response, core.RaftVoterResponse):
         return encode(request, response, api_version, listener_name)
@@ -78,7 +80,7 @@ def encode_response(
 
 
 def _only_partition(message: Any, cluster_id: str | None) -> Any:
-    """The one partition that the request is about."""
+    """The only partition in the request."""
     _check_cluster(message, cluster_id)
     topics = message.topics
     if len(topics) == 1 and topics[0].topic_name == METADATA_TOPIC:
@@ -189,7 +191,7 @@ def _epoch_encoder(module: Any, response_class: Any) -> Callable[..., Any]:
 
 
 def is_metadata_fetch(message: FetchRequest, api_version: int) -> bool:
-    """The request is about the metadata topic's partition 0 and nothing else."""
+    """Whether the request is about partition 0 of the metadata topic and nothing else."""
     topics = message.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1 or topics[0].partitions[0].partition != 0:
         return False

@@ -1,4 +1,4 @@
-"""AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter (KIP-853) as the quorum core takes them, and its answers. Pure."""
+"""AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter (KIP-853) for the quorum core, and its answers. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def endpoints_of(listeners: Iterable[Any]) -> Endpoints:
 
 
 def leader_address(endpoints: Endpoints, listener_name: str) -> tuple[str, int] | None:
-    """Of a named listener; None when it has none of that name."""
+    """The address of a named listener. None if there is none of that name."""
     return next(((host, port) for name, host, port in endpoints if name == listener_name), None)
 
 

@@ -1,1 +1,1 @@
-"""Record batches: headers, records, compression, checks, control records. Pure; knows no log and no broker."""
+"""Record batches: headers, records, compression, checks, control records. Pure; logs and brokers are unknown here."""

@@ -1,7 +1,8 @@
-"""The 61-byte header of a record batch (magic 2): view, check, stamp and build.
+"""The 61-byte header of a record batch (magic 2): parse, check, stamp and build.
 
-Everything about a batch that its header tells is here, and how a batch is put together. Also parses the shared front of the two old
-formats (magic 0 and 1), which only lie on disk; legacy.py opens those. Follows KIP-98's message format.
+This module has everything that a header tells about a batch, and assembles batches. It also parses the common
+beginning of the two old formats (magic 0 and 1), which exist only on disk; legacy.py opens those. Follows KIP-98's
+message format.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = 61
 OFFSET_AND_LENGTH = struct.Struct(">qi")
 LOG_OVERHEAD = 12
-"""Bytes of base offset and length, which the length field does not count."""
+"""Bytes of base offset and length, which the length field does not include."""
 LEGACY_MINIMUM_LENGTH = 14
 """Smallest length field of any format: a magic-0 message with null key and value."""
 MINIMUM_PREFIX = 17
-"""Bytes up to and with the magic byte, which lies at the same place in every format."""
+"""Bytes up to and including the magic byte, which has the same position in every format."""
 MAGIC_POSITION = 16
 LEADER_EPOCH_POSITION = 12
 CRC_POSITION = 17
@@ -49,14 +50,15 @@ _LEGACY_TAIL = struct.Struct(">Ibbq")
 
 
 class BatchCorrupt(Exception):
-    """Bytes that are no batch: a length below the format's minimum, an unknown magic, a wrong crc."""
+    """Bytes that are not a batch: a length below the format's minimum, an unknown magic, a wrong CRC."""
 
 
 class BatchHeader:
-    """One batch's header. Offsets absolute, timestamps in ms, size in bytes with the 12 in front of the length's count.
+    """One batch's header. Offsets are absolute, timestamps in ms. The size in bytes includes the 12 bytes that the
+    length field does not include.
 
-    For magic 0 and 1, base_offset is the field as it lies there (the *last* offset when compressed), the epoch, producer
-    and sequence fields are -1, and record_count is -1 when only opening the wrapper would tell.
+    For magic 0 and 1, base_offset is the field's value (the *last* offset if compressed). Epoch, producer and sequence
+    fields are -1. record_count is -1 if it is known only after decompression.
     """
 
     __slots__ = (
@@ -130,21 +132,22 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int:
-        """-1 unless compaction has set one; then the base timestamp field holds it."""
+        """-1 unless compaction has set one. It is stored in the base timestamp field."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else -1
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; -1 without a sequence; wraps from 2**31-1 to 0."""
+        """The sequence of the last record. -1 without a sequence. It wraps from 2**31-1 to 0."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at a position whose bytes are all there (61 for magic 2; the message's front for older ones).
+    """The header at a position. All its bytes must be in the buffer (61 for magic 2, the message's beginning for older
+    formats).
 
-    Raises BatchCorrupt for a length or magic no format has, struct.error when the buffer ends too early.
+    Raises BatchCorrupt for a length or magic that no format has, and struct.error if the buffer ends too early.
     """
     magic = buffer[position + MAGIC_POSITION]
     if magic == 2:
@@ -170,9 +173,9 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iterate_batches(buffer: Buffer) -> Iterator[BatchHeader]:
-    """Headers of the whole batches in a buffer; a cut-off batch at the end is left out.
+    """Headers of the complete batches in a buffer. An incomplete batch at the end is left out.
 
-    Raises BatchCorrupt where a length or magic is impossible.
+    Raises BatchCorrupt for an impossible length or magic.
     """
     position, end = 0, len(buffer)
     while end - position >= MINIMUM_PREFIX:
@@ -190,9 +193,10 @@ def iterate_batches(buffer: Buffer) -> Iterator[BatchHeader]:
 
 
 def end_of_some(buffer: Buffer, start: int, most: int) -> tuple[int, int, int]:
-    """(where so many batches from a position on end, where the last of them begins, how many they are), by their lengths alone.
+    """(end of the next `most` batches from `start`, start of the last of them, their number), found by their lengths
+    alone.
 
-    The buffer's end where fewer are left, or what lies there is no whole batch.
+    The end of the buffer if fewer are left, or if the next bytes are not a complete batch.
     """
     position, end = start, len(buffer)
     last = start
@@ -213,7 +217,7 @@ def crc_of(batch: Buffer) -> int:
 
 
 def has_valid_crc(batch: Buffer, header: BatchHeader) -> bool:
-    """Whether exactly this batch's bytes agree with its crc, in any of the three formats."""
+    """Whether the bytes of exactly this batch match its CRC, in any of the three formats."""
     if header.magic == 2:
         return crc_of(batch) == header.crc
     import zlib
@@ -222,13 +226,13 @@ def has_valid_crc(batch: Buffer, header: BatchHeader) -> bool:
 
 
 def stamp_offset_and_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """What a leader writes into a batch; both lie before the bytes that the crc covers."""
+    """Write the leader's fields. Both are before the bytes covered by the CRC."""
     _INT64.pack_into(batch, 0, base_offset)
     _INT32.pack_into(batch, LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def stamp_timestamp(batch: bytearray | memoryview, *, log_append_time: bool, max_timestamp_ms: int) -> None:
-    """Set the timestamp type and the max timestamp, and the crc that covers them."""
+    """Set the timestamp type, the max timestamp, and the CRC over them."""
     attributes = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)[0]
     if log_append_time:
         attributes |= LOG_APPEND_TIME_BIT
@@ -253,10 +257,9 @@ def build_batch(
     compression: int = 0,
     level: int | None = None,
 ) -> bytearray:
-    """A batch of magic 2. Record timestamps are absolute ms; offset deltas are each record's own.
+    """A batch of magic 2. Record timestamps are absolute, in ms. Each record has its own offset delta.
 
-    With log_append_time_ms the batch is stamped with it as its max timestamp and the type bit is set.
-    ValueError for no records.
+    log_append_time_ms sets the max timestamp and the timestamp type bit. Raises ValueError for no records.
     """
     if not records:
         raise ValueError("a batch has at least one record")
@@ -302,7 +305,7 @@ def assemble(
     base_sequence: int,
     record_count: int,
 ) -> bytearray:
-    """Header, crc and an encoded (and compressed, if so) body, given in one piece or several, as one batch."""
+    """One batch from an encoded (and possibly compressed) body, given in one or several pieces, with header and CRC."""
     batch = bytearray().join([_NO_HEADER, *body] if isinstance(body, list) else (_NO_HEADER, body))
     HEADER.pack_into(
         batch,

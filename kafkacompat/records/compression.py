@@ -1,13 +1,16 @@
 """The four codecs in the framings that clients send and Kafka writes.
 
-A batch's body is compressed, and opened, never beyond a bound. Codec numbers are the low three
-bits of a batch's attributes. Libraries are loaded with the first batch that needs them.
-gzip: RFC 1952, members one after another. snappy: xerial's stream, or one bare block. lz4: the frame format.
-zstd: frames one after another. Follows KIP-110 and KIP-390.
+A batch's body is compressed, or decompressed up to a bound. Codec numbers are the low three bits of a batch's
+attributes. Libraries are loaded with the first batch that needs them.
 
-A body is opened in pieces, the first of which is enough for most, and read in slices: the libraries release the interpreter
-while they work, but a copy of hundreds of megabytes does not, and a copy of the rest for every member or frame grows with the
-square of their number.
+- gzip: RFC 1952, several members in sequence.
+- snappy: xerial's stream, or one bare block.
+- lz4: the frame format.
+- zstd: several frames in sequence.
+
+Follows KIP-110 and KIP-390. A body is decompressed in pieces, of which the first is usually enough, and read in
+slices. The libraries release the interpreter lock while they work, but a copy of hundreds of megabytes does not.
+Copying the rest for every member or frame would take quadratic time.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ if TYPE_CHECKING:
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 CODEC_OF_SETTING = {"uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
-"""Values of compression.type; 'producer' is none of them."""
+"""Values of compression.type, except 'producer'."""
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes a batch's body may unfold to, unless told otherwise. Honest batches stay far below: frames have 100 MiB by default."""
+"""Default bound of a decompressed body, in bytes. Normal batches are far below it: by default a request has at most
+100 MiB."""
 FRAMES_MAX = 1000
-"""Members, frames or streams in one body, unless told otherwise. Every client writes one."""
+"""Default bound of the members, frames or streams in one body. Every client writes one."""
 FIRST_CHUNK_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = -1, 9, 3
@@ -37,12 +41,13 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _SNAPPY_BEST_RATIO = 32
-"""More than the format can reach (64 bytes from a copy of 3), so a promise beyond it is a lie told before any memory is given."""
+"""More than the format can reach (64 bytes from a copy of 3). A larger promised size is refused before memory is
+allocated."""
 _INT32 = struct.Struct(">i")
 _XERIAL_BLOCK_LEAST = 256
-"""Bytes a block of xerial's stream unfolds to on the average; its smallest block is 1 KiB, and only the last is shorter."""
+"""Average bytes that a block of xerial's stream expands to. Its smallest block is 1 KiB, and only the last is shorter."""
 _COPIED_BLOCK_MAX = 1024 * 1024
-"""A snappy block that unfolds to more is opened into memory of ours, without the interpreter's being held by a copy."""
+"""A snappy block that expands to more is decompressed into our own memory, so that no copy holds the interpreter."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -50,25 +55,25 @@ _ZSTD_BLOCKS_WALKED_MAX = 1000
 _SKIPPABLE_MAGIC_END = b"\x2a\x4d\x18"
 _SLICE_BYTES = 1024 * 1024
 _LATER_SLICE_BYTES = 4 * 1024
-"""Read for each member or frame after the first: what it does not use is copied."""
+"""Bytes read for each member or frame after the first. What it does not use is copied."""
 _LZ4_BEST_RATIO = 256
-"""More than the format can reach (255 bytes from one of a long match's length)."""
+"""More than the format can reach (255 bytes from one byte of a long match's length)."""
 
 
 class DecompressionFailed(ValueError):
-    """Bytes that the named codec cannot open, or a codec that does not exist."""
+    """The codec cannot decompress the bytes, or the codec does not exist."""
 
 
 class DecompressedTooLarge(DecompressionFailed):
-    """The body unfolds beyond the bound."""
+    """The body expands beyond the bound."""
 
 
 class TooManyFrames(DecompressionFailed):
-    """The body consists of more members, frames or blocks than the bound."""
+    """The body has more members, frames or blocks than the bound."""
 
 
 def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
-    """A body compressed as Kafka's broker would write it; level None is Kafka's default of that codec."""
+    """The body compressed as Kafka's broker would. Level None is Kafka's default for the codec."""
     if codec == NONE:
         return bytes(body)
     if codec == GZIP:
@@ -83,7 +88,8 @@ def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
 
         compressed: bytes = lz4.frame.compress(
             body,
-            # Kafka takes its default level to mean the fast compressor, which knows no levels, and any other the high one.
+            # Kafka's default level selects the fast compressor, which has no levels. Any other level selects the high
+            # one.
             compression_level=LZ4_FAST if level is None or level == LZ4_LEVEL else level,
             block_size=lz4.frame.BLOCKSIZE_MAX64KB,
             block_linked=False,
@@ -93,7 +99,7 @@ def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
     if codec == ZSTD:
         import zstandard
 
-        # Java writes frames without the content size, since it compresses as a stream.
+        # Java writes frames without the content size, because it compresses a stream.
         compressor = zstandard.ZstdCompressor(
             level=ZSTD_LEVEL if level is None else level, write_content_size=False
         )
@@ -104,14 +110,14 @@ def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
 def decompress(
     codec: int, body: Buffer, bound: int = UNPACKED_BYTES_MAX, frames_max: int = FRAMES_MAX
 ) -> bytes:
-    """The body as it was. Raises DecompressionFailed, DecompressedTooLarge beyond `bound` bytes, or TooManyFrames."""
+    """The decompressed body. Raises DecompressionFailed, DecompressedTooLarge beyond `bound` bytes, or TooManyFrames."""
     return bytes(unpack(codec, body, bound, frames_max))
 
 
 def unpack(
     codec: int, body: Buffer, bound: int = UNPACKED_BYTES_MAX, frames_max: int = FRAMES_MAX
 ) -> bytes | bytearray:
-    """As `decompress`, of large bodies without a copy in one piece, which would hold the interpreter."""
+    """Like `decompress`, but without copying a large body in one piece, which would hold the interpreter."""
     if codec == NONE and len(body) <= FIRST_CHUNK_BYTES:
         return bytes(body)
     opener = _OPENERS.get(codec)
@@ -123,7 +129,7 @@ def unpack(
 
 
 def unpack_beginning(codec: int, body: Buffer, size: int) -> bytes | bytearray:
-    """The first `size` bytes of the body as it was, or more; all of a shorter one. Raises DecompressionFailed."""
+    """At least the first `size` bytes of the decompressed body, or all of a shorter one. Raises DecompressionFailed."""
     opener = _OPENERS.get(codec)
     if opener is None:
         raise DecompressionFailed(f"no codec has the number {codec}")
@@ -134,7 +140,7 @@ def unpack_beginning(codec: int, body: Buffer, size: int) -> bytes | bytearray:
 
 
 class _Unpacked:
-    """What a body unfolds to, and its bounds."""
+    """A decompressed body and its bounds."""
 
     __slots__ = ("body", "bound", "frames", "frames_max", "name")
 
@@ -146,7 +152,7 @@ class _Unpacked:
         self.body: bytes | bytearray = b""
 
     def room(self) -> int:
-        """Bytes to ask for next: one more than there may be tells that there is more."""
+        """Bytes to ask for next: one more than allowed shows that there is more."""
         filled = len(self.body)
         return min(CHUNK_BYTES if filled else FIRST_CHUNK_BYTES, self.bound - filled + 1)
 
@@ -170,11 +176,11 @@ class _Unpacked:
 
 
 class _Enough(Exception):
-    """The beginning is there."""
+    """Enough of the beginning is decompressed."""
 
 
 class _Beginning(_Unpacked):
-    """As much of a body as was asked for. A snappy block is opened whole, so there is a bound on those."""
+    """The beginning of a body, up to the wanted size. A snappy block is decompressed whole, within the bound."""
 
     __slots__ = ("wanted",)
 
@@ -201,7 +207,7 @@ def _unpack_gzip(body: memoryview, unpacked: _Unpacked) -> None:
 
     position = 0
     try:
-        # What follows a member and does not begin another is padding, as Java's reader has it.
+        # Like Java's reader, treat bytes after a member that begin no other member as padding.
         while position < len(body) and (not position or body[position : position + 2] == _GZIP_MAGIC):
             unpacked.begin_frame()
             slice_bytes = _SLICE_BYTES if unpacked.frames == 1 else _LATER_SLICE_BYTES
@@ -243,7 +249,8 @@ def _unpack_lz4(body: memoryview, unpacked: _Unpacked) -> None:
                     position += len(left)
                     read += len(left)
                     slice_bytes = _SLICE_BYTES
-                # It takes as much memory as it is allowed to fill, and taking that can take longer than the rest.
+                # The library allocates as much memory as it may fill, and the allocation can take longer than the
+                # rest.
                 part = frame.decompress(left, min(unpacked.room(), _LZ4_BEST_RATIO * read + 1))
                 unpacked.add(part)
             position -= len(frame.unused_data or b"")
@@ -259,11 +266,12 @@ def _unpack_zstd(body: memoryview, unpacked: _Unpacked) -> None:
     packed = bytes(body)
     try:
         if not _is_one_zstd_frame(packed):
-            # The library goes from one frame to the next by itself. Chance adds none of these in any honest size.
+            # The library continues with the next frame by itself. In a body of normal size these bytes do not occur by
+            # chance.
             unpacked.frames = packed.count(_ZSTD_MAGIC) + packed.count(_SKIPPABLE_MAGIC_END) - 1
             unpacked.begin_frame()
         with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
-            # It takes the memory that it may fill at once; most batches fit into little.
+            # The library allocates at once all the memory that it may fill. Most batches fit into little.
             while part := reader.read(
                 min(unpacked.room(), 65536 + 16 * max(len(packed), len(unpacked.body)))
             ):
@@ -273,7 +281,7 @@ def _unpack_zstd(body: memoryview, unpacked: _Unpacked) -> None:
 
 
 def _is_one_zstd_frame(packed: bytes) -> bool:
-    """Whether the first frame is all there is; False also where finding out would take long. RFC 8878."""
+    """Whether the body is a single frame. Also False if finding out would take long. RFC 8878."""
     import zstandard
 
     position = zstandard.frame_header_size(packed)
@@ -309,7 +317,7 @@ def _unpack_snappy(body: memoryview, unpacked: _Unpacked) -> None:
     blocks = 0
     while position < len(body):
         if body[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-            # Streams may follow one another, as Java's reader allows.
+            # Several streams may follow one another, as in Java's reader.
             unpacked.begin_frame()
             position += len(_XERIAL_HEADER)
             continue
@@ -352,7 +360,7 @@ def _unpack_snappy_block(block: memoryview, unpacked: _Unpacked) -> None:
         else:
             part = snappy.uncompress(bytes(block))
     except Exception as error:
-        # The library's own error type depends on its release; whatever it raises here is about the block.
+        # The type of the library's error depends on its version. Any exception here concerns the block.
         raise DecompressionFailed(str(error)) from error
     if opened is None:
         unpacked.add(part)

@@ -1,6 +1,6 @@
-"""Control records: the keys that say what a control batch is, and the value of a transaction's end marker.
+"""Control records: the keys that give the type of a control batch, and the value of a transaction's end marker.
 
-What raft's control values hold the caller gives as bytes. Follows KIP-98 (markers) and KIP-595 (raft types).
+The caller passes the values of raft's control records as bytes. Follows KIP-98 (markers) and KIP-595 (raft types).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def control_key(control_type: int) -> bytes:
 
 
 def parse_control_key(key: bytes | None) -> int:
-    """The type number, which may be one that ControlType does not name. RecordMalformed for a key that is none."""
+    """The type number, which may be missing in ControlType. Raises RecordMalformed for an invalid key."""
     if key is None or len(key) < _KEY.size:
         raise RecordMalformed("a control record's key has at least 4 bytes")
     version, control_type = _KEY.unpack_from(key)
@@ -71,7 +71,7 @@ def build_end_transaction_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The control batch that ends a producer's transaction on one partition."""
+    """The control batch that ends a producer's transaction in one partition."""
     key = control_key(ControlType.COMMIT if committed else ControlType.ABORT)
     record = Record(0, timestamp_ms, key, _MARKER.pack(0, coordinator_epoch))
     return build_batch(
@@ -88,6 +88,6 @@ def build_end_transaction_marker(
 def build_control_batch(
     values: Sequence[tuple[int, bytes]], *, base_offset: int, leader_epoch: int, timestamp_ms: int
 ) -> bytearray:
-    """A control batch of raft's kind: (type, value) pairs, no producer."""
+    """A control batch of raft: (type, value) pairs, without a producer."""
     records = [Record(i, timestamp_ms, control_key(kind), value) for i, (kind, value) in enumerate(values)]
     return build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch, is_control=True)

@@ -1,6 +1,7 @@
-"""What a topic's settings say to a batch whose records are sound: refused, taken as it is, stamped, or written anew.
+"""Applies a topic's settings to a batch with valid records: refuse it, accept it as it is, stamp it, or rewrite it.
 
-Timestamps, keys, codec and level are judged. Where each record becomes an object, or a body is compressed, it works in steps.
+It checks timestamps, keys, codec and level. Work that creates an object per record, or compresses a body, runs in
+steps.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from kafkacompat.records.batch import (
     assemble,
     stamp_timestamp,
 )
-from kafkacompat.records.columns import timestamp_delta
-from kafkacompat.records.record import append_varint, encode_record, walk_records
+from kafkacompat.records.record import append_varint, encode_record
+from kafkacompat.records.scan import walk_records
 from kafkacompat.records.validated import ValidatedBatch, trusted_batch
 from kafkacompat.stepping.jobs import Steps
 from kafkacompat.wire.errors import ErrorCode
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
 NO_TIMESTAMP = -1
 SHOWN_RECORD_ERRORS = 1000
-"""Records named in one refusal; a batch can hold millions, a response should not."""
+"""Records named in one refusal. A batch can have millions, which a response should not."""
 STEP_OBJECTS = 1024
-"""Records made into objects in one step, or headers of theirs; about three microseconds each."""
+"""Record or header objects created in one step, at about three microseconds each."""
 
 
 def judge(
@@ -45,7 +46,7 @@ def judge(
     config: LogConfig,
     now_ms: int,
 ) -> Steps[ValidatedBatch]:
-    """What the topic says to sound records, and the batch as it is to be written."""
+    """Check valid records against the topic's settings. Returns the batch as it must be written."""
     stamps_append_time = config.message_timestamp_type == "LogAppendTime"
     if is_suspicious(header, facts, config, now_ms, stamps_append_time):
         yield from _refuse_records(header, body, config, now_ms, stamps_append_time)
@@ -58,7 +59,7 @@ def judge(
 def stamped(
     header: BatchHeader, view: memoryview, facts: BodyFacts, now_ms: int, stamps_append_time: bool
 ) -> ValidatedBatch:
-    """The client's own bytes, with timestamp type and max timestamp as the topic has them."""
+    """The client's own bytes, with the timestamp type and max timestamp for the topic."""
     has_append_time = header.attributes & LOG_APPEND_TIME_BIT != 0
     if stamps_append_time:
         max_timestamp_ms = now_ms
@@ -79,7 +80,7 @@ def stamped(
 def is_suspicious(
     header: BatchHeader, facts: BodyFacts, config: LogConfig, now_ms: int, stamps_append_time: bool
 ) -> bool:
-    """Whether the topic may refuse records, so that each must be looked at."""
+    """Whether the topic may refuse records, so that each must be checked."""
     if header.attributes & LOG_APPEND_TIME_BIT or (facts.has_null_key and config.compact):
         return True
     if stamps_append_time:
@@ -98,7 +99,7 @@ def _refuse_records(
     now_ms: int,
     stamps_append_time: bool,
 ) -> Generator[None, None, None]:
-    """Raise for the records to blame, if any: the quick look can suspect a batch that is sound."""
+    """Raise for the invalid records, if any. The quick check may suspect a valid batch."""
     errors: list[tuple[int, str | None]] = []
     bad_timestamp = False
     earliest = now_ms - config.message_timestamp_before_max_ms
@@ -154,10 +155,9 @@ def _re_encoded(
         codecs.LZ4: config.compression_lz4_level,
         codecs.ZSTD: config.compression_zstd_level,
     }.get(target)
-    # The delta of the first record need not be 0; Kafka writes the batch anew, beginning with that record's timestamp.
-    first_delta = timestamp_delta(body, 0)
-    base_timestamp_ms = header.base_timestamp_ms + first_delta
-    if first_delta:
+    # The delta of the first record need not be 0. Kafka rewrites the batch with that record's timestamp as its base.
+    base_timestamp_ms = next(walk_records(body, 1, header.base_timestamp_ms, 0)).timestamp_ms
+    if base_timestamp_ms != header.base_timestamp_ms:
         moved = bytearray()
         made = 0
         for record in walk_records(body, header.record_count, header.base_timestamp_ms):

@@ -1,7 +1,7 @@
-"""The two formats before record batches (magic 0 and 1), as they may lie in old segments.
+"""The two formats before record batches (magic 0 and 1), as old segments may have them.
 
-Each message or wrapper is opened by itself. Nothing here writes them, because Kafka 4 takes only magic 2. Follows KIP-31 and
-KIP-32.
+Each message or wrapper is opened separately. These formats are never written here, because Kafka 4 accepts only magic
+2. Follows KIP-31 and KIP-32.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _OFFSET_AND_SIZE = struct.Struct(">qi")
 def iterate_legacy(
     batch: Buffer, header: BatchHeader, bytes_most: int = codecs.UNPACKED_BYTES_MAX
 ) -> Iterator[tuple[int, Record]]:
-    """(absolute offset, record) of one message of magic 0 or 1, or of those inside a compressed one.
+    """(absolute offset, record) of one message of magic 0 or 1, or of the messages in a compressed one.
 
-    `batch` is exactly that message. RecordMalformed for bytes that are none; DecompressionFailed passes through.
+    `batch` is exactly that message. Raises RecordMalformed for invalid bytes, and DecompressionFailed.
     """
     timestamp_ms, key, value = _parse(batch, header.magic)
     if not header.codec:
@@ -38,7 +38,7 @@ def iterate_legacy(
         raise RecordMalformed("a compressed message without a value")
     inner = codecs.unpack(header.codec, value, bytes_most)
     last = _last_offset(inner)
-    # Magic 1 numbers the inner messages from 0 and gives the wrapper the last one's offset.
+    # In magic 1 the inner messages have offsets from 0 on, and the wrapper has the offset of the last one.
     shift = header.base_offset - last if header.magic == 1 else 0
     position = 0
     while position + _OFFSET_AND_SIZE.size <= len(inner):
@@ -53,7 +53,8 @@ def iterate_legacy(
 
 
 def _last_offset(inner: bytes | bytearray) -> int:
-    """Of the messages inside, whose sizes are looked at by that: they may be millions, and are made one by one."""
+    """The offset of the last inner message. This also checks the sizes of all inner messages: there may be millions,
+    and they are created one by one."""
     position = last = -1
     following = 0
     while following + _OFFSET_AND_SIZE.size <= len(inner):

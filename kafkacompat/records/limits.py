@@ -1,7 +1,7 @@
-"""What a produced batch may hold, however small its bytes are.
+"""Bounds of a produced batch, independent of its size in bytes.
 
-Kafka has none of these: a batch of a kilobyte may unfold to gigabytes there, or hold millions of headers, and every one is looked
-at.
+Kafka has none of these bounds: there a batch of a kilobyte may expand to gigabytes, or have millions of headers, all
+of which are parsed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RecordLimitExceeded(ValueError):
-    """More records or headers than are taken. `splits`: a batch of fewer records could be taken."""
+    """More records or headers than allowed. `splits`: the client may split the batch into smaller ones."""
 
     def __init__(self, message: str, *, splits: bool = False) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class RecordLimitExceeded(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Defaults are far above what any client writes."""
+    """The defaults are far above what any client writes."""
 
     unpacked_bytes: int = UNPACKED_BYTES_MAX
     """batch.max.unpacked.bytes"""
@@ -50,4 +50,4 @@ class BatchLimits:
 
 
 UNLIMITED = BatchLimits(records=1 << 62, headers=1 << 62, headers_a_record=1 << 62)
-"""For bytes of our own, and for what lies in logs."""
+"""For batches built here, and for batches in logs."""

@@ -1,7 +1,7 @@
-"""Records of any batch, whatever its format and codec: for lookups, replay and dumps, not for the hot path.
+"""Reads the records of any batch, in every format and codec. For lookups, replay and dumps, not for the hot path.
 
-A batch is opened, and (offset, record) given. What lies in a log may never have been checked against the bounds of what is
-produced, so a record is made when its turn comes, and of millions of headers only some.
+It yields (offset, record) pairs. A batch in a log may never have been checked against the bounds of Produce, so
+records are created one by one, with a bounded number of headers.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.records import compression as codecs
 from kafkacompat.records.batch import HEADER_SIZE, BatchHeader
-from kafkacompat.records.record import Record, walk_records
+from kafkacompat.records.record import Record
+from kafkacompat.records.scan import walk_records
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
 
 HEADERS_SHOWN = 10_000
-"""Of one record; the header after them says how many more there are."""
+"""The most headers of one record. One more entry then tells how many were left out."""
 FIRST_RECORD_BYTES = 64 * 1024
-"""Unpacked to find a batch's first record: a control record takes some tens of bytes."""
+"""Bytes decompressed to find a batch's first record. A control record has some tens of bytes."""
 
 
 def records_of(
@@ -27,7 +28,7 @@ def records_of(
 ) -> Iterator[tuple[int, Record]]:
     """(absolute offset, record) of exactly one batch. With LogAppendTime every record has the batch's timestamp.
 
-    RecordMalformed or DecompressionFailed when it cannot be opened.
+    Raises RecordMalformed or DecompressionFailed if the batch cannot be opened.
     """
     if header.magic != 2:
         from kafkacompat.records.legacy import iterate_legacy
@@ -44,14 +45,14 @@ def records_of(
 
 
 def contents_of(batch: Buffer, header: BatchHeader) -> Iterator[tuple[int, Record]]:
-    """As `records_of`, without the headers: they may be millions."""
+    """Like `records_of`, without the headers, of which there may be millions."""
     return records_of(batch, header, 0)
 
 
 def first_record(batch: Buffer, header: BatchHeader) -> Record | None:
-    """Of one batch of magic 2, without its headers; nothing behind it is opened. None when it holds none.
+    """The first record of a batch of magic 2, without its headers. The rest is not opened. None if the batch is empty.
 
-    Raises as `records_of`.
+    Raises like `records_of`.
     """
     if header.record_count <= 0:
         return None

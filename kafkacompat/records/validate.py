@@ -1,16 +1,17 @@
-"""What a broker checks before it appends a produced batch, in Kafka's order and with Kafka's codes.
+"""The checks of a broker before it appends a produced batch, in Kafka's order and with Kafka's error codes.
 
-The records of one partition of a Produce become a ValidatedBatch, or are refused. The batch stays in the buffer it came in; nothing
-is copied unless it must be re-encoded.
+The records of one partition in a Produce become a ValidatedBatch, or are refused. The batch stays in its receive
+buffer; nothing is copied unless it must be re-encoded.
 
-Always per batch, from the 61 bytes of the header: exactly one batch, magic 2, base offset 0, size, crc32c, offset range
-against count, no control batch, a sequence with a producer id, max and base timestamp.
-Of the records, Kafka looks at each one, and so does this: lengths, varints, header counts, offset deltas, timestamps and
-(in compacted topics) keys. check.py does that without making objects, at C speed for runs of equal sizes. A batch is
-re-encoded only when the topic's compression.type names another codec; it is stamped (with a new crc) only when the
-timestamp type or a wrong max timestamp asks for it.
-A batch of few bytes can unfold to hundreds of megabytes and hold millions of records: what one step of the loop may not take
-is raised as TooMuchAtOnce, and `validate_in_steps` does the same in pieces.
+- The 61-byte header is always checked: exactly one batch, magic 2, base offset 0, size, CRC-32C, offset range and
+  count, no control batch, a sequence with a producer id, max and base timestamp.
+- As in Kafka, every record is checked: lengths, varints, header counts, offset deltas, timestamps and (in compacted
+  topics) keys. check.py does this without creating objects.
+- A batch is re-encoded only if the topic's compression.type names another codec. It is stamped (with a new CRC) only
+  if the timestamp type or a wrong max timestamp requires it.
+- A small batch can expand to hundreds of megabytes and millions of records. Work beyond one step of the loop raises
+  TooMuchAtOnce, and `validate_in_steps` does the same in steps.
+
 Follows KIP-98, KIP-32 (timestamps), KIP-467 (record errors), KIP-937 (timestamp bounds).
 """
 
@@ -46,35 +47,36 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
 
 STEP_UNITS = 4096
-"""What a step of the loop looks at: records, headers; half a microsecond each, and two on a busy machine."""
+"""Records and headers checked in one step of the loop, at half a microsecond each, or two on a busy machine."""
 BATCH_UNITS = 32
-"""What a batch costs beside its records."""
+"""The cost of a batch besides its records."""
 DEFAULT_LIMITS = BatchLimits()
 
 
 class TooMuchAtOnce(Exception):
-    """Not refused: the batch takes more than one step of the loop. Raised before anything was changed."""
+    """Not a refusal: the batch takes more than one step of the loop. Raised before anything has changed."""
 
 
 class Allowance:
-    """What the batches of one request may take of the loop in one step. Each takes its share off, the last one maybe more.
+    """The share of one step of the loop that the batches of one request may use. Each batch subtracts its cost; the
+    last one may go below zero.
 
-    A new one costs nothing but itself: what nobody has taken from stays with the class.
+    The initial values are class attributes, so a new object costs little.
     """
 
     copied_bytes = 4 * 1024 * 1024
-    """Of bodies that are not compressed."""
+    """Bytes of uncompressed bodies."""
     packed_bytes = 1024 * 1024
     unpacked_bytes = 2 * 1024 * 1024
     re_encoded_bytes = 64 * 1024
-    """Of bodies that are judged record by record, or compressed anew."""
+    """Bytes of bodies that are checked record by record, or recompressed."""
     units = STEP_UNITS
 
 
 class _Everything(Allowance):
-    """Nobody uses it up."""
+    """An allowance that is never used up."""
 
-    copied_bytes = packed_bytes = unpacked_bytes = re_encoded_bytes = units = 1 << 100
+    copied_bytes = packed_bytes = unpacked_bytes = re_encoded_bytes = units = 1 << 60
 
 
 _EVERYTHING = _Everything()
@@ -98,10 +100,10 @@ def validate_produce(
     limits: BatchLimits = DEFAULT_LIMITS,
     allowance: Allowance | None = None,
 ) -> ValidatedBatch:
-    """The one batch of a Produce's partition, checked and, where the topic asks for it, stamped or re-encoded.
+    """The only batch of a partition in a Produce, checked and, if the topic requires it, stamped or re-encoded.
 
-    Raises LogRefused with Kafka's code, and TooMuchAtOnce for what goes beyond the allowance; without one nothing does.
-    A read-only buffer is copied once; a writable one may be stamped in place.
+    Raises LogRefused with Kafka's code, and TooMuchAtOnce beyond the allowance; None allows everything. A read-only
+    buffer is copied once; a writable one may be stamped in place.
     """
     if allowance is None:
         allowance = _EVERYTHING
@@ -143,7 +145,7 @@ def validate_in_steps(
     origin: Origin = Origin.CLIENT,
     limits: BatchLimits = DEFAULT_LIMITS,
 ) -> Steps[ValidatedBatch]:
-    """`validate_produce` as a generator, none of whose steps takes long. The records are in use until it ends."""
+    """`validate_produce` as a generator with short steps. It uses the records until it ends."""
     header, view, target = _begin(records, config, zstd_allowed, origin is _CLIENT, limits)
     return (yield from _steps(header, view, target, config, now_ms, limits))
 
@@ -151,7 +153,7 @@ def validate_in_steps(
 def _begin(
     records: Buffer, config: LogConfig, zstd_allowed: bool, client: bool, limits: BatchLimits
 ) -> tuple[BatchHeader, memoryview, int]:
-    """Header, exactly the batch, and the codec it is to be written with; refused for whatever the header tells."""
+    """The header, exactly the batch, and its target codec. Raises the refusals that depend on the header."""
     header = _only_batch(records, zstd_allowed)
     if client and header.base_offset != 0:
         raise LogRefused(
@@ -204,7 +206,7 @@ def _steps(
 
 
 def refusal_at_sight(records: Buffer, zstd_allowed: bool) -> RefusedAtSight | None:
-    """What is wrong with the shape of a partition's records, whatever its log may say."""
+    """The error in the structure of a partition's records, which does not depend on the log."""
     try:
         _only_batch(records, zstd_allowed)
     except RefusedAtSight as refused:
@@ -215,7 +217,7 @@ def refusal_at_sight(records: Buffer, zstd_allowed: bool) -> RefusedAtSight | No
 
 
 def _only_batch(records: Buffer, zstd_allowed: bool) -> BatchHeader:
-    """The shape that Kafka demands before a partition is looked at: one whole batch of magic 2."""
+    """Check the structure that Kafka requires before it examines the partition: one complete batch of magic 2."""
     size = len(records)
     try:
         if size >= HEADER_SIZE and records[16] == 2:
@@ -273,7 +275,7 @@ def _unpacked_at_once(
         body = codecs.unpack(codec, packed, bound, limits.frames)
     except codecs.DecompressedTooLarge as error:
         if bound < limits.unpacked_bytes:
-            allowance.unpacked_bytes = 0  # what was opened in vain took its time too
+            allowance.unpacked_bytes = 0  # a failed decompression also took time
             raise TooMuchAtOnce from None
         raise _not_opened(error) from error
     except codecs.DecompressionFailed as error:

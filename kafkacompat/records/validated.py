@@ -1,4 +1,4 @@
-"""A batch fit to be appended."""
+"""A batch that is ready to be appended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kafkacompat.records.batch import CODEC_MASK, BatchHeader, parse_header
 
 
 class ValidatedBatch:
-    """One batch fit to be appended: everything the log needs, none of it read again from the bytes.
+    """A batch that is ready to be appended, with everything the log needs, so that no byte is parsed again.
 
     `buffer` is exactly the batch and writable: the log stamps base offset and leader epoch into it.
     """
@@ -45,5 +45,5 @@ class ValidatedBatch:
 
 
 def trusted_batch(buffer: bytearray) -> ValidatedBatch:
-    """A batch that we have just built ourselves (build_batch, control markers): nothing is checked."""
+    """A batch built here (build_batch, control markers). Nothing is checked."""
     return ValidatedBatch(buffer, parse_header(buffer))

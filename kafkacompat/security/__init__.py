@@ -1,4 +1,4 @@
-"""Who is asking, and who may do what: SASL's exchanges, access control lists and the decision over them (KIP-801).
+"""Authentication and authorization: SASL exchanges, access control lists and the decisions based on them (KIP-801).
 
-Knows no sockets and no metadata log; controller/ makes the records, api/ asks for decisions.
+Sockets and the metadata log are unknown here. controller/ makes the records, api/ asks for decisions.
 """

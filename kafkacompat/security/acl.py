@@ -1,4 +1,4 @@
-"""Access control entries and the filters that find them, in Kafka's codes (org.apache.kafka.common.acl and .resource)."""
+"""Access control entries and filters, with Kafka's codes (org.apache.kafka.common.acl and .resource)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.access_control_entry_record import AccessControlEntryRecord
 
 WILDCARD = "*"
-"""Any host; any resource, as the name of a LITERAL pattern."""
+"""Any host, or any resource if it is the name of a LITERAL pattern."""
 CLUSTER_NAME = "kafka-cluster"
-"""The only name of a resource of the type CLUSTER."""
+"""The only resource name of the type CLUSTER."""
 
 
 class ResourceType(IntEnum):
@@ -26,7 +26,7 @@ class ResourceType(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ResourceType:
-        """UNKNOWN for a code that Kafka 4.3 does not have; so the other kinds of code here."""
+        """UNKNOWN for a code that Kafka 4.3 does not have. The same for the other code types here."""
         return cls(code) if code in cls._value2member_map_ else cls.UNKNOWN
 
 
@@ -111,11 +111,11 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
     ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
-"""What may be done with a resource of each type: the operations that Describe answers tell of (KIP-430)."""
+"""The operations for each resource type. Describe responses report them (KIP-430)."""
 
 
 class Acl(NamedTuple):
-    """One binding of a permission to a resource pattern. Codes are plain integers, as in records and messages."""
+    """One entry: a permission for a resource pattern. Codes are plain integers, as in records and messages."""
 
     resource_type: int
     resource_name: str
@@ -123,7 +123,7 @@ class Acl(NamedTuple):
     principal: str
     """Type and name, 'User:alice'."""
     host: str
-    """A textual address, or '*'."""
+    """An address as text, or '*'."""
     operation: int
     permission_type: int
 
@@ -149,12 +149,12 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """What DescribeAcls and DeleteAcls look for: None, and the code ANY, for whatever there is."""
+    """The filter of DescribeAcls and DeleteAcls. None, and the code ANY, match everything."""
 
     resource_type: int
     resource_name: str | None
     pattern_type: int
-    """MATCH finds each pattern that holds of a resource of this name, wildcards and prefixes too."""
+    """MATCH finds every pattern that applies to a resource of this name, including wildcards and prefixes."""
     principal: str | None
     host: str | None
     operation: int
@@ -184,11 +184,11 @@ class AclFilter(NamedTuple):
 
 
 class FilterFlaw(Exception):
-    """A filter that cannot be meant."""
+    """An invalid filter."""
 
 
 def check_filter(wanted: AclFilter) -> None:
-    """FilterFlaw for codes that Kafka 4.3 does not have."""
+    """Raise FilterFlaw for codes that Kafka 4.3 does not have."""
     if not (ResourceType.of(wanted.resource_type) and PatternType.of(wanted.pattern_type)):
         raise FilterFlaw("Unknown patternFilter.")
     if not (AclOperation.of(wanted.operation) and AclPermissionType.of(wanted.permission_type)):

@@ -1,6 +1,7 @@
-"""StandardAuthorizer: whether a principal may do something, by the access control entries of the cluster's metadata (KIP-801).
+"""StandardAuthorizer: whether a principal may do something, by the access control entries in the cluster's metadata
+(KIP-801).
 
-A deny that applies decides, then an allow that applies; where no entry names the resource at all, the default does.
+A matching deny decides first, then a matching allow. If no entry matches the resource at all, the default applies.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kafkacompat.security.acl import (
 
 WILDCARD_PRINCIPAL = "User:*"
 AUDIT = logging.getLogger("kafka.authorizer.logger")
-"""Apache Kafka's logger of decisions: refusals at INFO, grants at DEBUG."""
+"""Apache Kafka's logger of decisions: denials at INFO, grants at DEBUG."""
 IMPLY_DESCRIBE = frozenset(
     (
         AclOperation.DESCRIBE,
@@ -36,7 +37,8 @@ LITERAL, PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
 ALL, ALLOW, DENY = int(AclOperation.ALL), int(AclPermissionType.ALLOW), int(AclPermissionType.DENY)
 DESCRIBE, DESCRIBE_CONFIGS = int(AclOperation.DESCRIBE), int(AclOperation.DESCRIBE_CONFIGS)
 ANY_NAME = "hardcode"
-"""The name that Apache Kafka asks about in place of a type of resource: what is allowed of it is allowed of most."""
+"""The resource name that Apache Kafka uses to ask about a whole resource type: an operation allowed for it is allowed
+for most names."""
 
 
 class AuthorizerNotReady(Exception):
@@ -44,18 +46,18 @@ class AuthorizerNotReady(Exception):
 
 
 class Asker(NamedTuple):
-    """Who asks, and from where."""
+    """The principal of a request, and its address."""
 
     principal: str
     """Type and name, 'User:alice'."""
     host: str
-    """A textual address."""
+    """The address as text."""
     api_name: str
-    """Of the request, for the audit's line."""
+    """The request's API, for the audit log."""
 
 
 class _Names:
-    """The entries of one type of resource, found by the name that is asked about."""
+    """The entries of one resource type, found by resource name."""
 
     __slots__ = ("lengths", "literal", "prefixed")
 
@@ -64,7 +66,7 @@ class _Names:
         """By name, then by principal."""
         self.prefixed: dict[str, dict[str, list[Acl]]] = {}
         self.lengths: list[int] = []
-        """Of the prefixes there are, each once, longest first."""
+        """The distinct lengths of the prefixes, longest first."""
 
     def patterns(self, acl: Acl) -> dict[str, dict[str, list[Acl]]]:
         return self.prefixed if acl.pattern_type == PREFIXED else self.literal
@@ -98,21 +100,22 @@ class _Names:
 
 
 class StandardAuthorizer:
-    """`update` with each image's entries; the questions are answered from the last one."""
+    """Call `update` with each image's entries. Decisions use the latest ones."""
 
     def __init__(
         self, super_users: Set[str] = frozenset(), allow_everyone_if_no_acl_found: bool = False
     ) -> None:
-        """`super_users`: of super.users, type and name each. The other is allow.everyone.if.no.acl.found."""
+        """`super_users`: principals of super.users, each with type and name. The other is
+        allow.everyone.if.no.acl.found."""
         self.super_users = super_users
         self.allow_everyone_if_no_acl_found = allow_everyone_if_no_acl_found
         self.is_loaded = False
-        """Whether the metadata are read to their end as this node found it."""
+        """Whether the metadata log was read to the end that this node found."""
         self._acls: Mapping[Uuid, Acl] = {}
         self._names: dict[int, _Names] = {}
 
     def update(self, acls: Mapping[Uuid, Acl]) -> None:
-        """`acls`: all there are now, by id, as an image holds them; never changed once given."""
+        """`acls` has all present entries by id, as in an image. It must not change afterwards."""
         before = self._acls
         if acls is before:
             return
@@ -141,7 +144,7 @@ class StandardAuthorizer:
         logs_allowed: bool = True,
         logs_denied: bool = True,
     ) -> bool:
-        """`count`: how often the request names the resource. AuthorizerNotReady."""
+        """`count` is how often the request names the resource. Raises AuthorizerNotReady."""
         allowed, rule = self._decide(asker, operation, resource_type, name)
         level = _audit_level(allowed, logs_allowed if allowed else logs_denied)
         if AUDIT.isEnabledFor(level):
@@ -184,7 +187,7 @@ class StandardAuthorizer:
         return (False, "DefaultDeny") if allowing is None else (True, allowing)
 
     def allows_any_of_type(self, asker: Asker, operation: int, resource_type: int) -> bool:
-        """Whether there is a resource of the type, there or not, of which the operation is allowed."""
+        """Whether the operation is allowed for any resource of the type, existing or not."""
         if self.allows(asker, operation, resource_type, ANY_NAME, count=0, logs_denied=False):
             return True
         names = self._names.get(resource_type)
@@ -209,7 +212,8 @@ def _audit_level(allowed: bool, is_told: bool) -> int:
 
 
 def _concerns(acl: Acl, operation: int) -> bool:
-    """A right to change a resource lets it be described; a ban on changing it does not hide it."""
+    """Whether the entry covers the operation. A right to change a resource implies the right to describe it. A deny of
+    a change does not deny describing it."""
     said = acl.operation
     if said in (operation, ALL):
         return True
@@ -223,7 +227,7 @@ def _concerns(acl: Acl, operation: int) -> bool:
 def _by_permission(
     patterns: Mapping[str, Mapping[str, list[Acl]]], asker: Asker, operation: int
 ) -> tuple[set[str], set[str]]:
-    """The names that the asker is denied, and those that it is allowed."""
+    """The resource names that are denied, and those that are allowed."""
     denied: set[str] = set()
     allowed: set[str] = set()
     for name, by_principal in patterns.items():

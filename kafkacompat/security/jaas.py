@@ -1,7 +1,7 @@
-"""The text of `sasl.jaas.config`: login modules with their options, `Module required key="value" ...;` each.
+"""Parses `sasl.jaas.config`: login modules with their options, each as `Module required key="value" ...;`.
 
-Pure. Words end where java.io.StreamTokenizer, by which Apache Kafka reads it, ends them. Options hold passwords, so that no
-error and no representation tells a value.
+Pure. Words end as in java.io.StreamTokenizer, which Apache Kafka uses. Options may contain passwords, so no error and
+no printed form has a value.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ CONTROL_FLAGS = frozenset(("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"))
 NOT_ALLOWED = frozenset(
     ("com.sun.security.auth.module.JndiLoginModule", "com.sun.security.auth.module.LdapLoginModule")
 )
-"""Apache Kafka refuses these: they fetch what others say from places that others name."""
+"""Classes that Apache Kafka refuses, because they load data from places that others control."""
 PLAIN_LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+OAUTHBEARER_LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 SCRAM_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _ESCAPES = {"a": "\x07", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\x0b"}
 _OCTAL = frozenset("01234567")
@@ -23,11 +24,11 @@ _LINE_ENDS = frozenset("\r\n")
 
 
 class JaasError(Exception):
-    """The text is not of the form, with the reason; never with a value of an option."""
+    """The text is invalid. The message has the reason, but never an option's value."""
 
 
 class LoginModule(NamedTuple):
-    """One entry. Its options are not shown where it is printed."""
+    """One entry. Its options are not part of its printed form."""
 
     name: str
     options: Mapping[str, str]
@@ -37,14 +38,14 @@ class LoginModule(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """A word or a quoted string has text. Numbers and signs have none, and `sign` is the sign."""
+    """A word or a quoted string has text. Numbers and punctuation have none; `sign` is the character."""
 
     text: str | None
     sign: str = ""
 
 
 def sole_login_module(text: str) -> LoginModule:
-    """The one entry that a setting has. JaasError."""
+    """The only entry of a setting. Raises JaasError."""
     modules = parse_jaas(text)
     if len(modules) != 1:
         raise JaasError(f"JAAS config property contains {len(modules)} login modules, should be 1 module")
@@ -55,12 +56,32 @@ def sole_login_module(text: str) -> LoginModule:
 
 
 def parse_jaas(text: str) -> tuple[LoginModule, ...]:
-    """All entries, one at least. JaasError."""
+    """All entries, at least one. Raises JaasError."""
     tokens = _tokens(text)
     modules = tuple(_entry(first, tokens) for first in tokens)
     if not modules:
         raise JaasError("Login module not specified in JAAS config")
     return modules
+
+
+def parse_jaas_file(text: str) -> dict[str, tuple[LoginModule, ...]]:
+    """The sections of a JAAS file by name, each as `name { entries };`. Raises JaasError."""
+    tokens = _tokens(text)
+    sections: dict[str, tuple[LoginModule, ...]] = {}
+    for name in tokens:
+        opening = next(tokens, None)
+        if not name.text or opening is None or opening.sign != "{":
+            raise JaasError("a section of a JAAS file begins with its name and {")
+        modules: list[LoginModule] = []
+        for first in tokens:
+            if first.sign == "}":
+                break
+            modules.append(_entry(first, tokens))
+        end = next(tokens, None)
+        if end is None or end.sign != ";":
+            raise JaasError(f"the section {name.text} of a JAAS file does not end with }};")
+        sections[name.text] = tuple(modules)
+    return sections
 
 
 def _entry(first: _Token, tokens: Iterator[_Token]) -> LoginModule:
@@ -122,7 +143,8 @@ def _is_in_word(character: str) -> bool:
 
 
 def _after_comment(text: str, start: int) -> int:
-    """Behind a comment, which a slash alone begins as well as two. What follows that slash is in it, a line's end too."""
+    """The position after a comment. A single slash begins a comment like two do. The character after that slash
+    belongs to it, even a line end."""
     if text.startswith("/*", start):
         closed = text.find("*/", start + 2)
         return len(text) if closed < 0 else closed + 2
@@ -133,7 +155,7 @@ def _after_comment(text: str, start: int) -> int:
 
 
 def _number(text: str, start: int) -> tuple[_Token, int]:
-    """A number, which is no word: a value that begins with a digit needs quotes."""
+    """A number, which is not a word: a value that begins with a digit needs quotes."""
     position = start
     if text[position] == "-":
         position += 1
@@ -147,7 +169,7 @@ def _number(text: str, start: int) -> tuple[_Token, int]:
 
 
 def _quoted(text: str, start: int) -> tuple[_Token, int]:
-    """Up to the same quote, which is missing at the end of a line."""
+    """Text up to the same quote. A line end closes it if the quote is missing."""
     quote, position = text[start], start + 1
     found: list[str] = []
     while position < len(text):
@@ -165,7 +187,7 @@ def _quoted(text: str, start: int) -> tuple[_Token, int]:
 
 
 def _escaped(text: str, start: int) -> tuple[str, int]:
-    """What a backslash before `start` makes of what follows."""
+    """The character for a backslash escape, and the position after it."""
     character = text[start]
     if character not in _OCTAL:
         return _ESCAPES.get(character, character), start + 1

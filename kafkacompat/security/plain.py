@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): the client's one message names the user and holds the password. Pure."""
+"""PLAIN (RFC 4616): the client's only message has user name and password. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from kafkacompat.security.sasl_server import SaslAuthenticationError
 
 MECHANISM = "PLAIN"
 USER_PREFIX = "user_"
-"""Options of the login module that begin so are users: user_alice="her password"."""
+"""Options of the login module with this prefix define users: user_alice="her password"."""
 _PARTS = 3
 _FAILED = "Authentication failed: "
 
 
 class PlainSaslServer:
-    """`options`: those of the server's login module."""
+    """`options` are those of the server's login module."""
 
-    __slots__ = ("_options", "authorization_id")
+    __slots__ = ("_options", "authorization_id", "lifetime_ms", "token_authenticated")
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
         self.authorization_id: str | None = None
+        self.lifetime_ms: int | None = None
+        self.token_authenticated = False
 
     def evaluate_response(self, response: bytes) -> bytes:
         parts = response.decode("utf-8", "replace").split("\0", _PARTS)
@@ -46,5 +48,5 @@ class PlainSaslServer:
 
 
 def initial_response(user: str, password: str) -> bytes:
-    """What a client sends."""
+    """The client's message."""
     return f"\0{user}\0{password}".encode()

@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection to a SASL listener: SaslHandshake, the mechanism's exchange, and both again (KIP-368).
+"""Authentication on a SASL listener: SaslHandshake, the mechanism's exchange, and re-authentication (KIP-368).
 
-Pure: a frame and the time in, an outcome out. Until the exchange is complete nothing else is understood but ApiVersions, once.
-Follows Apache Kafka's SaslServerAuthenticator. No outcome holds a secret.
+Pure: a frame and the time in, an outcome out. Until the exchange is complete, only one ApiVersions request is accepted
+besides. Follows Apache Kafka's SaslServerAuthenticator. No outcome contains a secret.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 
 REAUTHENTICATION_EVERY_MS = 1000
-"""A session is not begun anew more often than this."""
+"""The shortest interval between two re-authentications."""
 FIRST_HANDSHAKE_WITH_AUTHENTICATE = 1
-"""Behind an older handshake the mechanism's messages come without requests around them."""
+"""After an older handshake the mechanism's messages are sent without request headers."""
 _SIZE = Layout(">i")
 
 
@@ -34,30 +34,31 @@ class EnabledMechanism(NamedTuple):
     """One of a listener's `sasl.enabled.mechanisms`."""
 
     begin: Callable[[], SaslServer]
-    """A new exchange."""
+    """Begins a new exchange."""
     max_reauth_ms: int
-    """connections.max.reauth.ms: how long a session lasts; 0 for ever."""
+    """connections.max.reauth.ms: the length of a session; 0 means forever."""
 
 
 class Answer(NamedTuple):
-    """Send this, a whole reply with its size."""
+    """Send this complete reply, including its size."""
 
     reply: bytes
 
 
 class Failure(NamedTuple):
-    """After connection.failed.authentication.delay.ms send the reply, if there is one, and close."""
+    """After connection.failed.authentication.delay.ms send the reply, if there is one, and close the connection."""
 
     reply: bytes | None
     reason: str
 
 
 class AskedForVersions(NamedTuple):
-    """An ApiVersions request, for whoever serves it everywhere."""
+    """An ApiVersions request, which the usual handler answers."""
 
 
 class IllegalRequest(NamedTuple):
-    """A request in place of SaslAuthenticate: as a Failure, with ILLEGAL_SASL_STATE in the form of its own API."""
+    """A request in place of SaslAuthenticate: handled like a Failure, with ILLEGAL_SASL_STATE in the response of that
+    API."""
 
     header: RequestHeader
 
@@ -68,16 +69,16 @@ Outcome = Answer | Failure | AskedForVersions | IllegalRequest
 class _State(Enum):
     HANDSHAKE_OR_VERSIONS = 0
     HANDSHAKE = 1
-    """The versions are told."""
+    """The versions were sent."""
     AUTHENTICATE = 2
     BAD_MECHANISM = 3
-    """The handshake was for another mechanism than the session began with: what follows fails."""
+    """The handshake was for another mechanism than the session's: the next message fails."""
     COMPLETE = 4
     FAILED = 5
 
 
 class SaslServerAuthenticator:
-    """Of one connection. WireError from any method ends it at once, without an answer."""
+    """The authenticator of one connection. WireError from any method closes it at once, without an answer."""
 
     __slots__ = (
         "_before",
@@ -88,6 +89,7 @@ class SaslServerAuthenticator:
         "_server",
         "_state",
         "expires_ms",
+        "token_authenticated",
         "user",
     )
 
@@ -97,24 +99,26 @@ class SaslServerAuthenticator:
         self._server: SaslServer | None = None
         self._has_headers = False
         self._before: tuple[str, str] | None = None
-        """Mechanism and user of the session that is begun anew."""
+        """Mechanism and user of the session that is being re-authenticated."""
         self._reauthentication_began_ms: int | None = None
         self._state = _State.HANDSHAKE_OR_VERSIONS
         self.user: str | None = None
-        """Once authenticated, also while the session is begun anew."""
+        """Set once authenticated, also during re-authentication."""
+        self.token_authenticated = False
+        """Whether the client has shown a delegation token."""
         self.expires_ms: int | None = None
-        """When the session ends unless it is begun anew; None for never."""
+        """When the session ends without re-authentication. None means never."""
 
     @property
     def is_complete(self) -> bool:
         return self._state is _State.COMPLETE
 
     def versions_told(self) -> None:
-        """An ApiVersions request was answered with versions: there is no second one."""
+        """An ApiVersions request was answered with versions: no second one is accepted."""
         self._state = _State.HANDSHAKE
 
     def begins_anew(self, api_key: int, now_ms: int) -> bool:
-        """Whether this request on an authenticated connection begins its session anew, and so goes to `handle`."""
+        """Whether this request on an authenticated connection begins a re-authentication, and so belongs to `handle`."""
         if api_key != ApiKey.SASL_HANDSHAKE or self.expires_ms is None:
             return False
         began_ms = self._reauthentication_began_ms
@@ -132,7 +136,7 @@ class SaslServerAuthenticator:
         return self.expires_ms is not None and now_ms > self.expires_ms
 
     def handle(self, frame: memoryview, now_ms: int) -> Outcome:
-        """What to do about one frame, while not complete."""
+        """The outcome of one frame, while not complete."""
         if self._state is _State.AUTHENTICATE:
             outcome = self._authenticate(frame, now_ms) if self._has_headers else self._token(frame, now_ms)
         elif self._state is _State.BAD_MECHANISM:
@@ -173,13 +177,11 @@ class SaslServerAuthenticator:
         try:
             token = self._evaluate(bytes(request.auth_bytes))
         except SaslAuthenticationError as error:
-            return self._refused(header, str(error))
+            return self._refused(header, str(error), error.reason)
         except SaslError:
             again = "authentication" if self._before is None else "re-authentication"
-            return self._refused(
-                header,
-                f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._mechanism}",
-            )
+            told = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._mechanism}"
+            return self._refused(header, told, told)
         lifetime_ms = self._complete(now_ms)
         answer = SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
         return Answer(_reply(header, answer))
@@ -188,7 +190,7 @@ class SaslServerAuthenticator:
         try:
             token = self._evaluate(bytes(frame))
         except SaslAuthenticationError as error:
-            return Failure(None, str(error))
+            return Failure(None, error.reason)
         except SaslError as error:
             raise WireError(f"SASL with {self._mechanism}: {error}") from None
         self._complete(now_ms)
@@ -205,24 +207,29 @@ class SaslServerAuthenticator:
         return token
 
     def _complete(self, now_ms: int) -> int:
-        """How long the session may last from now on, 0 for ever or while the exchange goes on."""
+        """How long the session may last from now on. 0 means forever, or that the exchange continues."""
         assert self._server is not None
         if self._server.authorization_id is None:
             return 0
         self.user = self._server.authorization_id
+        self.token_authenticated = self._server.token_authenticated
+        bounds = [] if self._server.lifetime_ms is None else [self._server.lifetime_ms]
+        max_reauth_ms = self._mechanisms[self._mechanism].max_reauth_ms
+        if max_reauth_ms > 0:
+            bounds.append(max_reauth_ms)
         self._server = None
         self._state = _State.COMPLETE
-        lifetime_ms = max(0, self._mechanisms[self._mechanism].max_reauth_ms)
-        self.expires_ms = now_ms + lifetime_ms if lifetime_ms else None
+        lifetime_ms = max(0, min(bounds, default=0))
+        self.expires_ms = now_ms + lifetime_ms if bounds else None
         return lifetime_ms
 
-    def _refused(self, header: RequestHeader, text: str) -> Failure:
+    def _refused(self, header: RequestHeader, text: str, reason: str) -> Failure:
         answer = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
-        return Failure(_reply(header, answer), text)
+        return Failure(_reply(header, answer), reason)
 
 
 def _decoded(header: RequestHeader, frame: memoryview) -> Any:
-    """WireError also for a version that there is not."""
+    """Raises WireError, also for an unsupported version."""
     api = APIS[header.api_key]
     if not api.oldest <= header.api_version <= api.latest:
         raise WireError(f"API {header.api_key} has no version {header.api_version}")

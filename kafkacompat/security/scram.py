@@ -1,4 +1,4 @@
-"""SCRAM (RFC 5802, RFC 7677): its two mechanisms, what is kept of a password, and the sums of an exchange. Pure."""
+"""SCRAM (RFC 5802, RFC 7677): its two mechanisms, the stored credentials, and the computations of an exchange. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import hmac
 from typing import NamedTuple
 
 NONCE_BITS = 130
-"""Of chance in a nonce, as in Apache Kafka's."""
+"""Random bits in a nonce, as in Apache Kafka."""
 _NONCE_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ScramMechanism(NamedTuple):
     type: int
-    """In requests and records."""
+    """The number in requests and records."""
     name: str
     hash: str
-    """As hashlib knows it."""
+    """The name in hashlib."""
     min_iterations: int = 4096
     max_iterations: int = 16384
 
@@ -32,10 +32,13 @@ class ScramMechanism(NamedTuple):
     def client_key(self, salted_password: bytes) -> bytes:
         return self.hmac(salted_password, b"Client Key")
 
+    def server_key(self, salted_password: bytes) -> bytes:
+        return self.hmac(salted_password, b"Server Key")
+
     def credential(self, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
-        """What a server keeps."""
+        """The credential that a server stores."""
         stored_key = self.digest(self.client_key(salted_password))
-        return ScramCredential(salt, stored_key, self.hmac(salted_password, b"Server Key"), iterations)
+        return ScramCredential(salt, stored_key, self.server_key(salted_password), iterations)
 
 
 SCRAM_SHA_256 = ScramMechanism(1, "SCRAM-SHA-256", "sha256")
@@ -46,7 +49,8 @@ SCRAM_BY_TYPE = {mechanism.type: mechanism for mechanism in SCRAM_MECHANISMS}
 
 
 class ScramCredential(NamedTuple):
-    """Whoever has it can play the server, and try passwords; so it is not shown where it is printed."""
+    """The stored credential of a user. With it one can impersonate the server and try passwords, so it is not part of
+    the printed form."""
 
     salt: bytes
     stored_key: bytes
@@ -58,7 +62,7 @@ class ScramCredential(NamedTuple):
 
 
 def nonce_text(number: int) -> str:
-    """A nonce of a number below 1 << NONCE_BITS: what may stand in a message, without a comma."""
+    """A nonce for a number below 1 << NONCE_BITS, in characters allowed in a message, without a comma."""
     digits = []
     while number:
         number, digit = divmod(number, len(_NONCE_DIGITS))
@@ -67,17 +71,17 @@ def nonce_text(number: int) -> str:
 
 
 def exclusive_or(first: bytes, second: bytes) -> bytes:
-    """Of equal lengths; ValueError."""
+    """XOR of two byte strings of equal length. Raises ValueError."""
     return bytes(one ^ other for one, other in zip(first, second, strict=True))
 
 
 def sasl_name(user: str) -> str:
-    """A user's name as it stands in a message."""
+    """A user's name as written in a message."""
     return user.replace("=", "=3D").replace(",", "=2C")
 
 
 def user_name(name: str) -> str:
-    """The user whom a message names. ValueError when the name holds another sign behind '='."""
+    """The user named in a message. Raises ValueError if the name has an invalid '=' escape."""
     user = name.replace("=2C", ",")
     if "=" in user.replace("=3D", ""):
         raise ValueError("an escape that SCRAM does not have")

@@ -1,7 +1,7 @@
-"""The server's side of SCRAM: first and final message of the client, checked against what is kept of the password. Pure.
+"""The server's side of SCRAM: checks the client's first and final message against the stored credential. Pure.
 
-Follows Apache Kafka: no channel binding, and what a client binds is part of what it proves but is not looked at; a message that
-says more than it must is taken. A user that there is not fails as a wrong password does.
+Follows Apache Kafka: there is no channel binding; the client's binding is part of its proof but is not evaluated.
+Additional fields in a message are accepted. An unknown user fails like a wrong password.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from hmac import compare_digest
 
+from kafkacompat.security.delegation_tokens import TokenCredential
 from kafkacompat.security.sasl_server import SaslAuthenticationError, SaslError
 from kafkacompat.security.scram import (
     ScramCredential,
@@ -19,8 +20,10 @@ from kafkacompat.security.scram import (
     user_name,
 )
 
+MESSAGE_BYTES_MAX = 32 * 1024
+"""No name, nonce and extensions are longer. Parsing takes time before the client is authenticated."""
 TOKEN_AUTHENTICATION = "tokenauth"
-"""The extension by which the user's name is the id of a delegation token."""
+"""The extension that makes the user name the id of a delegation token."""
 _SASL_NAME = r"(?:[^\x00=,\x80-\U0010ffff]|=2C|=3D)+"
 _VALUE = r"[^\x00,\x80-\U0010ffff]+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -33,8 +36,12 @@ _CLIENT_FIRST = re.compile(
 _CLIENT_FINAL = re.compile(f"c=({_BASE64}),r=({_PRINTABLE}){_EXTENSIONS},p=({_BASE64})")
 
 
+def _no_token(token_id: str) -> None:
+    """Of a server without delegation tokens."""
+
+
 class ScramSaslServer:
-    """`credential_of`: what is kept of a user, None of whom nothing is. `nonce`: the server's, of this exchange alone."""
+    """`credential_of` returns a user's credential, or None. `nonce` is the server's, for this exchange only."""
 
     __slots__ = (
         "_client_first_bare",
@@ -42,24 +49,42 @@ class ScramSaslServer:
         "_credential_of",
         "_mechanism",
         "_nonce",
+        "_now_ms",
         "_server_first",
+        "_token",
+        "_token_of",
         "_user",
         "authorization_id",
+        "lifetime_ms",
+        "token_authenticated",
     )
 
     def __init__(
-        self, mechanism: ScramMechanism, credential_of: Callable[[str], ScramCredential | None], nonce: str
+        self,
+        mechanism: ScramMechanism,
+        credential_of: Callable[[str], ScramCredential | None],
+        nonce: str,
+        token_of: Callable[[str], TokenCredential | None] = _no_token,
+        now_ms: Callable[[], int] = int,
     ) -> None:
+        """`token_of`: the credential of a delegation token by its id, None if there is no such token. `now_ms`: wall time."""
         self._mechanism = mechanism
         self._credential_of = credential_of
+        self._token_of = token_of
+        self._now_ms = now_ms
+        self._token: TokenCredential | None = None
         self._nonce = nonce
-        """The client's and the server's, once the client has told its own."""
+        """The client's nonce and the server's, once the client has sent its own."""
         self._credential: ScramCredential | None = None
         self._client_first_bare = self._server_first = ""
         self._user = ""
         self.authorization_id: str | None = None
+        self.lifetime_ms: int | None = None
+        self.token_authenticated = False
 
     def evaluate_response(self, response: bytes) -> bytes:
+        if len(response) > MESSAGE_BYTES_MAX:
+            raise SaslError("a SCRAM message that is too long")
         text = response.decode("utf-8", "replace")
         return self._first(text) if self._credential is None else self._final(text, self._credential)
 
@@ -68,13 +93,13 @@ class ScramSaslServer:
         if message is None:
             raise SaslError("Invalid SCRAM client first message format")
         authorization_id, name, client_nonce, extensions = message.groups()
-        if _is_of_token(extensions):
-            raise SaslError("Token Authentication failed: there are no delegation tokens")
         try:
             self._user = user_name(name)
         except ValueError:
             raise SaslError("Authentication failed: Credentials could not be obtained") from None
-        credential = self._credential_of(self._user)
+        credential = (
+            self._credential_of_token() if _is_of_token(extensions) else self._credential_of(self._user)
+        )
         if credential is None:
             raise SaslError("Authentication failed: Invalid user credentials")
         if authorization_id not in (None, self._user):
@@ -89,6 +114,12 @@ class ScramSaslServer:
         salt = b64encode(credential.salt).decode()
         self._server_first = f"r={self._nonce},s={salt},i={credential.iterations}"
         return self._server_first.encode()
+
+    def _credential_of_token(self) -> ScramCredential:
+        self._token = self._token_of(self._user)
+        if self._token is None:
+            raise SaslError("Token Authentication failed: there is no token of this id")
+        return self._token.credential
 
     def _final(self, text: str, credential: ScramCredential) -> bytes:
         message = _CLIENT_FINAL.fullmatch(text)
@@ -107,10 +138,14 @@ class ScramSaslServer:
         if not compare_digest(mechanism.digest(client_key), credential.stored_key):
             raise SaslError("Invalid client credentials")
         self.authorization_id = self._user
+        if self._token is not None:
+            self.authorization_id = self._token.owner
+            self.token_authenticated = True
+            self.lifetime_ms = self._token.expires_ms - self._now_ms()
         return b"v=" + b64encode(mechanism.hmac(credential.server_key, signed))
 
 
 def _is_of_token(extensions: str) -> bool:
-    """`extensions`: each behind a comma; the last of a name counts."""
+    """`extensions` has a comma before each one. Of equal names the last one counts."""
     named = dict(each.split("=", 1) for each in extensions.split(",") if each)
     return named.get(TOKEN_AUTHENTICATION, "").lower() == "true"

@@ -1,4 +1,4 @@
-"""The authorizer that a node's settings ask for: authorizer.class.name, super.users, allow.everyone.if.no.acl.found."""
+"""The authorizer of a node's settings: authorizer.class.name, super.users, allow.everyone.if.no.acl.found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
 
 
 def authorizer_of(config: ServerConfig) -> StandardAuthorizer | None:
-    """None where none is asked for. ConfigError for another class than Kafka's own, and for a user without a type."""
+    """None if the settings have no authorizer. Raises ConfigError for any other class than Kafka's own, and for a user
+    without a type."""
     class_name = config.get_string(CLASS_NAME)
     if not class_name:
         return None

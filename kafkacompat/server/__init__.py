@@ -1,1 +1,1 @@
-"""A node, assembled: the server of a process, what its roles share, its controller and its broker role, its log directories."""
+"""The assembled node: the process, the parts that both roles share, the controller role, the broker role, the log directories."""

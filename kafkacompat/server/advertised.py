@@ -1,6 +1,7 @@
-"""What a node tells others of its listeners: this machine's name for an empty host, the port that was bound for port 0.
+"""The listeners that a node advertises: this machine's name replaces an empty host, the bound port replaces port 0.
 
-Knows the settings listeners and advertised.listeners; sockets and who is told it does not.
+This module knows the settings listeners and advertised.listeners. It knows neither sockets nor the receivers of the
+addresses.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from kafkacompat.ports import Network
 def broker_addresses(
     config: ServerConfig, bound: Iterable[EndPoint], network: Network
 ) -> Deferred[tuple[EndPoint, ...]]:
-    """The clients' listeners. `bound` are those of this node, with their ports."""
+    """Return the advertised client listeners. `bound` are the listeners of this node, with their ports."""
     return _told(config.advertised_broker_listeners(), bound, network)
 
 
 def controller_addresses(
     config: ServerConfig, bound: Iterable[EndPoint], network: Network
 ) -> Deferred[tuple[EndPoint, ...]]:
-    """The controller's, in the order of controller.listener.names: the quorum speaks at the first."""
+    """Return the advertised controller listeners, in the order of controller.listener.names. The quorum uses the first one."""
     known = {each.listener_name: each for each in config.controller_listeners()}
     known.update((each.listener_name, each) for each in config.advertised_listeners())
     return _told([known[name] for name in config.controller_listener_names], bound, network)
@@ -34,7 +35,7 @@ def _told(
 ) -> Deferred[tuple[EndPoint, ...]]:
     ports = {each.listener_name: each.port for each in bound}
 
-    # An empty host is all interfaces; clients are told the machine's own full name, as by Kafka.
+    # An empty host means all interfaces. As in Kafka, clients are then told the machine's full name.
     def named(name: str) -> tuple[EndPoint, ...]:
         return tuple(
             replace(each, host=each.host or name, port=each.port or ports[each.listener_name])

@@ -1,8 +1,9 @@
-"""A broker's log directories, what becomes of the node when they fail, and who is told.
+"""A broker's log directories: the node's reaction when one fails, and the reports to the controller.
 
-Joins the log manager with the heartbeats (a failed directory, cordoned ones), the placement of replicas and the way to the
-controller (KIP-112, KIP-858, KIP-1066). A directory that fails takes its replicas along and the broker goes on with the others;
-with the metadata log's directory, or the last one, the node halts, as in Kafka. Settings: log.dirs, cordoned.log.dirs.
+This module connects the log manager with the heartbeats (failed and cordoned directories), the placement of replicas
+and the channel to the controller (KIP-112, KIP-858, KIP-1066). The replicas in a failed directory go offline, and the
+broker continues with the other directories. As in Kafka, the node halts if the metadata log's directory or the last
+directory fails. Settings: log.dirs, cordoned.log.dirs.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ EVERY_DIRECTORY = "*"
 
 
 class DirectoryFailed(Exception):
-    """A log directory without which the node cannot go on."""
+    """A log directory failed without which the node cannot continue."""
 
 
 class BrokerDirectories:
-    """Made with the logs' manager, before the logs are loaded."""
+    """Created with the log manager, before the logs are loaded."""
 
     def __init__(
         self,
@@ -65,14 +66,14 @@ class BrokerDirectories:
             if directory.failure is not None:
                 logger.warning("log directory %s is offline: %s", directory.path, directory.failure)
         self.logs.on_directory_failed = self._directory_failed
-        # A lone broker with a full disk still has what nobody else has; others would only wait for it.
+        # A full disk does not take a directory offline if this is the only broker: no other replica could take over.
         self.logs.spares_full = lambda: len(shared.machine.image.brokers) <= 1
         self._life: BrokerHeartbeats | None = None
         self._assignments: DirectoryAssignments | None = None
         self._placement: Placement | None = None
 
     def place(self, partitions: ReplicaManager, broker_epoch: Callable[[], int]) -> Placement:
-        """Follow the partitions' roles from now on."""
+        """Return the placement of replicas, which follows the partitions' roles from now on."""
         doors, machine = self._doors, self._shared.machine
         self._assignments = DirectoryAssignments(
             doors.config.node_id,
@@ -101,11 +102,11 @@ class BrokerDirectories:
         return self._placement
 
     def online_ids(self) -> tuple[Uuid, ...]:
-        """What the broker registers with: directories that failed while the logs were loaded are not among them."""
+        """The directories with which the broker registers. Directories that failed while the logs were loaded are left out."""
         return tuple(each.directory_id for each in self.logs.directories if each.online)
 
     def follow(self, life: BrokerHeartbeats) -> None:
-        """The heartbeats that tell the controller of failed and cordoned directories."""
+        """Set the heartbeats that report failed and cordoned directories to the controller."""
         self._life = life
         self.take_settings(self._settings.effective)
 
@@ -124,7 +125,7 @@ class BrokerDirectories:
             self._life.cordon(tuple(sorted(cordoned)))
 
     def close(self) -> None:
-        """Nothing moves, and nothing is told, from now on."""
+        """Stop all moves of replicas and all reports to the controller."""
         if self._placement is not None:
             self._placement.close()
         if self._assignments is not None:

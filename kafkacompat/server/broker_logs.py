@@ -1,8 +1,8 @@
-"""A broker's logs from its start to its stop: loaded, kept in order by work of their own, closed.
+"""A broker's logs from start to stop: loading, background work, closing.
 
-What works on them by itself (checkpoints, retention, flushes, cleaning) begins once the broker may lead, and is waited for before
-they are closed. Logs that a thread still works on stay open: they are left as after a kill, and checked at the next start.
-Settings: num.recovery.threads.per.data.dir, log.cleaner.*.
+The background work (checkpoints, retention, flushes, cleaning) starts when the broker may lead partitions. The stop
+waits for it before it closes the logs. If a thread still works on a log, the logs stay open. They are then as after a
+kill, and the next start checks them. Settings: num.recovery.threads.per.data.dir, log.cleaner.*.
 """
 
 from __future__ import annotations
@@ -28,32 +28,34 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WORKERS_END_MS = 10_000
-"""How long workers that still touch the logs are waited for when the node stops."""
+"""How long a stopping node waits for workers that still use the logs."""
 LOADED_AT_ONCE = 32
-"""Logs of a clean stop that are opened one after another before anybody else has a turn: some 0.3 ms each."""
+"""After a clean shutdown, logs that are opened in one step of the loop. One takes about 0.3 ms."""
 
 
 class BrokerLogs:
-    """`load`, `keep_checkpoints_true`, `start_upkeep`; then `stop_upkeep` and `close`. All once, in this order."""
+    """Call `load`, `keep_checkpoints_true`, `start_upkeep`, `stop_upkeep` and `close`, each once and in this order."""
 
     def __init__(self, doors: NodeDoors, settings: NodeSettings, logs: LogManager) -> None:
         self._doors = doors
         self._settings = settings
         self._logs = logs
         self._loading: Deferred[Any] | None = None
-        """Of logs that are closed only when all are open."""
+        """The running load after a clean shutdown. The logs may be closed only when all of them are open."""
         self._is_loaded = False
-        """All logs are open, and ours to close."""
+        """True once all logs are open, so that they must be closed."""
         self.leaves_threads = False
-        """Some work on the logs, and may do so until the process ends."""
+        """True while worker threads use the logs, which they may do until the process ends."""
         self._periodic: PeriodicWork | None = None
         self._cleaning: BackgroundCleaning | None = None
 
     async def load(self) -> None:
-        """Every partition's log; after an unclean stop with as many threads as num.recovery.threads.per.data.dir allows.
+        """Load the log of every partition. After an unclean shutdown, num.recovery.threads.per.data.dir threads
+        recover the logs.
 
-        Called off, a clean load goes on to its end, for its marks are gone and whoever closes the logs must have them all; recovery
-        ends as by a kill, and begins again with the next start.
+        If the start is cancelled, a clean load still runs to its end: the marks of the clean shutdown are already
+        deleted, so all logs must be open to be closed properly. A recovery is left as after a kill, and the next start
+        repeats it.
         """
         workers = self._doors.workers
         tasks = self._logs.begin_load()
@@ -69,7 +71,7 @@ class BrokerLogs:
             self._loaded(tasks)
 
     async def load_is_over(self) -> None:
-        """Of a start that was called off."""
+        """Wait for the load of a start that was cancelled."""
         if self._loading is not None:
             await self._loading
 
@@ -78,7 +80,7 @@ class BrokerLogs:
         self._is_loaded = True
 
     def keep_checkpoints_true(self) -> None:
-        """From the broker's registration on: partitions may change what a checkpoint says."""
+        """Call it when the broker registers: from then on partitions may make checkpoints outdated."""
         doors = self._doors
         self._periodic = PeriodicWork(
             doors.config, self._settings, LogUpkeep(self._logs), doors.clock, doors.timers, doors.workers
@@ -109,7 +111,7 @@ class BrokerLogs:
         return BackgroundCleaning(settings, cleaner, throttle, doors.clock, doors.timers, doors.workers)
 
     async def stop_upkeep(self) -> None:
-        """Wait for what cleans, syncs and checkpoints by itself, but not for ever: a disk may answer nothing."""
+        """Wait for cleaning, syncs and checkpoints to end, for at most WORKERS_END_MS: a disk may not respond."""
         ends = [part.stop() for part in (self._cleaning, self._periodic) if part is not None]
         await self._in_time(gather(ends), WORKERS_END_MS)
         self.leaves_threads = not all(end.done for end in ends)
@@ -120,7 +122,7 @@ class BrokerLogs:
             )
 
     def _in_time(self, wanted: Deferred[Any], timeout_ms: int) -> Deferred[None]:
-        """There when that is, or when its time is over."""
+        """Resolve when `wanted` is resolved or the timeout is over."""
         either: Deferred[None] = Deferred()
 
         def over() -> None:
@@ -133,9 +135,9 @@ class BrokerLogs:
         return either
 
     def close(self, broker_epoch: int) -> None:
-        """After the metadata log has stopped: nothing changes roles any more."""
+        """Close the logs. Call it after the metadata log has stopped, because roles no longer change then."""
         if self._is_loaded and not self.leaves_threads:
-            # A broker that was never registered has changed nothing since the last clean stop.
+            # A broker that never registered has changed nothing since the last clean shutdown, so it keeps that epoch.
             self._logs.shut_down(max(broker_epoch, self._logs.previous_broker_epoch))
 
 

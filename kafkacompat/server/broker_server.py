@@ -1,12 +1,14 @@
-"""A node's broker role: what it serves to clients.
+"""A node's broker role: everything that it serves to clients.
 
-Builds logs, partitions, replication, fetches, groups and the listeners for clients, joins them with what the node has of the
-metadata shared, and keeps the order of a broker's start and stop. Knows every package but raft's and the controller's insides.
+This module builds logs, partitions, replication, fetches, groups and client listeners. It connects them with the
+node's shared metadata parts and keeps the order of a broker's start and stop. It knows every package, but not the
+insides of raft/ and controller/.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.long_requests import RequestSteps
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
-from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
 from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
 from kafkacompat.coordinator.transactions_side import TransactionsSide
@@ -38,10 +40,12 @@ from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.server.advertised import broker_addresses
+from kafkacompat.server.authentication import authenticating
 from kafkacompat.server.broker_directories import BrokerDirectories
 from kafkacompat.server.broker_logs import BrokerLogs
 from kafkacompat.server.data_directories import NodeDirectories
 from kafkacompat.server.doors import NodeDoors
+from kafkacompat.server.quotas import connection_creation_rates, quota_managers
 from kafkacompat.server.shared_server import SharedServer
 
 if TYPE_CHECKING:
@@ -55,7 +59,7 @@ CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
 
 
 class BrokerServer:
-    """`start`, then `stop`; both once."""
+    """Call `start` once, then `stop` once."""
 
     def __init__(
         self,
@@ -69,13 +73,15 @@ class BrokerServer:
         self._settings = settings
         self._shared = shared
         self._effective = settings.effective
+        self._stated: Mapping[str, str] | None = None
+        """This node's dynamic settings in the image."""
         self._disks = BrokerDirectories(doors, directories, settings, shared)
         self.logs = self._disks.logs
         self._broker_logs = BrokerLogs(doors, settings, self.logs)
         self._opening = Opening(doors.config.node_id, doors.timers)
         self._session_timeout_ms = doors.config.get_int("broker.session.timeout.ms")
         self.bound: tuple[EndPoint, ...] = ()
-        """The clients' listeners, with the ports really bound."""
+        """The client listeners, with the bound ports."""
         self._is_hurried = False
         self._server: SocketServer | None = None
         self.heartbeats: BrokerHeartbeats | None = None
@@ -170,20 +176,37 @@ class BrokerServer:
             transactions=self._transactions.services,
             opening=self._opening,
             authorizer=shared.authorizer,
+            quotas=quota_managers(config),
+            monotonic_s=doors.monotonic_s,
+            check_listeners=self._check_listeners,
         )
         self._dispatcher = ApiDispatcher(
             self._node,
             stepping=RequestSteps(timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.get_int("request.max.elements"),
+            meters=doors.meters,
         )
 
+    @property
+    def replication(self) -> Replication:
+        return self._replication
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self._groups
+
+    def connection_counts(self) -> Mapping[str, int]:
+        """By listener; none before the broker listens."""
+        return {} if self._server is None else self._server.connection_counts()
+
     async def start(self) -> None:
-        """Until clients are served and leadership may come here. Raises OSError, BrokerRefused, CheckpointCorrupt."""
+        """Return when clients are served and this broker may lead partitions. Raises OSError, BrokerRefused, CheckpointCorrupt."""
         doors, config, shared = self._doors, self._doors.config, self._shared
         await self._broker_logs.load()
         self._server = server = doors.network.socket_server()
-        server.dispatcher = self._dispatcher
-        self.bound = await server.bind(config.broker_listeners())
+        listeners = config.broker_listeners()
+        server.dispatcher = authenticating(self._dispatcher, doors, listeners, lambda: shared.machine.image)
+        self.bound = await server.bind(listeners)
         heartbeats = self._make_heartbeats(await broker_addresses(config, self.bound, doors.network))
         await shared.machine.when_at(await heartbeats.start())
         self._broker_logs.keep_checkpoints_true()
@@ -201,7 +224,7 @@ class BrokerServer:
     def _create_topics(
         self, controller: ForwardingController, request: Any, asker: RequestContext | None
     ) -> Deferred[Any]:
-        """In the asker's name, or in this node's own."""
+        """Create topics in the name of the asker, or of this node without an asker."""
         context = RequestContext(
             CREATE_TOPICS,
             CREATE_TOPICS_VERSION,
@@ -244,12 +267,20 @@ class BrokerServer:
         return heartbeats
 
     def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """In the order in which the parts lean on each other; the settings have followed already."""
+        """Pass a new image to the parts, in the order of their dependencies. The settings already have it."""
         self._node.image = new
+        self._node.quotas.take(new.client_quotas)
+        if self._server is not None and new.client_quotas is not old.client_quotas:
+            self._server.take_connection_creation_rates(connection_creation_rates(new.client_quotas))
         self._node.returning.on_image(old, new, self._doors.clock.monotonic_ms(), self._session_timeout_ms)
+        stated = new.configs.get((int(ConfigResourceType.BROKER), str(self._doors.config.node_id)))
         if self._settings.effective is not self._effective:
             self._effective = self._settings.effective
             self._follow_settings(self._effective)
+        elif stated is not self._stated and self._server is not None:
+            # Setting the same values again reloads the files that they name, which may have changed (KAFKA-14136).
+            self._server.take_settings(self._effective)
+        self._stated = stated
         self._notices.on_image(old, new, self._settings.refused)
         self.partitions.on_image(old, new)
         self._groups.on_image(old, new)
@@ -257,8 +288,11 @@ class BrokerServer:
         self._opening.on_image(new)
 
     async def stop(self) -> bool:
-        """Give up leadership while clients are still told where it went, answer what is in flight; of a start that was called off
-        what there is. False when the logs cannot be closed, because a thread that works on them does not end."""
+        """Move leadership away while clients can still learn the new leaders, then answer the requests in flight.
+
+        Of a start that was cancelled, stop the parts that exist. Return False if the logs cannot be closed, because a
+        thread that uses them does not end.
+        """
         self._opening.open()
         await self._broker_logs.load_is_over()
         if self.heartbeats is not None:
@@ -269,7 +303,7 @@ class BrokerServer:
         if self._server is None:
             return True
         if self._is_hurried or self._shared.driver.leader_id < 0:
-            # What was passed on will not be answered, and must not keep its connections from draining.
+            # Forwarded requests will get no answer. They must not delay the drain of their connections.
             self._requests.close()
         self.partitions.hosted.finish_changes()
         self._transactions.stop()
@@ -284,11 +318,11 @@ class BrokerServer:
 
     @property
     def leaves_threads(self) -> bool:
-        """Some work on the logs, and may do so until the process ends."""
+        """Whether worker threads use the logs, which they may do until the process ends."""
         return self._broker_logs.leaves_threads
 
     def hurry(self) -> None:
-        """It stops, or will: do not wait for the controller any longer."""
+        """Do not wait for the controller any longer, in the current or in a later stop."""
         self._is_hurried = True
         if self.heartbeats is not None:
             self.heartbeats.give_up()
@@ -296,18 +330,23 @@ class BrokerServer:
             self._requests.close()
 
     def close_logs(self) -> None:
-        """After the metadata log has stopped: nothing changes roles any more."""
+        """Close the logs. Call it after the metadata log has stopped, because roles no longer change then."""
         self._broker_logs.close(self._broker_epoch())
 
     def abandon(self) -> None:
-        """A start that failed lets go of the listeners and of whoever waits for it, and closes the logs if it has them all."""
+        """Clean up a failed start: answer held requests, close the listeners, and close the logs if all of them are open."""
         self._opening.open()
         if self._server is not None:
             self._server.close_listeners()
         self.close_logs()
 
+    def _check_listeners(self, config: ServerConfig) -> None:
+        """Raise ConfigError if the listeners cannot use the stores that the settings name."""
+        if self._server is not None:
+            self._server.check_settings(config)
+
     def _follow_settings(self, config: ServerConfig) -> None:
-        """Connection bounds hold from now on; what else is dynamic is read where it is used."""
+        """Apply changed settings. Bounds on connections change at once. Other dynamic settings are read where they are used."""
         assert self._server is not None
         self._disks.take_settings(config)
         self._server.take_settings(config)
@@ -315,10 +354,10 @@ class BrokerServer:
 
 def _still_fenced(bound_ms: int) -> None:
     logger.warning(
-        "the broker does not take part after %d ms (broker.session.timeout.ms): clients are told of the cluster as it is known",
+        "the broker is still fenced after %d ms (broker.session.timeout.ms); requests about the cluster no longer wait",
         bound_ms,
     )
 
 
 def _topic_not_made(name: str, code: int, message: str | None) -> None:
-    logger.warning("topic %s was not made on demand: error %d, %s", name, code, message)
+    logger.warning("automatic creation of topic %s failed: error %d, %s", name, code, message)

@@ -1,7 +1,7 @@
-"""A node's controller role: a controller to activate, the listener that other nodes speak to, and its registration (KIP-919).
+"""A node's controller role: the controller, the listener for other nodes, and the controller's registration (KIP-919).
 
-Stands on what the node has of the metadata quorum (shared_server.py). Knows the controller and the network, and joins them; it
-knows no partition, no group and no client.
+It uses the node's member of the metadata quorum (shared_server.py). This module connects the controller and the
+network. It knows no partitions, groups or clients.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ from kafkacompat.controller.turns import Turns
 from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
 from kafkacompat.ports import ProbeResult
 from kafkacompat.server.advertised import controller_addresses
+from kafkacompat.server.authentication import authenticating
+from kafkacompat.server.quotas import connection_creation_rates, quota_managers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import SocketServer
@@ -33,17 +37,17 @@ if TYPE_CHECKING:
     from kafkacompat.server.shared_server import SharedServer
 
 PROBE_TIMEOUT_MS = 1_000
-"""How long a broker whose heartbeats' connection was closed may take to refuse or accept a new one."""
+"""How long a probed broker may take to refuse or accept a connection, after its heartbeat connection was closed."""
 DRAIN_DEADLINE_MS = 1_000
-"""How long other nodes' requests may take to be answered while this one stops."""
+"""How long a stopping controller may take to answer other nodes' requests."""
 PROBED = {ProbeResult.CONNECTED: Probed.REACHED, ProbeResult.REFUSED: Probed.REFUSED}
 
 
 class ControllerServer:
-    """`start`, then `stop`; both once."""
+    """Call `start` once, then `stop` once."""
 
     def __init__(self, doors: NodeDoors, shared: SharedServer, server: SocketServer) -> None:
-        """`server` and the shared part's endpoints are of `listen`."""
+        """`server` and the endpoints of the shared part come from `listen`."""
         config, machine = doors.config, shared.machine
         self._doors = doors
         self._server = server
@@ -61,6 +65,7 @@ class ControllerServer:
             reach,
             own_decisions,
         )
+        quotas = quota_managers(config)
         self.controller = ActiveController(
             machine,
             shared.controller_settings,
@@ -68,11 +73,14 @@ class ControllerServer:
             doors.random,
             liveness,
             PeriodicTaskControlManager(
-                machine, shared.controller_settings, sessions, doors.timers, own_decisions
+                machine, shared.controller_settings, sessions, doors.clock, doors.timers, own_decisions
             ),
             own_decisions,
             turns,
+            doors.clock,
             shared.directories.bootstrap_values,
+            doors.network.resolve,
+            quotas,
         )
         node = ControllerNode(
             node_id=config.node_id,
@@ -85,10 +93,15 @@ class ControllerServer:
             image=machine.image,
             dynamic=shared.settings,
             authorizer=shared.authorizer,
+            quotas=quotas,
+            monotonic_s=doors.monotonic_s,
         )
 
         def take_image(old: MetadataImage, new: MetadataImage) -> None:
             node.image = new
+            quotas.take(new.client_quotas)
+            if new.client_quotas is not old.client_quotas:
+                server.take_connection_creation_rates(connection_creation_rates(new.client_quotas))
 
         machine.subscribe(take_image)
         self._dispatcher = ApiDispatcher(
@@ -97,8 +110,11 @@ class ControllerServer:
             liveness.connection_closed,
             stepping=RequestSteps(doors.timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.get_int("request.max.elements"),
+            meters=doors.meters,
         )
-        server.dispatcher = self._dispatcher
+        server.dispatcher = authenticating(
+            self._dispatcher, doors, config.controller_listeners(), lambda: machine.image
+        )
         registration = ControllerRegistration(
             ControllerIdentity(config.node_id, shared.incarnation, shared.endpoints),
             shared.controller_channel("controller-registration"),
@@ -108,7 +124,8 @@ class ControllerServer:
 
     @staticmethod
     async def listen(doors: NodeDoors) -> tuple[SocketServer, tuple[EndPoint, ...]]:
-        """The controller's server, and its listeners as others are told of them: with the ports that were left to the system.
+        """Return the controller's socket server and its advertised listeners, with the ports that the system chose for
+        port 0.
 
         Raises OSError, ConfigError.
         """
@@ -121,17 +138,21 @@ class ControllerServer:
         return probed.then(lambda result: PROBED.get(result, Probed.SILENT))
 
     def carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:
-        """A request by this node's own way. Fails with NotController while another's is active."""
+        """Handle a request of this node itself. Fails with NotController while another controller is active."""
         return self._dispatcher.call(context, request)
 
+    def connection_counts(self) -> Mapping[str, int]:
+        """By listener."""
+        return self._server.connection_counts()
+
     async def start(self) -> None:
-        """Serve the quorum, which this node has joined."""
+        """Start to serve the quorum, which this node has already joined."""
         await self._server.serve()
 
     async def stop(self) -> None:
-        """Once it leads no more: answer what is in flight."""
+        """Answer the requests in flight. Call it when this node no longer leads the quorum."""
         await self._server.drain(DRAIN_DEADLINE_MS)
 
     def abandon(self) -> None:
-        """A start that failed lets go of the listeners."""
+        """Close the listeners after a failed start."""
         self._server.close_listeners()

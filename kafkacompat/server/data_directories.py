@@ -1,6 +1,6 @@
-"""A node's directories formatted, checked and locked, and the metadata log opened for raft.
+"""Formats, checks and locks a node's directories, and opens the metadata log for raft.
 
-Knows raft's storage and the log package, and joins the two; it knows no record, no listener, no client.
+This module connects raft's storage with the log package. It knows no records, listeners or clients.
 """
 
 from __future__ import annotations
@@ -39,20 +39,21 @@ from kafkacompat.raft.voter_node import VoterNode
 
 if TYPE_CHECKING:
     from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 
 
 @dataclass(slots=True)
 class NodeDirectories:
-    """A node's directories, checked and locked. `log_dirs` are absolute, in the order of the setting."""
+    """A node's checked and locked directories. `log_dirs` are absolute paths in the order of the setting."""
 
     identity: MetaPropertiesEnsemble
     log_dirs: tuple[str, ...]
     bootstrap_values: tuple[bytes, ...]
-    """Framed records that a new metadata log begins with."""
+    """The framed records with which a new metadata log begins."""
     locks: DirectoryLocks
     failed: Mapping[str, OSError] = field(default_factory=dict)
-    """Log directories that cannot be read or not be written, of a node whose metadata's can: offline from the start, as in
-    Kafka."""
+    """Log directories that cannot be read or written. They are offline from the start, as in Kafka. The metadata
+    directory is never among them."""
 
 
 def absolute_log_dirs(config: ServerConfig) -> tuple[str, ...]:
@@ -73,19 +74,27 @@ def format_node(
     standalone: bool,
     initial_voters: tuple[VoterNode, ...] = (),
     feature_levels: Sequence[tuple[str, int]] | None = None,
+    users: Sequence[UserScramCredentialRecord] = (),
     ignore_formatted: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> None:
-    """What kafka-storage format does. `standalone`: a dynamic quorum of this node alone; `initial_voters`: one of these;
-    `feature_levels`: what the cluster begins with instead of Kafka's defaults. Raises StorageProblem."""
+    """Format a node's directories, as kafka-storage format does.
+
+    `standalone`: a dynamic quorum with this node as its only voter. `initial_voters`: a dynamic quorum of these
+    voters, including this node. `feature_levels`: the cluster's feature levels, instead of Kafka's defaults. `users`:
+    SCRAM credentials that are valid from the first start on. Raises StorageProblem.
+    """
     from kafkacompat.controller.bootstrap import bootstrap_values
+    from kafkacompat.controller.features import DEFAULT_LEVELS
 
     request = FormatRequest(
         log_dirs=absolute_log_dirs(config),
         metadata_log_dir=absolute_metadata_dir(config),
         node_id=config.node_id,
         cluster_id=cluster_id,
-        bootstrap_values=bootstrap_values() if feature_levels is None else bootstrap_values(feature_levels),
+        bootstrap_values=bootstrap_values(
+            DEFAULT_LEVELS if feature_levels is None else feature_levels, users
+        ),
         controller_listeners=controller_listeners(config) if standalone else (),
         initial_voters=initial_voters,
         ignore_formatted=ignore_formatted,
@@ -96,10 +105,11 @@ def format_node(
 def open_directories(
     config: ServerConfig, disk: Disk, random: Random, now_ms: int, *, format_if_empty: bool
 ) -> NodeDirectories:
-    """Lock all directories, format them if they are new and that is wanted, check their identity. Raises StorageProblem."""
+    """Lock all directories, format new ones if `format_if_empty` is set, and check their identity. Raises StorageProblem."""
     log_dirs, metadata_dir = absolute_log_dirs(config), absolute_metadata_dir(config)
     if len(set(log_dirs)) < len(log_dirs):
-        # Each log would be found twice, and one of the two be taken for superfluous. A link shows by its directory's id.
+        # Otherwise each log would be found twice, and one of the two would be deleted as superfluous. A duplicate
+        # behind a link is detected by its directory id.
         raise StorageProblem(f"log.dirs names a directory twice: {', '.join(config.log_dirs)}")
     failed = _unreadable(disk, log_dirs, metadata_dir)
     readable = tuple(path for path in log_dirs if path not in failed)
@@ -141,7 +151,7 @@ def open_directories(
 
 
 def _unreadable(disk: Disk, log_dirs: Sequence[str], metadata_dir: str) -> dict[str, OSError]:
-    """Those that are there and cannot be listed, or cannot tell whose they are."""
+    """Return the existing directories that cannot be listed, or whose meta.properties cannot be read."""
     found: dict[str, OSError] = {}
     for path in _dispensable(disk, log_dirs, metadata_dir):
         if disk.exists(path):
@@ -154,7 +164,8 @@ def _unreadable(disk: Disk, log_dirs: Sequence[str], metadata_dir: str) -> dict[
 
 
 def _dispensable(disk: Disk, log_dirs: Sequence[str], metadata_dir: str) -> tuple[str, ...]:
-    """Those without which the node can go on. None of a node that is not formatted, which is to begin whole."""
+    """Return the directories without which the node can start. None if the node is not formatted, because formatting
+    needs all of them."""
     others = tuple(path for path in log_dirs if path != metadata_dir)
     return others if others and is_formatted(disk, (), metadata_dir) else ()
 
@@ -176,7 +187,7 @@ def _bootstrap_values(disk: Disk, metadata_dir: str) -> tuple[bytes, ...]:
 
 
 def controller_listeners(config: ServerConfig) -> tuple[tuple[str, str, int], ...]:
-    """(name, host, port) of this node's controller endpoints, the default one first."""
+    """Return (name, host, port) of this node's controller endpoints, the default one first."""
     advertised = {each.listener_name: each for each in config.advertised_listeners()}
     return tuple(
         (each.listener_name, each.host, each.port)
@@ -188,13 +199,13 @@ def controller_listeners(config: ServerConfig) -> tuple[tuple[str, str, int], ..
 
 @dataclass(slots=True)
 class QuorumStore:
-    """The metadata log's files and the member of the quorum over them."""
+    """The metadata log's files, and the quorum member that uses them."""
 
     log: PartitionMetadataLog
     driver: QuorumDriver
 
     def close(self) -> None:
-        """After the driver's close: leave the files as Kafka does at a clean stop. Blocks."""
+        """Close the files as Kafka does at a clean shutdown. Call it after the driver's close. Blocks."""
         self.log.close()
 
 
@@ -206,12 +217,13 @@ def open_quorum_store(
     endpoints: Sequence[EndPoint],
     note: Callable[[str], None],
 ) -> QuorumStore:
-    """Open `__cluster_metadata-0`. Every batch is checked at each start, as in Kafka: a quorum rests on it.
+    """Open `__cluster_metadata-0`. As in Kafka, each start checks every batch, because the quorum depends on the log.
 
-    `endpoints` are this node's controller listeners as others are told of them, the default one first; none without that role.
+    `endpoints` are this node's advertised controller listeners, the default one first. Empty without the controller
+    role.
     """
     config, disk, identity = doors.config, doors.disk, directories.identity
-    # Kafka's tests have smaller segments by this one, and it has no default.
+    # Kafka's tests set smaller segments with this setting, which has no default.
     internal = config.resolved("internal.metadata.log.segment.bytes")
     segment_bytes = internal if isinstance(internal, int) else config.get_int("metadata.log.segment.bytes")
     log_config = metadata_log_config(segment_bytes, config.get_int("metadata.log.segment.ms"))

@@ -1,17 +1,22 @@
-"""A node's settings and its doors out: all that reaches a node, and all by which it acts, comes and goes through them."""
+"""A node's settings and its doors: the interfaces through which it receives everything and acts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
 from kafkacompat.ports import Clock, Disk, Network, Random, Timers, WorkerPools
 
+if TYPE_CHECKING:
+    from kafkacompat.api.meters import RequestMeters
+
 
 @dataclass(frozen=True, slots=True)
 class NodeDoors:
-    """What every part of a node is built with: the command's are of the system, the simulator's are its own."""
+    """The interfaces with which every part of a node is built. The command passes the system's, the simulator its
+    simulated ones."""
 
     config: ServerConfig
     clock: Clock
@@ -21,8 +26,10 @@ class NodeDoors:
     workers: WorkerPools
     network: Network
     monotonic_s: Callable[[], float]
-    """What bounds a step of the loop by the time it takes."""
+    """The clock that limits the length of a step of the loop, in seconds."""
     keep: Callable[[], None]
-    """Told while very much is loaded that what is there lives long."""
+    """Called while very many objects are loaded that will live long."""
     halt: Callable[[BaseException], None]
-    """End the process at once and leave the files: what is on the disk, or what the quorum agreed on, is unknown."""
+    """End the process at once and leave the files. Used when the state of the disk or of the quorum's decisions is unknown."""
+    meters: RequestMeters | None = None
+    """Counts the requests of both roles; None where no scrape reads them."""

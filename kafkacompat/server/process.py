@@ -1,14 +1,17 @@
-"""The process of a node: real doors, signals that stop it, a line when it serves.
+"""The process of a node: the doors to the real system, the signals that stop it, and the line that says that it
+serves.
 
-Knows trio and the system. What a node is made of, and in which order it starts and stops, it does not know (raft_server.py).
+This module knows trio and the operating system. raft_server.py knows the parts of a node and the order of their start
+and stop.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -25,23 +28,37 @@ from kafkacompat.net.runtime import (
     raise_descriptor_limit,
 )
 from kafkacompat.net.watchdog import LoopWatchdog
-from kafkacompat.net.workers import worker_pools
+from kafkacompat.net.workers import pool_loads, worker_pools
+from kafkacompat.security.class_names import refuse_classes_of_others
+from kafkacompat.security.client_settings import security_to_brokers, security_to_controllers
 from kafkacompat.security.settings import authorizer_of
+from kafkacompat.server.authentication import mechanisms_by_listener
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.server.signals import StopSignals
+
+if TYPE_CHECKING:
+    from kafkacompat.api.meters import RequestMeters
+    from kafkacompat.security.ssl_listeners import SslListener
+    from kafkacompat.server.node_metrics import NodeMetrics
+
+METRICS_PORT = "metrics.listener.port"
 
 logger = logging.getLogger(__name__)
 
 
 class StartRefused(Exception):
-    """The node cannot start; the text says why and names the setting."""
+    """The node cannot start. The text gives the reason and names the setting."""
 
 
 def serve_until_stopped(
     config: ServerConfig, *, format_if_empty: bool, announce: Callable[[str], None], signals: StopSignals
 ) -> bool:
-    """Run one node until a signal. `announce` gets one line when it serves. False when it did not stop cleanly. StartRefused."""
+    """Run one node until a signal stops it. `announce` gets one line when the node serves. Return False if it did not
+    stop cleanly.
+
+    Raises StartRefused.
+    """
     raise_descriptor_limit()
     return trio.run(_serve, config, format_if_empty, announce, signals)
 
@@ -49,18 +66,25 @@ def serve_until_stopped(
 async def _serve(
     config: ServerConfig, format_if_empty: bool, announce: Callable[[str], None], signals: StopSignals
 ) -> bool:
-    """A node that still starts, or waits for its quorum, is not kept from stopping by it; a second signal says that there is no
-    controller to wait for, as when a whole cluster is stopped."""
+    """Run the node. A signal also stops a node that is still starting, or that waits for its quorum.
+
+    A second signal means that no controller is there to wait for, for example because the whole cluster is being
+    stopped.
+    """
     _refuse_what_is_not_served(config)
+    tls = _listeners_with_tls(config)
     try:
         async with trio.open_nursery() as nursery:
-            doors, timers = _doors_of_the_system(config, nursery)
+            doors, timers = _doors_of_the_system(config, nursery, tls)
             node = KafkaRaftServer(doors)
             asked = trio.Event()
             starting = trio.CancelScope()
             serves = False
+            metrics: NodeMetrics | None = None
 
             def on_signal() -> None:
+                if metrics is not None:
+                    metrics.is_stopping = True
                 if asked.is_set():
                     node.hurry()
                 asked.set()
@@ -69,6 +93,8 @@ async def _serve(
             token = trio.lowlevel.current_trio_token()
             signals.tell(lambda: token.run_sync_soon(on_signal))
             try:
+                if config.get_int(METRICS_PORT) >= 0:
+                    metrics = await _shown(doors, node, nursery)
                 with starting:
                     await nursery.start(timers.run)
                     await carry_out(node.build(format_if_empty=format_if_empty))
@@ -78,6 +104,8 @@ async def _serve(
                     freeze_long_lived()
                     watchdog = LoopWatchdog(token.run_sync_soon)
                     watchdog.start()
+                    if metrics is not None:
+                        metrics.stalls = watchdog
                     announce(node.ready_line())
                     await asked.wait()
                     watchdog.stop()
@@ -95,38 +123,69 @@ async def _serve(
         signals.tell(None)
 
 
-def _refuse_what_is_not_served(config: ServerConfig) -> None:
-    """Settings whose silence would be worse than no broker: they promise a protection that is not there."""
-    for listener in config.listeners():
-        if listener.security_protocol != "PLAINTEXT":
-            # Serving it in the clear would be a hole that nobody asked for.
-            raise StartRefused(
-                f"listener.security.protocol.map gives listener {listener.listener_name} {listener.security_protocol}: "
-                "only PLAINTEXT is served"
-            )
+async def _shown(doors: NodeDoors, node: KafkaRaftServer, nursery: trio.Nursery) -> NodeMetrics:
+    """Serve the node's metrics from now on. Without metrics, none of their modules is imported. Raises StartRefused, OSError."""
     try:
+        from kafkacompat.metrics.endpoint import MetricsEndpoint
+        from kafkacompat.server.node_metrics import NodeMetrics
+    except ImportError as missing:
+        raise StartRefused(
+            f"{METRICS_PORT}: {missing.name} is not installed; install kafkacompat[metrics]"
+        ) from missing
+    metrics = NodeMetrics(doors, node, lambda: pool_loads(doors.workers))
+    endpoint = MetricsEndpoint(metrics)
+    host = doors.config.get_string("metrics.listener.host") or ""
+    port = await endpoint.bind(host, doors.config.get_int(METRICS_PORT))
+    logger.info("metrics are served on http://%s:%d/metrics", host, port)
+    nursery.start_soon(endpoint.run)
+    return metrics
+
+
+def _refuse_what_is_not_served(config: ServerConfig) -> None:
+    """Refuse settings that promise a protection that is not implemented. Ignoring them would be worse than not starting."""
+    try:
+        refuse_classes_of_others(config.originals)
+        mechanisms_by_listener(
+            config, config.listeners(), lambda user, mechanism: None, SystemRandom(), SystemClock().now_ms
+        )
+        security_to_brokers(config)
+        security_to_controllers(config)
         authorizer_of(config)
     except ConfigError as problem:
         raise StartRefused(str(problem)) from problem
 
 
+def _listeners_with_tls(config: ServerConfig) -> Mapping[str, SslListener]:
+    """Return the TLS listeners. Without any, the modules for TLS are not imported."""
+    if not any(each.has_tls for each in config.listeners()):
+        return {}
+    from kafkacompat.security.ssl_listeners import ssl_listeners
+
+    try:
+        return ssl_listeners(config)
+    except ConfigError as problem:
+        raise StartRefused(str(problem)) from problem
+
+
 def _reason(problem: Exception) -> str:
-    """The problem's text; of the system's errors without their number, which tells people nothing."""
+    """Return the error's text. An error of the system is shown without its number, which means nothing to most people."""
     if not isinstance(problem, OSError) or not problem.strerror:
         return str(problem)
     return f"{problem.filename}: {problem.strerror}" if problem.filename else problem.strerror
 
 
 def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The exception inside nested groups of one, else the group."""
+    """Return the exception inside nested groups of one, otherwise the group."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
-def _doors_of_the_system(config: ServerConfig, nursery: trio.Nursery) -> tuple[NodeDoors, TrioTimers]:
-    """And the timers, which have to run."""
+def _doors_of_the_system(
+    config: ServerConfig, nursery: trio.Nursery, tls: Mapping[str, SslListener]
+) -> tuple[NodeDoors, TrioTimers]:
+    """Return the doors, and the timers, which the caller must run."""
     clock = SystemClock()
     timers = TrioTimers(clock)
     recovery_threads = config.get_int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
@@ -138,16 +197,38 @@ def _doors_of_the_system(config: ServerConfig, nursery: trio.Nursery) -> tuple[N
         random=SystemRandom(),
         disk=RealDisk(),
         workers=workers,
-        network=TrioNetwork(nursery, config, clock, timers, workers.replies),
+        network=TrioNetwork(
+            nursery,
+            config,
+            clock,
+            timers,
+            workers.replies,
+            tls,
+            security_to_brokers(config),
+            security_to_controllers(config),
+        ),
         monotonic_s=monotonic,
         keep=keep_long_lived,
         halt=_halt,
+        meters=_meters(config),
     )
     return doors, timers
 
 
+def _meters(config: ServerConfig) -> RequestMeters | None:
+    """Requests are counted only where they are shown."""
+    if config.get_int(METRICS_PORT) < 0:
+        return None
+    from kafkacompat.api.meters import RequestMeters
+
+    return RequestMeters()
+
+
 def _halt(error: BaseException) -> None:
-    """What is on the disk, or what the quorum agreed on, is unknown: no reply may follow from it."""
+    """End the process. The state of the disk or of the quorum's decisions is unknown, so no reply may depend on it."""
     known = isinstance(error, START_PROBLEMS)
     logger.critical("the node halts: %s", error if known else repr(error), exc_info=None if known else error)
+    # A log in a file is written by a thread of its own.
+    for handler in logging.root.handlers:
+        handler.flush()
     os._exit(1)

@@ -1,9 +1,10 @@
-"""A node, of either role or both: built over its doors, serving, drained.
+"""A node with one role or both: built from its doors, started, stopped.
 
-Start: lock and check the directories, join the metadata quorum (shared_server.py), as a controller serve it
-(controller_server.py); as a broker (broker_server.py) load the logs, register, take up partitions and groups, accept, and say so.
-Stop, however far the start has come: give up leadership, answer what is in flight, leave the quorum,
-close the logs, leave the mark of a clean shutdown. It decides nothing that a package could decide.
+Start: lock and check the directories and join the metadata quorum (shared_server.py). A controller then serves the
+quorum (controller_server.py). A broker (broker_server.py) loads the logs, registers, applies partitions and groups,
+opens its listeners, and prints the ready line. Stop, at any point of the start: move leadership away, answer the
+requests in flight, leave the quorum, close the logs, write the mark of a clean shutdown. This module leaves all
+decisions to the packages.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ START_PROBLEMS = (
 
 
 class KafkaRaftServer:
-    """`build`, `start`, then `stop`; each once, and `stop` also of a start that was called off."""
+    """Call `build`, `start` and `stop`, each once. Call `stop` also after a start that was cancelled."""
 
     def __init__(self, doors: NodeDoors) -> None:
         self._doors = doors
@@ -53,7 +54,7 @@ class KafkaRaftServer:
         self.broker: BrokerServer | None = None
 
     async def build(self, *, format_if_empty: bool) -> None:
-        """All parts, of which none acts yet. Raises what START_PROBLEMS lists."""
+        """Build all parts. None of them acts yet. Raises the exceptions in START_PROBLEMS."""
         doors, config = self._doors, self._doors.config
         self._directories = directories = open_directories(
             config, doors.disk, doors.random, doors.clock.now_ms(), format_if_empty=format_if_empty
@@ -74,7 +75,8 @@ class KafkaRaftServer:
             self.broker = BrokerServer(doors, directories, settings, self.shared)
 
     async def start(self) -> None:
-        """Until clients are served, or for a controller alone the quorum. Raises what START_PROBLEMS lists."""
+        """Return when clients are served, or the quorum if this node is only a controller. Raises the exceptions in
+        START_PROBLEMS."""
         assert self.shared is not None
         self.shared.start()
         if self.controller is not None:
@@ -83,7 +85,7 @@ class KafkaRaftServer:
             await self.broker.start()
 
     def ready_line(self) -> str:
-        """What a start prints once it serves."""
+        """The line that a start prints when it serves."""
         assert self.shared is not None
         config = self._doors.config
         serving = self.shared.endpoints if self.broker is None else self.broker.bound
@@ -94,8 +96,11 @@ class KafkaRaftServer:
         )
 
     async def stop(self) -> bool:
-        """The broker first, while the quorum still hears of it; then the quorum, then the files; of a start that was called off
-        what there is. False when logs are left as after a kill: a thread that works on them does not end, or their disk refuses."""
+        """Stop the broker while the quorum still accepts its requests, then the quorum, then the files.
+
+        Of a start that was cancelled, stop the parts that exist. Return False if logs are left as after a kill,
+        because a thread that uses them does not end or their disk fails.
+        """
         is_clean = True
         if self.broker is not None:
             is_clean = await self.broker.stop()
@@ -108,21 +113,22 @@ class KafkaRaftServer:
         if self.broker is not None:
             self.broker.close_logs()
         self._doors.network.channels.close_all()
+        self._doors.network.controller_channels.close_all()
         self._release_locks()
         return is_clean
 
     def _release_locks(self) -> None:
         if self._directories is not None and not (self.broker is not None and self.broker.leaves_threads):
-            # Otherwise they are held until the process ends, and with it its threads.
+            # Otherwise the locks are held until the process and its threads end.
             self._directories.locks.release()
 
     def hurry(self) -> None:
-        """Stop without waiting for the controller any longer; files are left as at any stop."""
+        """Stop without waiting for the controller any longer. The files are left as by any stop."""
         if self.broker is not None:
             self.broker.hurry()
 
     def abandon(self) -> None:
-        """A start that failed lets go of what it holds; logs that were all loaded are closed in order."""
+        """Clean up a failed start. The logs are closed properly if all of them were loaded."""
         for part in (self.broker, self.shared, self.controller):
             if part is not None:
                 part.abandon()

@@ -1,7 +1,7 @@
-"""What a node's roles share: its member of the metadata quorum, the metadata it follows, the way to the active controller.
+"""The parts that a node's roles share: the quorum member, the metadata, and the channel to the active controller.
 
-Every node follows the metadata log: a voter or a standby with the controller role, an observer without it. Knows raft, the metadata
-and the network, and joins them; it knows no partition, no group and no client.
+Every node follows the metadata log: as a voter or standby with the controller role, as an observer without it. This
+module connects raft, the metadata and the network. It knows no partitions, groups or clients.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RESIGN_TIMEOUT_MS = 1_000
-"""How long a leader that stops waits for the other voters to hear of it."""
+"""How long a stopping leader waits until the other voters know."""
 
 
 class SharedServer:
-    """`start`, then `stop`; both once."""
+    """Call `start` once, then `stop` once."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class SharedServer:
         incarnation: Uuid,
         endpoints: tuple[EndPoint, ...],
     ) -> None:
-        """`settings` follow the image before anybody else; `incarnation` is this process's; `endpoints` are the controller's as
-        others are told of them, none without that role.
+        """`settings` get each image before all other parts. `incarnation` is the id of this process. `endpoints` are
+        the advertised controller listeners, empty without that role.
 
         Raises MetadataLogProblem, ConfigError.
         """
@@ -58,8 +58,10 @@ class SharedServer:
         self.cluster_id = directories.identity.cluster_id
         self.incarnation = incarnation
         self.endpoints = endpoints
+        self.has_started = False
+        """The node has taken up its role in the quorum."""
         self.own_controller: Callable[[RequestContext, Any], Deferred[Any]] | None = None
-        """This node's own, if it has one."""
+        """Handles requests at this node's own controller, if it has one."""
         self.controller_settings = ControllerSettings(config, config.node_id, self.cluster_id)
         self.machine = MetadataMachine(
             ControllerCore(self.controller_settings),
@@ -68,13 +70,13 @@ class SharedServer:
         )
         self.machine.subscribe(settings.on_image)
         self.authorizer = authorizer_of(config)
-        """Of both roles; None where everybody may do everything."""
+        """The authorizer of both roles. None if everything is allowed."""
         if self.authorizer is not None:
             self.machine.subscribe(partial(_take_acls, self.authorizer))
         self.store: QuorumStore = open_quorum_store(
             directories,
             doors,
-            KafkaNetworkChannel(doors.network.channels, logger.error),
+            KafkaNetworkChannel(doors.network.controller_channels, logger.error),
             endpoints=endpoints,
             note=logger.warning,
         )
@@ -82,11 +84,12 @@ class SharedServer:
         self.machine.attach(self.driver)
 
     def start(self) -> None:
-        """Take up the stored role. Raises MetadataLogProblem."""
+        """Continue in the stored quorum role. Raises MetadataLogProblem."""
         self.driver.start(self.machine)
+        self.has_started = True
 
     def active_address(self) -> tuple[int, str, int] | None:
-        """(node id, host, port) of the active controller; None while none is known."""
+        """Return (node id, host, port) of the active controller, or None while it is unknown."""
         endpoints = self.driver.leader_endpoints
         if self.driver.leader_id < 0 or not endpoints:
             return None
@@ -94,12 +97,12 @@ class SharedServer:
         return self.driver.leader_id, host, port
 
     def controller_channel(self, purpose: str) -> ControllerChannel:
-        """A way from this node to the active controller."""
+        """Return a channel from this node to the active controller."""
         doors = self._doors
         channel = ControllerChannel(
             doors.config.node_id,
             purpose,
-            doors.network.channels,
+            doors.network.controller_channels,
             doors.clock,
             doors.timers,
             self.active_address,
@@ -110,13 +113,13 @@ class SharedServer:
         return channel
 
     def carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:
-        """A client's request, by this node's own controller. Fails with NotController where that is not active, or absent."""
+        """Handle a client's request at this node's own controller. Fails with NotController if that is absent or not active."""
         if self.own_controller is None:
             raise NotController
         return self.own_controller(context, request)
 
     def call_own(self, message: Any) -> Deferred[Any]:
-        """A request of this node's broker to its own controller; fails as above."""
+        """Handle a request of this node's broker at its own controller. Fails like `carry_out`."""
         context = RequestContext(
             message.API_KEY,
             message.MAX_VERSION,
@@ -129,28 +132,31 @@ class SharedServer:
         return self.carry_out(context, message)
 
     def give_up_leadership(self) -> Deferred[None]:
-        """There once the other voters have heard of it, or had their time."""
+        """Resign. Resolves when the other voters know, or after RESIGN_TIMEOUT_MS."""
         return self.driver.shut_down(RESIGN_TIMEOUT_MS)
 
     def stop(self) -> bool:
-        """Leave the quorum, and the files as at a clean stop. Blocks. False where the disk refuses: the metadata log is then left
-        as after a kill, which every start reckons with, and the node's other logs can still be closed in order."""
+        """Leave the quorum, and leave the files as after a clean shutdown. Blocks.
+
+        Return False if the disk fails. The metadata log is then left as after a kill, which every start can handle.
+        The node's other logs can still be closed properly.
+        """
         try:
             self.driver.flush_now()
             self.driver.close()
             self.store.close()
         except OSError as problem:
             self.driver.close()
-            logger.error("the metadata log cannot be closed in order: %s", problem)
+            logger.error("the metadata log cannot be closed cleanly: %s", problem)
             return False
         return True
 
     def abandon(self) -> None:
-        """A start that failed waits for no disk any more."""
+        """Clean up a failed start without waiting for disks."""
         self.driver.close()
 
 
 def _take_acls(authorizer: StandardAuthorizer, old: MetadataImage, new: MetadataImage) -> None:
-    """The first image holds what was committed when this node started, or more."""
+    """Load the ACLs. The first image contains at least everything that was committed when this node started."""
     authorizer.update(new.acls)
     authorizer.is_loaded = True

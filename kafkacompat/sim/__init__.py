@@ -1,1 +1,1 @@
-"""Seeded simulation of whole groups of cores: nothing here is imported by the broker."""
+"""Seeded simulations of whole groups of cores. The broker imports nothing from here."""

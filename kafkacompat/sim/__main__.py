@@ -1,6 +1,7 @@
-"""Run simulations: `python -m kafkacompat.sim --seed 7 --trace` shows one, `--seeds 1000` many. Exit code 1: a breach.
+"""Run simulations: `python -m kafkacompat.sim --seed 7 --trace` shows one, `--seeds 1000` runs many. Exit code 1 means
+a breach.
 
-Without --cluster a metadata quorum alone is simulated, with it a whole cluster.
+By default only a metadata quorum is simulated; with --cluster, a whole cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kafkacompat.sim.quorum_simulation import Counters, QuorumSimulation
 
 
 def print_short(line: str) -> None:
-    """Without what says nothing in a simulation: addresses and directory ids follow from node ids."""
+    """Print a line without parts that carry no information: addresses and directory ids follow from node ids."""
     line = re.sub(r"ReplicaKey\(id=(\d+), directory_id=b'[^']*'\)", r"\1", line)
     line = re.sub(
         r"(leader_)?endpoints=\(\(.*?\),\),? ?|cluster_id='[^']*'|top_level_error=<ErrorCode.NONE: 0>",
@@ -50,7 +51,7 @@ def show(node: SimulatedNode, event: events.Event, effects: list[effect.Effect])
 
 
 class ClusterTrace(logging.Handler):
-    """Prints the events of a cluster, and in between what its nodes log."""
+    """Prints the events of a cluster together with its nodes' log lines."""
 
     def show(self, host: Host, what: str) -> None:
         if what != "timer":

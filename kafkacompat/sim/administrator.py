@@ -1,6 +1,7 @@
-"""The administrator of a simulated cluster, who moves things about while producers and consumers are at work.
+"""The administrator of a simulated cluster, who changes topics and moves replicas while producers and consumers run.
 
-Knows brokers by address and leaders by Metadata. Whatever the answers are, the oracles see what comes of the requests.
+It knows brokers by address and leaders by Metadata. It ignores most answers, because the oracles check the effects of
+its requests.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ AS_FAST_AS_CAN_BE = 1 << 40
 
 
 class Administrator(Client):
-    """Makes topics, moves partitions, calls it off again, elects preferred leaders, deletes old records.
+    """Creates topics, reassigns partitions, cancels reassignments, elects preferred leaders, deletes old records.
 
-    One topic it deletes and makes anew under its name, again and again.
+    It repeatedly deletes one topic and creates it again under the same name.
     """
 
     def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
@@ -55,7 +56,7 @@ class Administrator(Client):
         self._anew = Chance(simulation.seed, "made anew")
         self._directories = Chance(simulation.seed, "directories")
         self.is_settled = not simulation.options.remake_ms
-        """No topic is away for a while only."""
+        """True if no topic is missing only for a while."""
 
     def start(self) -> None:
         self._create_topic()
@@ -90,7 +91,7 @@ class Administrator(Client):
             self._create_topic()
 
     def _create_topic(self) -> None:
-        """Again until one broker says that it is there."""
+        """Repeat the request until a broker reports that the topic exists."""
         name = f"t{self._topics}"
         topic = CreatableTopic(
             name=name,
@@ -114,7 +115,7 @@ class Administrator(Client):
 
         self.ask(self.any_broker(), request, "admin").on_done(created)
 
-    # The topic that comes and goes.
+    # The topic that is deleted and created again.
 
     def _remake_later(self, call: Callable[[], None]) -> None:
         mean_ms = self.simulation.options.remake_ms
@@ -141,7 +142,7 @@ class Administrator(Client):
         self.ask(self.any_broker(), request, "remaking").on_done(created)
 
     def _delete(self) -> None:
-        """By its id, so that a request that comes late does not take its successor."""
+        """Delete the topic by its id, so that a late request cannot delete its successor."""
         topic = self.simulation.image_oracles.newest.topics.get(MADE_ANEW)
         if topic is None or self.simulation.is_over_for_producers:
             self._make_anew()
@@ -156,10 +157,10 @@ class Administrator(Client):
 
         self.ask(self.any_broker(), request, "remaking").on_done(deleted)
 
-    # Replicas that change their directory.
+    # Moves of replicas between directories.
 
     def _change_directory(self) -> None:
-        """Of any replica, now and then; a move that goes on may be turned back by the next."""
+        """Move a random replica from time to time. A later move may reverse one that is in progress."""
         if self.simulation.is_over_for_producers:
             if self.simulation.options.move_bytes:
                 self._let_moves_go_on()
@@ -178,7 +179,7 @@ class Administrator(Client):
         self.ask(replica, request, "admin").on_done(_look_away)
 
     def _let_moves_go_on(self) -> None:
-        """At the end they are to come to theirs."""
+        """Let the moves in progress complete at the end of the run."""
         kind = int(ConfigResourceType.BROKER)
         request = setting_request(kind, DEFAULT_BROKER, MOVE_RATE, str(AS_FAST_AS_CAN_BE))
 
@@ -201,12 +202,12 @@ class Administrator(Client):
         self._ignore(AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=[topic]))
 
     def call_off(self) -> None:
-        """Every move that still goes on."""
+        """Cancel all reassignments in progress."""
         for place in self.places.values():
             self._reassign(place, None)
 
     def _delete_records(self, place: Place) -> None:
-        """What every consumer has read, at most."""
+        """Delete only records that every consumer has read."""
         read = self.simulation.lowest_position(place.key)
         if read <= 0 or place.leader == NO_LEADER or not self.simulation.is_for_producers(place.topic):
             return
@@ -227,7 +228,7 @@ class Administrator(Client):
         self.ask(place.leader, request, "admin").on_done(deleted)
 
     def _ignore(self, request: Any) -> None:
-        """Whatever the answer: the oracles see what comes of it."""
+        """Ignore the answer: the oracles check the effects."""
         self.ask(self.any_broker(), request, "admin").on_done(_look_away)
 
 
@@ -240,4 +241,4 @@ def _error_of(done: Deferred[Any], field: str) -> int:
 
 
 def _look_away(done: Deferred[Any]) -> None:
-    """A lost answer is as good as any."""
+    """Ignore the answer. It may also be lost."""

@@ -1,7 +1,7 @@
-"""What must hold of everything that clients are told, judged by what the oracles of the partitions know to be committed.
+"""Checks everything that clients are told, against the committed records that the partition oracles know.
 
-An acknowledgement names what is committed, a consumer is shown that and all of it, and in the end every replica shows the last
-value of a key that a producer has had acknowledged.
+Every acknowledged record is committed. A consumer gets only committed records, and all of them. At the end, every
+replica has the last acknowledged value of each key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ClientOracles:
         self._partitions = partitions
 
     def answered(self, life: Life, request: Any, response: Any) -> None:
-        """An answer leaves a node: what it acknowledges must be committed."""
+        """A node sends an answer. The records that it acknowledges must be committed."""
         if not isinstance(request, ProduceRequest) or request.acks != ALL_REPLICAS:
             return
         self._partitions.look(life)
@@ -58,7 +58,7 @@ class ClientOracles:
         ledger.acknowledged += 1
 
     def consumed(self, key: Key, records: bytes) -> None:
-        """Only what is committed is shown."""
+        """Check that all records shown to a consumer are committed."""
         ledger = self._partitions.ledgers[key]
         for header in iterate_batches(records):
             if not ledger.was_committed(header.base_offset, written(header)):
@@ -69,7 +69,7 @@ class ClientOracles:
                 )
 
     def passed(self, key: Key, start: int, end: int) -> None:
-        """A consumer goes on from one offset to a later one without having been shown what lies between."""
+        """A consumer continues at a later offset without having been shown the records in between."""
         ledger = self._partitions.ledgers[key]
         now_us = None if self._simulation.counters.clock_jumps else self._simulation.scheduler.now_us
         for offset in range(start, end):
@@ -77,13 +77,13 @@ class ClientOracles:
                 raise Breach("consumers miss nothing", f"{ledger.name} went from {start} to {end}")
 
     def asked_to_delete(self, key: Key, offset: int) -> None:
-        """Somebody is about to ask for it. Of a log that is only cleaned it is refused."""
+        """A client is about to request a deletion of records. In a compacted topic the request is refused."""
         ledger = self._partitions.ledgers[key]
         if ledger.keys is None:
             ledger.starts.asked = max(ledger.starts.asked, offset)
 
     def check_latest(self, key: Key, latest: Mapping[bytes, bytes | None]) -> None:
-        """In the end: what a producer has had acknowledged last of each key is what every replica shows last of it."""
+        """At the end, check that the last acknowledged value of each key is the last value on every replica."""
         for machine in self._simulation.ordered:
             partitions = None if machine.life is None else machine.life.partitions
             core = None if partitions is None else partitions.by_id.get(key)
@@ -94,7 +94,7 @@ class ClientOracles:
                 for header, view in opened(core.log, 0, core.log.high_watermark):
                     shown.update(contents_of(header, view).values())
             for name, value in latest.items():
-                # A tombstone may be gone, after its time.
+                # A tombstone may be gone after delete.retention.ms.
                 if shown.get(name) != value:
                     raise Breach(
                         "each key's last acknowledged value stays",

@@ -1,7 +1,8 @@
 """Simple clients of a simulated cluster, and its idempotent producers.
 
-They know brokers by address and leaders by Metadata, as real ones do, and never give up. Their own findings (a sequence out of
-order, a record missed or seen twice) are breaches. Nothing cuts them off but the nodes' own ends.
+Like real clients they know brokers by address and leaders by Metadata. They never give up. If a client itself finds an
+error (a sequence out of order, a record missed or seen twice), that is a breach. Only the end of a node closes their
+connections.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PRODUCE_TIMEOUT_MS = 800
 RETRY_MS = 60
 METADATA_AGE_MS = 700
 KEYS = 20
-"""Of a producer in a topic that is cleaned."""
+"""The number of keys of a producer in a compacted topic."""
 FENCED_FOR_GOOD = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -45,12 +46,12 @@ FENCED_FOR_GOOD = frozenset(
         ErrorCode.PRODUCER_FENCED,
     }
 )
-"""One batch of a producer is in flight to a partition: the broker says so only when it has lost what it acknowledged."""
+"""A producer has one batch in flight to a partition. A broker returns these errors only if it has lost acknowledged records."""
 Key = tuple[Uuid, int]
 
 
 class Place(NamedTuple):
-    """A partition as Metadata last told of it."""
+    """A partition as the latest Metadata response described it."""
 
     topic: str
     topic_id: Uuid
@@ -87,7 +88,7 @@ class Client(Host):
         self.call_after(1 + self.chance.randrange(most_ms), call)
 
     def refresh(self) -> None:
-        """Ask any broker who leads; at once or, while nobody answers, again and again."""
+        """Ask any broker for the leaders: now, and again until a broker answers."""
         if self._is_asking:
             return
         self._is_asking = True
@@ -120,11 +121,11 @@ class Client(Host):
                     self.found(key)
 
     def found(self, key: Key) -> None:
-        """A partition that was not known before."""
+        """Called for each partition that was not known before."""
 
 
 class Producer(Client):
-    """One batch at a time to each partition, again until it is acknowledged."""
+    """Sends one batch at a time to each partition, and repeats it until it is acknowledged."""
 
     def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
         super().__init__(simulation, client_id)
@@ -157,13 +158,13 @@ class Producer(Client):
 
 
 class Lane:
-    """A producer's way to one partition."""
+    """The part of a producer that writes to one partition."""
 
     def __init__(self, producer: Producer, key: Key) -> None:
         self._producer = producer
         self._key = key
         self.acknowledged = 0
-        """Records, and so the next sequence."""
+        """The number of acknowledged records, which is also the next sequence number."""
         self._count = 0
         self._timestamp_ms = 0
         self._asked = producer.places[key]
@@ -213,20 +214,20 @@ class Lane:
         producer.ask(leader, request, f"produce {key[0].hex()} {key[1]}").on_done(self._answered)
 
     def _identity(self) -> tuple[int, int, int]:
-        """Producer id, epoch and sequence."""
+        """Return producer id, epoch and sequence number."""
         return self._producer.producer_id, 0, self.acknowledged
 
     def _content(self, index: int) -> tuple[bytes | None, bytes | None]:
-        """Key and value of the next record but that many."""
+        """Return key and value of the record `index` places after the next one."""
         return None, b"%d" % (self.acknowledged + index)
 
     def _leads(self, place: Place) -> bool:
-        """A former leader that does not know it yet may have missed what its successor acknowledged."""
+        """Whether the place's leader is current. A deposed leader may lack records that its successor acknowledged."""
         image = self._producer.simulation.image_oracles.partition(place.key)
         return image is not None and image.leader_epoch == place.leader_epoch
 
     def _settle(self) -> None:
-        """What was sent last is acknowledged."""
+        """The batch in flight is acknowledged."""
 
     def _answered(self, done: Deferred[Any]) -> None:
         producer = self._producer
@@ -252,12 +253,12 @@ class Lane:
 
 
 class KeyedLane(Lane):
-    """To a topic that is cleaned: few keys, which are this producer's own; one record in seven is a tombstone."""
+    """For a compacted topic: few keys, which only this producer uses. One record in seven is a tombstone."""
 
     def __init__(self, producer: Producer, key: Key) -> None:
         super().__init__(producer, key)
         self.latest: dict[bytes, bytes | None] = {}
-        """Key -> its last value that was acknowledged."""
+        """The last acknowledged value of each key."""
 
     def _content(self, index: int) -> tuple[bytes | None, bytes | None]:
         number = self.acknowledged + index
@@ -272,7 +273,7 @@ class KeyedLane(Lane):
 
 
 class CarelessLane(Lane):
-    """To a topic that may lose what was acknowledged, and with it a producer's sequence: not idempotent."""
+    """For a topic that may lose acknowledged records, and with them a producer's sequence numbers: not idempotent."""
 
     def _identity(self) -> tuple[int, int, int]:
         return -1, -1, -1

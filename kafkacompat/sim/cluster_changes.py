@@ -1,6 +1,7 @@
-"""Who changes a simulated cluster's metadata beside its replicas: settings of topics and brokers, features, numbers of partitions.
+"""Changes other metadata than replicas: settings of topics and brokers, features, numbers of partitions.
 
-The oracles see what comes of it; here is the one of settings: in the end each log has those that the metadata tell.
+The oracles check the effects. This module has the oracle of settings: at the end each log has the settings in the
+metadata.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 SEGMENT_MS = "segment.ms"
 INDEX_INTERVAL = "log.index.interval.bytes"
-"""Of all topics of all brokers. Not segment.ms: the coordinators' topics would be cleaned, of which the ledgers know nothing."""
+"""Set for all topics of all brokers. segment.ms is not used: the coordinators' topics would be cleaned, and the
+ledgers do not know about that."""
 SMALLEST, GREATEST = 300, 60_000
 DEFAULT_BROKER = ""
 MOST_PARTITIONS = 4
@@ -37,7 +39,7 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 
 class ClusterChanges(Client):
-    """Of topic t0. Each request is sent once: what becomes of it is as good as anything."""
+    """Changes topic t0 and others. Each request is sent once, and its result does not matter."""
 
     def start(self) -> None:
         self._plan()
@@ -66,7 +68,7 @@ class ClusterChanges(Client):
         self._send(setting_request(kind, name, setting, value), "responses")
 
     def _switch(self) -> None:
-        """Whether those that left an ISR stay eligible (KIP-966)."""
+        """Switch whether replicas that left an ISR stay eligible (KIP-966)."""
         level = self.simulation.image_oracles.newest.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0)
         update = FeatureUpdateKey(
             feature=ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -94,14 +96,14 @@ class ClusterChanges(Client):
 
 
 def setting_request(kind: int, name: str, setting: str, value: str | None) -> IncrementalAlterConfigsRequest:
-    """One setting of a resource; None takes it away."""
+    """Return a request that sets one setting of a resource. None removes the setting."""
     config = AlterableConfig(name=setting, config_operation=DELETE if value is None else SET, value=value)
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
     return IncrementalAlterConfigsRequest(resources=[resource])
 
 
 def unlike(core: PartitionCore, image: MetadataImage) -> str | None:
-    """What a log's settings are, where they are not those that the metadata tell."""
+    """Return how a log's settings differ from those in the metadata, or None."""
     of_topic = image.config(int(ConfigResourceType.TOPIC), core.topic_partition.topic).get(SEGMENT_MS)
     of_brokers = image.config(int(ConfigResourceType.BROKER), DEFAULT_BROKER).get(INDEX_INTERVAL)
     config, usual = core.log.config, LogConfig()

@@ -1,4 +1,4 @@
-"""What happened in a run of a simulated cluster. A count of none over many runs is a blind spot."""
+"""Counts what happened in a run of a simulated cluster. A count of zero over many runs shows a blind spot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass
 class ClusterCounters:
-    """What happened in a run, or in many."""
+    """Counts of one run, or of many."""
 
     events: int = 0
     faults: int = 0
@@ -15,20 +15,20 @@ class ClusterCounters:
     power_losses: int = 0
     lost_bytes: int = 0
     lost_names: int = 0
-    """Names given, taken away or changed of which a power loss has left nothing."""
+    """Names created, removed or changed that a power loss undid."""
     failed_syncs: int = 0
     refusing_disks: int = 0
     """Directories that were full, read-only, broken or failed a write."""
     lost_directories: int = 0
-    """Times a node went on without one."""
+    """Times a node continued without a directory."""
     halts: int = 0
-    """Of nodes for what their disk told them."""
+    """Nodes that halted because of a disk error."""
     deaths_within: int = 0
-    """Of processes in the midst of a step."""
+    """Processes that died in the middle of a step."""
     held_pools: int = 0
     """Times threads were stuck."""
     unforeseen: int = 0
-    """Jobs that ended with a bug."""
+    """Jobs that failed with a planted bug."""
     slow_machines: int = 0
     clock_jumps: int = 0
     clean_stops: int = 0
@@ -43,34 +43,34 @@ class ClusterCounters:
     elections: int = 0
     partitions_without_leader: int = 0
     eligible_replicas: int = 0
-    """Times a partition came to have eligible leader replicas outside its ISR."""
+    """Times a partition got eligible leader replicas outside its ISR."""
     leaderships: int = 0
     isr_shrinks: int = 0
     isr_expansions: int = 0
     truncations: int = 0
-    """Of partition logs."""
+    """Truncations of partition logs."""
     fenced_brokers: int = 0
     brokers_gone: int = 0
-    """Taken for gone by a controller before their sessions were over."""
+    """Brokers that a controller took for dead before their sessions expired."""
     reassignments: int = 0
-    """Completed."""
+    """Completed reassignments."""
     directory_moves: int = 0
-    """Of replicas on their node, completed."""
+    """Completed moves of replicas between a node's directories."""
     voter_changes: int = 0
-    """Voters removed or taken in."""
+    """Voters removed or added."""
     deletions: int = 0
-    """Of records."""
+    """Deletions of records."""
     logs_cleaned: int = 0
-    """Of compacted topics."""
+    """Cleanings of compacted topics."""
     starts_retained: int = 0
-    """Times that time or size has moved where a log begins."""
+    """Times retention by time or size moved a log's start offset."""
     positions_reset: int = 0
-    """Of consumers, whose next record was gone."""
+    """Resets of consumers whose next record was gone."""
     unclean_elections: int = 0
     batches_lost: int = 0
-    """By them."""
+    """Batches lost by unclean elections."""
     topics_deleted: int = 0
-    """Each is made anew under its name."""
+    """Deleted topics. Each is created again under the same name."""
     acknowledged: int = 0
     produce_retries: int = 0
     consumed: int = 0
@@ -78,26 +78,38 @@ class ClusterCounters:
     transactions_committed: int = 0
     transactions_aborted: int = 0
     transactions_in_doubt: int = 0
-    """Their producer was fenced before it knew whether they were committed."""
+    """Transactions whose producer was fenced before it knew whether they were committed."""
     transactions_asked_again: int = 0
-    """Times the end of one was asked for again."""
+    """Repeated requests to end a transaction."""
     producers_replaced: int = 0
-    """In the middle of a transaction."""
+    """Producers replaced in the middle of a transaction."""
 
     assignments: int = 0
-    """Told to members of groups."""
+    """Assignments given to members of groups."""
     members_gone: int = 0
-    """Who left their group, or vanished."""
+    """Members that left their group or vanished."""
     commits: int = 0
-    """Of groups, answered."""
+    """Answered commits of groups."""
     offsets_read: int = 0
-    """By members."""
+    """Offsets read by members."""
     groups_deleted: int = 0
 
     settings_changed: int = 0
-    """And features, and numbers of partitions."""
+    """Changes of settings, features and numbers of partitions."""
     partitions_added: int = 0
     features_switched: int = 0
+
+    rights_changed: int = 0
+    """Answered changes of access control entries and users."""
+    logins: int = 0
+    logins_with_tokens: int = 0
+    logins_refused: int = 0
+    sessions_ended: int = 0
+    """Connections closed because the client's token had expired."""
+    requests_allowed: int = 0
+    """Requests of clients that authenticated themselves."""
+    requests_refused: int = 0
+    """Those that they had no right to."""
 
     def add(self, other: ClusterCounters) -> None:
         for each in fields(self):

@@ -1,10 +1,10 @@
-"""What befalls a simulated cluster: kill -9 of any nodes, orderly restarts, power losses, syncs that fail, pauses, partitions both
-ways and one way.
+"""The faults of a simulated cluster: kill -9 of any nodes, clean restarts, power losses, failed syncs, pauses, network
+partitions in both directions and in one.
 
-Kafka acknowledges what is in the page caches of the ISR, so a power loss comes only where it keeps its promise: to a machine all
-of whose partitions have another replica in sync and at work, and nobody else falls until the controller has noticed. kill -9
-comes at will, to all at once as well. Each fault heals by itself after a while; `heal_all` ends them at once, for the liveness
-phase.
+Kafka acknowledges records that are in the page caches of the ISR. So a power loss occurs only where Kafka's promise
+covers it: on a machine all of whose partitions have another running replica in sync, and no other node fails until the
+controller has noticed. kill -9 may occur at any time, also on all nodes at once. Each fault heals after a while.
+`heal_all` ends all faults at once, for the liveness phase.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkacompat.sim.machine import SimulatedMachine
 
 FIRST_FAULT_US = 2_500_000
-"""Until then the cluster comes to life."""
+"""No faults before this time, so that the cluster can start."""
 NEWCOMER_WITHIN_US, NEWCOMER_LOOK_US = 1_000_000, 3_000
 LOOK_AGAIN_US = 100_000
 
@@ -43,7 +43,7 @@ class ClusterFaults:
         self.is_over = False
         self._cuts = Cuts(simulation, self, chance)
         self.fragile: int | None = None
-        """The machine that lost power, until the controller counts on it no more."""
+        """The machine that lost power, until the controller no longer counts on its replicas."""
         self._kinds: tuple[Callable[[], bool], ...] = (
             self._kill_one,
             self._kill_one,
@@ -94,12 +94,12 @@ class ClusterFaults:
 
     @property
     def spares(self) -> bool:
-        """Nobody is to fall now: the controller still counts on a machine that has lost what it had."""
+        """Whether no other node may fail now, because the controller still counts on a machine that has lost data."""
         return self.fragile is not None
 
     @property
     def has_cuts(self) -> bool:
-        """Some nodes cannot reach others."""
+        """Whether some nodes cannot reach others."""
         return bool(self._cuts.links)
 
     def spares_others_than(self, machine_id: int) -> bool:
@@ -132,7 +132,7 @@ class ClusterFaults:
         return machines[self._chance.randrange(len(machines))]
 
     def leader(self) -> SimulatedMachine:
-        """Of some partition."""
+        """Return the leader of a random partition."""
         simulation = self._simulation
         leaders = [
             partition.leader
@@ -158,7 +158,7 @@ class ClusterFaults:
         return self._kill(self.leader())
 
     def _kill_last_in_sync(self) -> bool:
-        """A leader that is alone in its ISR."""
+        """Kill a leader that is alone in its ISR."""
         for _, partition in partitions_of(self._simulation.image_oracles.newest):
             if len(partition.isr) == 1 and self._kill(self._simulation.machines[partition.isr[0]]):
                 return True
@@ -194,13 +194,13 @@ class ClusterFaults:
         if machine.lives == lives and machine.life is None:
             machine.start()
 
-    # Power.
+    # Power losses.
 
     def _lose_power(self) -> bool:
         return self._cut_power(self.any(), None)
 
     def _lose_power_of_second(self) -> bool:
-        """Of the only follower that is in sync."""
+        """Cut the power of a partition's only follower that is in sync."""
         image = self._simulation.image_oracles.newest
         for _, partition in partitions_of(image):
             seconds = [each for each in partition.isr if each != partition.leader]
@@ -209,7 +209,7 @@ class ClusterFaults:
         return False
 
     def _lose_power_of_newcomer(self) -> bool:
-        """Of the next that is on its way into an ISR, and it is back at once."""
+        """Cut the power of a replica that is about to join an ISR, and restart it at once."""
         self._await_newcomer(self._simulation.scheduler.now_us + NEWCOMER_WITHIN_US)
         return True
 
@@ -226,7 +226,8 @@ class ClusterFaults:
         scheduler.after(NEWCOMER_LOOK_US, self._await_newcomer, until_us)
 
     def _cut_power(self, machine: SimulatedMachine, joining: Key | None) -> bool:
-        """`joining`: the partition whose leader has asked for it, which does not stand in the way."""
+        """Cut a machine's power if that is allowed. `joining` is a partition whose leader has asked to add the
+        machine's replica. It does not prevent the fault."""
         if machine.life is None or not self.survives_without(machine, joining):
             return False
         simulation = self._simulation
@@ -241,13 +242,13 @@ class ClusterFaults:
         return True
 
     def halted(self, machine: SimulatedMachine) -> None:
-        """A node ends itself for what its disk has told it."""
+        """A node has halted itself because of a disk error."""
         self.tell(f"node {machine.id} halts")
         self._simulation.counters.halts += 1
         self.end_within(machine)
 
     def end_within(self, machine: SimulatedMachine) -> None:
-        """Its process ends in the midst of a step."""
+        """The process ends in the middle of a step."""
         if machine.life is not None:
             self._simulation.partition_oracles.dies_within(machine.life)
             machine.life.die(silently=False)
@@ -262,7 +263,7 @@ class ClusterFaults:
             self._look_whether_noticed((machine.id, -1 if known is None else known.epoch))
 
     def survives_without(self, machine: SimulatedMachine, joining: Key | None) -> bool:
-        """Whoever counts on this one's replicas has others that are in sync and at work."""
+        """Whether every partition that counts on this machine's replicas has other running replicas in sync."""
         if self.has_cuts or not machine.is_broker:
             return not machine.is_broker
         if not self._metadata_is_settled():
@@ -272,7 +273,7 @@ class ClusterFaults:
             if machine.id in partition.replicas and is_leaders_turn:
                 return False
             if key == joining and partition.removing_replicas:
-                return False  # taken in, it may end the move, and be the only one that stays
+                return False  # once added, the replica may complete the reassignment and be the only one that remains
             is_led = partition.leader in (NO_LEADER, machine.id) or self._is_at_work(partition.leader)
             if machine.id in partition.replicas and not is_led:
                 return False
@@ -299,7 +300,8 @@ class ClusterFaults:
         )
 
     def _is_heard(self, broker: BrokerRegistration) -> bool:
-        """The controller heard of it lately: one that a mended network still holds up may be fenced any moment."""
+        """Whether the controller heard from the broker recently. After a healed partition, a broker may still be
+        fenced at any moment."""
         margin_ms = self._simulation.options.session_ms // 2
         return any(
             life.liveness.sessions.has_valid_session(
@@ -310,8 +312,11 @@ class ClusterFaults:
         )
 
     def _metadata_is_settled(self) -> bool:
-        """Somebody is the active controller, and all that was ever proposed is committed or lost. It has been active for so
-        long that it has heard from every broker: one at work that it fenced would leave the lost replica the only one in sync."""
+        """Whether there is an active controller, and everything ever proposed is committed or lost.
+
+        The controller must have been active long enough to have heard from every broker. If it fenced a running one,
+        the lost replica could be the only one in sync.
+        """
         newest = self._simulation.image_oracles.newest
         known_us = self._simulation.scheduler.now_us - 2000 * self._simulation.options.session_ms
         return any(
@@ -331,7 +336,8 @@ class ClusterFaults:
         )
 
     def _look_whether_noticed(self, fragile: tuple[int, int]) -> None:
-        """The controller counts on the machine no more and will not, or has taken its next life in, by which it knows."""
+        """Check whether the controller no longer counts on the machine and will not again, or has registered its next
+        incarnation."""
         machine_id, epoch = fragile
         simulation = self._simulation
         image = simulation.image_oracles.newest
@@ -350,7 +356,7 @@ def _isr(simulation: ClusterSimulation, key: Key) -> tuple[int, ...]:
 
 
 def _proposals_of(life: Life | None) -> Iterator[tuple[Key, PendingPartitionChange]]:
-    """The changes of in-sync sets that a node waits for."""
+    """Yield the ISR changes for which a node waits."""
     if life is not None and life.partitions is not None:
         for key, core in life.partitions.by_id.items():
             if core.is_leader and core.pending is not None:
@@ -358,7 +364,7 @@ def _proposals_of(life: Life | None) -> Iterator[tuple[Key, PendingPartitionChan
 
 
 def _counted_on(partition: PartitionRegistration) -> set[int]:
-    """By whom the controller thinks that they have everything."""
+    """Return the replicas that the controller considers complete."""
     return {
         *partition.isr,
         *partition.eligible_leader_replicas,

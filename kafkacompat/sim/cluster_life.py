@@ -1,6 +1,7 @@
-"""One life of a simulated node: the product's own server, built over the doors of a simulated process.
+"""One life of a simulated node: the real server, built with the doors of a simulated process.
 
-Decides nothing. Clock, timers, workers, disk and network are the simulation's; all behind them is what the command runs.
+This module decides nothing. Clock, timers, workers, disk and network are simulated. Everything behind them is the code
+of the command.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ class NodeFailed(Exception):
 
 
 class Life(Host):
-    """A process, from its start to its end. `start` once; then `die` from outside, or `shut_down`."""
+    """A process from its start to its end. Call `start` once, then `die` for a crash or `shut_down`."""
 
     def __init__(self, machine: SimulatedMachine, config: ServerConfig, rate: float) -> None:
         super().__init__(machine.simulation, machine.id, rate)
         self.machine = machine
         self.connections: dict[int, Connection] = {}
-        """To this life, by id."""
+        """Connections to this life, by id."""
         self.listening: dict[int, SimulatedSocketServer] = {}
-        """By port."""
+        """Socket servers by port."""
         self.network = SimulatedNetwork(self)
         self.is_stopping = False
         self.active_since_us = 0
-        """When it became the active controller last."""
+        """The time when it last became the active controller."""
         self.metadata: MetadataMachine
         self.driver: QuorumDriver
         self.liveness: Liveness | None = None
@@ -78,19 +79,19 @@ class Life(Host):
         return super().call_after(delay_ms, callback)
 
     def look_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        """As `call_after`, for what looks at the node: it is no work of its own."""
+        """Like `call_after`, for observers of the node. It does not count as the node's work."""
         return super().call_after(delay_ms, callback)
 
     def now_ms(self) -> int:
         return super().now_ms() + self.machine.wall_offset_ms
 
     def _monotonic_s(self) -> float:
-        """Time passes between events only, so a step is bounded by how often it looks."""
+        """Time only advances between events. Each call advances this clock, so the number of calls bounds a step."""
         self._looks_at_time += 1
         return self._looks_at_time / 1000
 
     def _halt(self, error: BaseException) -> None:
-        """As it should for what the disk has told, and by a bug otherwise."""
+        """A halt is correct after certain disk errors, and a bug otherwise."""
         if not self.alive:
             raise ProcessEnded
         if self.machine.may_halt(error) or self.simulation.faults.pools.may_halt(error):
@@ -117,14 +118,14 @@ class Life(Host):
                 raise ProcessEnded from problem
             raise NodeFailed(f"node {self.id} does not start: {problem}") from problem
         except Exception as problem:
-            # A bug of ours ends the command with its traceback.
+            # A bug ends the command with its traceback.
             if self.simulation.faults.pools.may_halt(problem):
                 self.simulation.faults.halted(self.machine)
                 raise ProcessEnded from problem
             raise
 
     def _watch(self) -> None:
-        """Before anything acts."""
+        """Register the observers before anything acts."""
         simulation, server = self.simulation, self._server
         assert server.shared is not None
         self.driver = server.shared.driver
@@ -132,6 +133,7 @@ class Life(Host):
         if server.broker is not None:
             self.partitions, self.fetches = server.broker.partitions, server.broker.fetches
         machine.subscribe(lambda old, new: simulation.image_oracles.published(self, old, new))
+        machine.subscribe(lambda old, new: simulation.rights_oracle.published(self, old, new))
         tell_first(machine, "apply", lambda _: simulation.image_oracles.applied(self))
         tell_first(machine, "load_snapshot", self._loads_snapshot)
         tell_first(machine, "became_active", self._becomes_active)
@@ -140,7 +142,7 @@ class Life(Host):
             tell_first(self.liveness, "_take_for_gone", self._takes_for_gone)
 
     def _loads_snapshot(self, batch: LoadedBatch) -> None:
-        self.simulation.image_oracles.applied(self)  # in place of many batches
+        self.simulation.image_oracles.applied(self)  # a snapshot replaces many batches
         self.simulation.counters.snapshots_loaded += batch.last_offset > 0
 
     def _becomes_active(self, epoch: int) -> None:
@@ -150,7 +152,7 @@ class Life(Host):
     def _takes_for_gone(self, broker_id: int) -> None:
         self.simulation.image_oracles.taken_for_gone(self.metadata.core.image.brokers[broker_id])
 
-    # What oracles and faults look at.
+    # Accessors for oracles and faults.
 
     @property
     def logs(self) -> LogManager:
@@ -159,7 +161,7 @@ class Life(Host):
 
     @property
     def is_serving(self) -> bool:
-        """Clients and brokers."""
+        """Whether it serves clients and brokers."""
         server = self.listening.get(BROKER_PORT)
         return server is not None and server.serves
 
@@ -170,24 +172,24 @@ class Life(Host):
 
     @property
     def has_lost_directories(self) -> bool:
-        """It goes on without them until its next start."""
+        """Whether it runs without some directories until its next start."""
         broker = self._server.broker
         return broker is not None and not all(each.online for each in broker.logs.directories)
 
     def has_online(self, directory: str) -> bool:
-        """A log directory, which serves."""
+        """Whether this log directory is online."""
         broker = self._server.broker
         return broker is not None and any(
             each.path == directory and each.online for each in broker.logs.directories
         )
 
     def serves_log_in(self, directory: str) -> bool:
-        """A partition's, under that path."""
+        """Whether it serves a partition's log in that directory."""
         broker = self._server.broker
         return broker is not None and any(log.directory == directory for log in broker.logs.logs.values())
 
     def misplaced(self, topic_partition: TopicPartition, directory_id: Uuid) -> str | None:
-        """What is not as it should be in the end, when the metadata says that the log lies in that directory."""
+        """Return what is wrong at the end of the run, if the metadata place the log in that directory. None if all is right."""
         broker = self._server.broker
         assert broker is not None
         for directory in broker.logs.log_dirs():
@@ -210,7 +212,7 @@ class Life(Host):
         self.connections.clear()
 
     def shut_down(self) -> None:
-        """In order, however far the start has come: leadership away, logs closed, the clean mark left."""
+        """Shut down, at any point of the start: move leadership away, close the logs, write the mark of a clean shutdown."""
         if self.is_stopping:
             return
         self.is_stopping = True
@@ -224,11 +226,11 @@ class Life(Host):
 
 
 def _nothing() -> None:
-    """The collector serves all processes of a simulation."""
+    """Do nothing: one garbage collector serves all processes of a simulation."""
 
 
 def tell_first(owner: Any, name: str, told: Callable[[Any], None]) -> None:
-    """`told` hears of every call of this one's method before it is carried out."""
+    """Call `told` before every call of the object's method."""
     method = getattr(owner, name)
 
     def call(argument: Any) -> Any:

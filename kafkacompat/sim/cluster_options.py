@@ -1,4 +1,4 @@
-"""The options of one simulated cluster, drawn from its seed: each run is harsh in ways of its own."""
+"""The options of one simulated cluster, drawn from its seed. Different runs are difficult in different ways."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ MIN_CLUSTER_EVENTS = 2000
 MIN_CLUSTER_FAULTS = 4
 REPLICATION_FACTOR = 3
 MIN_ISR = 2
+SHARE_OF_RIGHTS = 0.2
 LOG_DIRECTORIES = ("/data", "/more")
 
 
@@ -19,18 +20,18 @@ class ClusterOptions:
 
     controllers: tuple[int, ...]
     brokers: tuple[int, ...]
-    """A node in both has both roles."""
+    """A node that is also a controller has both roles."""
     has_elr: bool
     """eligible.leader.replicas.version 1 (KIP-966)."""
     delay_us: int
     delay_tail: float
-    """Share of messages that take ten times as long; on one connection nothing overtakes."""
+    """Share of messages that take ten times as long. Messages on one connection stay in order."""
     loss: float
     """Share of messages at which their connection is reset."""
     duplication: float
-    """None: a connection doubles nothing."""
+    """0, because connections duplicate nothing."""
     slow_purpose: str
-    """Connections of this purpose are slow: what they carry is overtaken by what others do."""
+    """Connections with this purpose are slow, so their messages arrive after later messages of other connections."""
     slow_us: int
     sync_us: int
     sync_stall: float
@@ -38,11 +39,11 @@ class ClusterOptions:
     fault_interval_ms: int
     fault_ms: int
     faulty_ms: int
-    """How long faults come."""
+    """The duration of the faulty phase."""
     partitions: int
     producers: int
     think_ms: int
-    """A producer's pause between two batches to one partition, at most."""
+    """Maximum pause of a producer between two batches to one partition."""
     admin_interval_ms: int
     """Mean pause between reassignments, elections, deletions of records, new topics."""
     election_ms: int
@@ -54,39 +55,44 @@ class ClusterOptions:
     fetch_backoff_ms: int
     fetch_bytes: int
     snapshot_bytes: int
-    """Of metadata log between two snapshots."""
+    """Bytes of metadata log between two snapshots."""
     encodes: bool
-    """Every message goes through its wire form."""
+    """Every message is encoded and decoded."""
     rebalances: bool
     reads_nearby: bool
-    """Consumers read from the replica of their rack (KIP-392)."""
+    """Consumers read from the replica in their rack (KIP-392)."""
     transactional_producers: int
-    """None in half of the runs: they have no coordinators."""
+    """0 in half of the runs. Then there is no transaction coordinator."""
     transaction_ms: int
     """Timeout of a transaction."""
     verification_us: int
-    """What a leader asks a transaction's coordinator takes longer by up to that."""
+    """Maximum additional delay of a leader's requests to a transaction coordinator."""
     directories: int
-    """Log directories of a broker; between two of them replicas are moved (KIP-113, KIP-858)."""
+    """Log directories of a broker. With two of them, replicas move between directories (KIP-113, KIP-858)."""
     move_bytes: int
-    """A second, so that such a move lasts, and logs are cleaned meanwhile; 0: no bound."""
+    """Bytes per second. A low rate makes moves last, so that logs are cleaned during them. 0: no limit."""
     changes_voters: bool
-    """The quorum's voters are not in the settings, and come and go (KIP-853)."""
+    """The quorum's voters are not in the settings, and are added and removed (KIP-853)."""
     remake_ms: int
-    """Mean time that one topic stays, and stays away, before it is deleted or made anew under its name; 0: there is none."""
+    """Mean time that one topic exists, and that it is missing, before it is deleted or created again. 0: no such topic."""
 
     members: int
-    """Of a group, which join, leave, vanish and commit; none but in every third run."""
+    """Members of a group, which join, leave, vanish and commit. 0 in two of three runs."""
     change_ms: int
-    """Mean pause between changes of settings, features and numbers of partitions; 0: there are none."""
+    """Mean pause between changes of settings, features and numbers of partitions. 0: no changes."""
 
     segment_bytes: int
-    """Of topics that are cleaned or let old records go, the coordinators' among them; 0: there are none."""
+    """For compacted topics and topics with retention, including the coordinators' topics. 0: no such topics."""
     retention_ms: int
     retention_bytes: int
-    """Of the topic that lets old records go."""
+    """For the topic with retention."""
     unclean: bool
-    """One topic elects leaders that may lack records."""
+    """One topic allows unclean leader elections."""
+
+    secured_clients: int
+    """Clients that authenticate themselves. 0 in most runs. Then there is no authorizer."""
+    rights_ms: int
+    """Mean pause between changes of access control entries and users."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
@@ -102,7 +108,7 @@ SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((1,), (2, 3, 4)),
     ((1,), (1, 2, 3, 4)),
 )
-"""(controllers, brokers)"""
+"""Pairs of (controllers, brokers)."""
 
 
 def rack_of(node_id: int) -> str:
@@ -115,12 +121,14 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
     def sometimes(probability: float, value: float) -> float:
         return value * chance.uniform() if chance.happens(probability) else 0.0
 
-    # Streams of their own: what is drawn for the rest does not depend on them.
+    # Separate random streams, so that new options do not change the others.
     transactions = Chance(seed, "transaction options")
     life = Chance(seed, "life options")
     groups = Chance(seed, "group options")
     logs = Chance(seed, "kept logs")
     moves = Chance(seed, "slow moves")
+    rights = Chance(seed, "rights")
+    has_rights = rights.happens(SHARE_OF_RIGHTS)
     has_groups = seed % 3 == 2
     segment_bytes = logs.between(700, 2_000) if logs.happens(0.4) else 0
     retention_ms = logs.between(800, 6_000) if logs.happens(0.7) else -1
@@ -171,4 +179,6 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         retention_ms=retention_ms,
         retention_bytes=logs.between(700, 5_000) if retention_ms < 0 or logs.happens(0.5) else -1,
         unclean=logs.happens(0.3),
+        secured_clients=rights.between(2, 3) if has_rights else 0,
+        rights_ms=rights.between(50, 500),
     )

@@ -1,7 +1,7 @@
-"""What must hold of a cluster at every instant, judged from outside: all nodes are known at once, and everything ever committed.
+"""Checks a cluster after every event from outside: the oracle knows all nodes at once, and everything ever committed.
 
-Shares no code with what it judges but the reading of batch headers. A finding begins with the oracle's name. Looks after every
-event at the partitions of the node it happened at, and only at what changed there.
+It shares no code with the broker except the parser of batch headers. A finding begins with the oracle's name. After
+every event it checks the partitions of the node where the event occurred, and only those that changed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class PartitionOracles:
         self.ledgers: dict[Key, Ledger] = {}
         self._seen: dict[PartitionCore, Seen] = {}
         self.log_ends: dict[tuple[int, Key], int] = {}
-        """What a machine's disk holds of a partition, also while it is down."""
+        """The log end offset of a partition on a machine's disk, also while the machine is down."""
         self.without_power: set[int] = set()
-        """Machines that may have lost what the in-sync sets count on."""
+        """Machines that may have lost records on which ISRs count."""
         self._lost_power_once: set[int] = set()
         self._died_leading: dict[tuple[int, Key], int] = {}
-        """Epochs that machines led in whose process died within a step: a last batch may lie there that nobody has seen."""
+        """The leader epoch of machines whose process died within a step. They may have a last batch that was never observed."""
 
     def ledger(self, core: PartitionCore) -> Ledger:
         key = core.topic_id, core.topic_partition.partition
@@ -61,7 +61,8 @@ class PartitionOracles:
             if seen is None:
                 seen = self._seen[core] = Seen(log)
                 if life.id in self._lost_power_once or self.ledger(core).history.line >= 0:
-                    # A truncation may have come undone, or be due: until its leader has looked, it may have what is not committed.
+                    # A truncation may have been undone, or be due. Until the replica has asked its leader, it may have
+                    # records that are not committed.
                     seen.verified = seen.unverified = log.high_watermark
             elif (
                 seen.end == log.log_end_offset
@@ -85,8 +86,8 @@ class PartitionOracles:
                 f"high watermark {high_watermark}, ISR {core.isr}"
             )
         if seen.log is not log:
-            # A copy has taken its place, of which nothing is known yet.
-            # What the tombstones of the log before have taken is not to be in it.
+            # A copy in another directory has replaced the log, and nothing is known about it yet. Tombstones that were
+            # cleaned from the old log must not be in it.
             seen.log, seen.matched, seen.verified = log, 0, min(seen.unverified, high_watermark)
             counters.directory_moves += 1
         self.log_ends[life.id, (core.topic_id, core.topic_partition.partition)] = end
@@ -120,7 +121,7 @@ class PartitionOracles:
             self._commit_in_vain(core, seen, ledger)
         elif high_watermark > seen.verified:
             if high_watermark > ledger.end and (core.is_leader or seen.is_leader):
-                # It may have been the last act of a leader that was deposed in the same event.
+                # It may be the last act of a leader that was deposed in the same event.
                 self._commit(where, core, ledger, epoch if core.is_leader else seen.epoch)
             self._verify(where, core, seen, ledger)
         if log.log_start_offset > seen.start:
@@ -132,7 +133,7 @@ class PartitionOracles:
         seen.epoch, seen.is_leader = epoch, core.is_leader
 
     def _match(self, where: str, node_id: int, core: PartitionCore, seen: Seen, ledger: Ledger) -> None:
-        """Every batch is what the one leader of its epoch appended at that place."""
+        """Check that every batch is the one that the only leader of its epoch appended at that offset."""
         log = core.log
         last_act = self._died_leading.get((node_id, (core.topic_id, core.topic_partition.partition)))
         for header, view in opened(log, seen.matched, log.log_end_offset):
@@ -140,7 +141,7 @@ class PartitionOracles:
             known = ledger.written.get((batch.epoch, base))
             if known is None:
                 leads_now = core.is_leader and batch.epoch == core.leader_epoch
-                # Or it was the last act of a leader that was deposed in the same event, or died in it.
+                # Or it is the last act of a leader that was deposed or died in the same event.
                 is_last_act = batch.epoch == last_act or (seen.is_leader and batch.epoch == seen.epoch)
                 if not leads_now and not is_last_act:
                     raise Breach("log matching", f"{where} has a batch at {base} that nobody wrote: {batch}")
@@ -163,7 +164,7 @@ class PartitionOracles:
     def _match_contents(
         self, where: str, header: BatchHeader, view: memoryview, seen: Seen, ledger: Ledger
     ) -> None:
-        """A cleaning takes records away, and changes none."""
+        """Check that a cleaning has only removed records, and changed none."""
         contents = contents_of(header, view)
         appended = ledger.contents.setdefault((header.leader_epoch, header.base_offset), contents)
         if not contents.items() <= appended.items():
@@ -172,7 +173,7 @@ class PartitionOracles:
             seen.tombstones.update(offset for offset, content in contents.items() if content.value is None)
 
     def _check_keys(self, where: str, core: PartitionCore, seen: Seen | None, ledger: Ledger) -> None:
-        """Of a partition that is cleaned: all that was committed, and may not be gone, is there up to the high watermark."""
+        """For a compacted partition: check that all committed records that must be kept are there, up to the high watermark."""
         keys = ledger.keys
         if keys is None:
             return
@@ -194,7 +195,8 @@ class PartitionOracles:
         if first != node_id:
             raise Breach("one leader an epoch", f"{where}, where node {first} led")
         if core.leader_epoch < ledger.history.line:
-            # It learns late of an election that a later unclean one has overtaken: what that one kept says nothing about it.
+            # This node learns late of an election that a later unclean election has superseded. The unclean leader's
+            # log decides.
             return
         self._maybe_cut(core, ledger)
         committed = ledger.end_before(core.leader_epoch)
@@ -207,7 +209,8 @@ class PartitionOracles:
         self._compare("leader completeness", where, core, 0, committed, ledger)
 
     def _maybe_cut(self, core: PartitionCore, ledger: Ledger) -> None:
-        """By an unclean election: what the leader has in common with what was committed stays so, and nothing else is lost."""
+        """After an unclean election: the common part of the leader's log and the committed records stays committed.
+        Only the rest is lost."""
         election = ledger.history.begins_with(core.leader_epoch)
         if election is None:
             if ledger.history.line >= 0:
@@ -230,19 +233,19 @@ class PartitionOracles:
                 seen.unverified = max(seen.unverified, seen.high_watermark)
 
     def _commit_again(self, core: PartitionCore, ledger: Ledger) -> None:
-        """What an earlier election had lost, or seemed to have lost, as far as the new leader knows it to be committed."""
+        """Records that an earlier election lost, or seemed to lose, are committed again as far as the new leader knows."""
         for base, batch in batches(core.log, ledger.end, core.log.high_watermark):
             ledger.batches[base], ledger.end = batch, batch.last_offset + 1
         ledger.ends.append((core.leader_epoch, ledger.end))
 
     def _commit_in_vain(self, core: PartitionCore, seen: Seen, ledger: Ledger) -> None:
-        """A leader that was replaced by an unclean election goes on with those who do not know it either."""
+        """A leader that an unclean election has replaced continues with followers that do not know it yet either."""
         for base, batch in batches(core.log, seen.verified, core.log.high_watermark):
             ledger.history.lose(base, batch)
         seen.verified = seen.unverified = core.log.high_watermark
 
     def elected_unclean(self, key: Key, epoch: int) -> None:
-        """The controller says so."""
+        """The controller reports an unclean election."""
         ledger = self.ledgers.get(key)
         if ledger is not None:
             ledger.history.elections.add(epoch)
@@ -257,7 +260,7 @@ class PartitionOracles:
                 )
 
     def _commit(self, where: str, core: PartitionCore, ledger: Ledger, epoch: int) -> None:
-        """A leader's high watermark goes further than any before: what lies below it is committed from now on."""
+        """A leader's high watermark exceeds all earlier ones. Everything below it is committed from now on."""
         log = core.log
         target = log.high_watermark
         self._check_copies(where, core, target, epoch)
@@ -299,22 +302,22 @@ class PartitionOracles:
         seen.verified = end
 
     def check_whole(self, life: Life, core: PartitionCore) -> None:
-        """Of a replica that is in sync, in the end."""
+        """At the end, check a whole replica that is in sync."""
         with life.machine.watched():
             ledger = self.ledger(core)
             where = f"{core.topic_partition} on node {life.id}"
             self._compare("replicas agree", where, core, 0, core.log.high_watermark, ledger)
             self._check_keys(where, core, self._seen.get(core), ledger)
 
-    # What befalls disks and processes.
+    # Failures of disks and processes.
 
     def dies_within(self, life: Life) -> None:
-        """A process ends in the midst of a step. What it has said in this step holds, whatever it was about to do."""
+        """A process ends in the middle of a step. Everything it has sent in this step is still binding."""
         partitions = life.partitions
         for key, core in () if partitions is None else partitions.by_id.items():
             if core.is_leader:
                 self._died_leading[life.id, key] = core.leader_epoch
-        # What a step has half done need not fit together, and is judged after the next start.
+        # After half a step the state may be inconsistent. It is checked after the next start.
         with suppress(Exception):
             self.look(life)
 

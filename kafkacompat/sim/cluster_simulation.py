@@ -1,7 +1,7 @@
-"""One run of a whole cluster under one seed: nodes, clients, faults, the oracles after every event, then liveness.
+"""One run of a whole cluster with one seed: nodes, clients, faults, the oracles after every event, then liveness.
 
-`ClusterSimulation(seed).run()` raises Breach (an oracle) or NodeFailed (a node halted itself); anything else that comes out is a
-bug of a node as well. The same seed gives the same run, to the last event (`trace_hash`).
+`ClusterSimulation(seed).run()` raises Breach (an oracle) or NodeFailed (a node halted itself). Any other exception is
+also a bug of a node. The same seed gives the same run, to the last event (`trace_hash`).
 """
 
 from __future__ import annotations
@@ -36,16 +36,20 @@ from kafkacompat.sim.machine import SimulatedMachine, initial_voters
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.readers import Consumer
+from kafkacompat.sim.rights_changes import RightsChanges
+from kafkacompat.sim.rights_oracle import RightsOracle
 from kafkacompat.sim.scheduler import Scheduler
+from kafkacompat.sim.secured_clients import SecuredClient
 from kafkacompat.sim.topics import APART, MADE_ANEW, kept_topics
 from kafkacompat.sim.transactional import TransactionalProducer
 from kafkacompat.sim.unexpected import heard
 from kafkacompat.sim.voter_changes import VoterChanges
 
 SETTLE_MS = 60_000
-"""Of virtual time: within it a healed cluster has made, moved and read everything."""
+"""Virtual time within which a healed cluster must have created, moved and read everything."""
 CALL_OFF_MS = 15_000
-"""Then moves that still go on are called off. In Kafka 4.3.0 a move whose target was changed while it went on may never end."""
+"""After this time, remaining reassignments are cancelled. In Kafka 4.3.0 a reassignment whose target was changed while
+it was in progress may never end."""
 CHECK_EVERY_US = 200_000
 PRODUCER_IDS, CONSUMER_ID, ADMINISTRATOR_ID = 1000, 2000, 3000
 TRANSACTIONAL_IDS, READER_ID = 4000, 5000
@@ -53,6 +57,7 @@ VOTER_CHANGES_ID = 6000
 GROUPS_ID = 7000
 CHANGES_ID = 8000
 KEEPER_ID = 9000
+RIGHTS_CHANGES_ID, SECURED_IDS = 10_000, 11_000
 MAX_EVENTS = 200_000
 
 Trace = Callable[[Host, str], None]
@@ -65,7 +70,7 @@ class ClusterSimulation:
         self.trace: Trace | None = None
         """Called before every event of a node or client."""
         self.tell: Callable[[str], None] | None = None
-        """Called with what befalls nodes, and with every change of metadata and partitions."""
+        """Called for faults of nodes, and for every change of metadata and partitions."""
         self.trace_hash = 0
         self.counters = ClusterCounters()
         self.scheduler = Scheduler()
@@ -73,6 +78,7 @@ class ClusterSimulation:
         self.image_oracles = ImageOracles(self)
         self.partition_oracles = PartitionOracles(self)
         self.client_oracles = ClientOracles(self, self.partition_oracles)
+        self.rights_oracle = RightsOracle(self)
         self.feature_levels = [
             (name, level)
             for name, level in DEFAULT_LEVELS
@@ -100,13 +106,17 @@ class ClusterSimulation:
         self.changes = ClusterChanges(self, CHANGES_ID)
         self.groups = Groups(self, GROUPS_ID, self.options.members)
         self.keeper = Keeper(self, KEEPER_ID)
+        self.rights_changes = RightsChanges(self, RIGHTS_CHANGES_ID)
+        self.secured_clients = [
+            SecuredClient(self, SECURED_IDS + each) for each in range(self.options.secured_clients)
+        ]
         self.producer_ids: set[int] = set()
         self.topics: set[str] = set()
         self.is_over_for_producers = False
         self.is_calm = False
         self._connections = 0
         self._reported: list[BaseException] = []
-        """Bugs of the product, and breaches found by oracles, that raised where the product goes on with the others."""
+        """Bugs of the broker, and breaches found by oracles, raised where the broker continues with other work."""
         self.faults = ClusterFaults(self, Chance(seed, "faults"))
 
     def run(self) -> ClusterCounters:
@@ -118,7 +128,7 @@ class ClusterSimulation:
             listeners.remove(self._heard)
 
     def _heard(self, error: BaseException) -> None:
-        """A part reports a bug of its own, or logs what nobody expected."""
+        """A part reports a bug, or logs an unexpected exception."""
         if not self.faults.pools.is_ours(error):
             self._reported.append(error)
 
@@ -135,6 +145,8 @@ class ClusterSimulation:
         clients += self.groups.clients
         if kept_topics(self.options):
             clients.append(self.keeper)
+        if self.secured_clients:
+            clients += [self.rights_changes, *self.secured_clients]
         for client in clients:
             client.enter("start", client.start)
         self._run_until(self.options.faulty_ms * 1000)
@@ -167,7 +179,7 @@ class ClusterSimulation:
                 raise Breach("liveness", f"events beget events without end, at {scheduler.now_us} us")
 
     def _is_stuck_as_in_kafka(self) -> bool:
-        """Nobody that is assigned may lead; see `PartitionChangeBuilder`."""
+        """Whether no assigned replica may lead; see `PartitionChangeBuilder`."""
         return any(
             partition.leader == NO_LEADER
             and not partition.isr
@@ -176,7 +188,7 @@ class ClusterSimulation:
         )
 
     def _missing(self) -> str | None:
-        """What a healed cluster still owes; None when nothing."""
+        """Return what a healed cluster has not completed yet. None if everything is done."""
         image = self.image_oracles.newest
         for machine in self.ordered:
             if machine.life is None:
@@ -233,7 +245,7 @@ class ClusterSimulation:
         return None
 
     def _check_lanes(self, key: Key, name: str) -> None:
-        """Of a partition that is read to its end."""
+        """Check the producers of a partition that has been read to its end."""
         topic = self.partition_oracles.ledgers[key].name.topic
         for producer in self.producers:
             lane = producer.lanes.get(key)
@@ -246,7 +258,7 @@ class ClusterSimulation:
             if isinstance(lane, KeyedLane):
                 self.client_oracles.check_latest(key, lane.latest)
 
-    # What hosts tell.
+    # Reports from hosts.
 
     def event(self, host: Host, what: str) -> None:
         self.counters.events += 1
@@ -259,7 +271,7 @@ class ClusterSimulation:
     def after_event(self, host: Host) -> None:
         if isinstance(host, Life):
             if not host.is_stopping and (host.is_serving or not host.machine.is_broker):
-                # A start and a stop have nobody wait but those who wait for them.
+                # During a start and a stop, only their own callers wait.
                 host.work.check(host.id)
             if host.machine.disk.trusted:
                 raise Breach(
@@ -272,12 +284,12 @@ class ClusterSimulation:
                     check_parked(host.id, partitions, fetches)
 
     def stopped(self, life: Life) -> None:
-        """A life came to its end in order."""
+        """A life has shut down cleanly."""
         life.die(silently=False)
         self.faults.restart_later(life.machine)
 
     def found(self, failure: BaseException) -> None:
-        """Whatever becomes of it where it was raised."""
+        """Record the failure, even if the code that raised it continues."""
         self._reported.append(failure)
 
     def producer_identified(self, producer: Producer, producer_id: int) -> None:
@@ -289,15 +301,15 @@ class ClusterSimulation:
         self.topics.add(name)
 
     def is_deleted(self, key: Key) -> bool:
-        """Clients hear of it by what is answered then, and by Metadata, which an old answer may contradict."""
+        """Clients learn of a deletion from error codes, and from Metadata, which an old answer may contradict."""
         return key[0] in self.image_oracles.deleted
 
     def is_for_producers(self, topic: str) -> bool:
-        """Internal topics are the coordinators' own."""
+        """Whether producers use the topic. Internal topics belong to the coordinators."""
         return not topic.startswith("__")
 
     def is_for_transactions(self, topic: str) -> bool:
-        """What is deleted takes part of a transaction along."""
+        """Whether transactions use the topic. Deleting a topic would delete a part of a transaction."""
         return self.is_for_producers(topic) and topic != MADE_ANEW and topic not in APART
 
     def lowest_position(self, key: Key) -> int:
@@ -305,12 +317,12 @@ class ClusterSimulation:
         return read if self.reader is None else min(read, self.reader.positions.get(key, 0))
 
     def sends(self, host_id: int) -> None:
-        """A message leaves it."""
+        """A message leaves the host."""
         machine = self.machines.get(host_id)
         if machine is not None and machine.life is not None:
             machine.life.work.messages += 1
 
-    # What hosts ask of their surroundings.
+    # Services for hosts.
 
     def next_connection_id(self) -> int:
         self._connections += 1
@@ -323,12 +335,12 @@ class ClusterSimulation:
         return sync_us * 50 if stall and not self.is_calm and uniform() < stall else sync_us
 
     def link_us(self, host_id: int) -> int:
-        """What a machine's messages take longer, at most; of clients nothing."""
+        """Return the additional maximum delay of a machine's messages. 0 for clients."""
         machine = self.machines.get(host_id)
         return 0 if machine is None else machine.link_us
 
     def dial(self, source: Host, host: str, port: int, done: Callable[[Life | ProbeResult], None]) -> None:
-        """A connection attempt; its outcome comes as an event."""
+        """Try to connect. The result arrives as an event."""
         machine = self.machines[machine_of(host)]
 
         def reached(_: Any) -> None:

@@ -1,6 +1,7 @@
-"""What a read_committed consumer of a simulated cluster sees of transactions, held against what became of them.
+"""The transactions that a read_committed consumer of a simulated cluster sees, compared with their outcome.
 
-Reads every partition as clients do: up to the last stable offset, without the ranges that the leader names as aborted.
+It reads every partition as clients do: up to the last stable offset, without the ranges that the leader lists as
+aborted.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ class Fate(Enum):
 
 
 class Transaction:
-    """`values` are what was acknowledged, or may have been written, by partition and in order."""
+    """`values`: by partition and in order, the values that were acknowledged or may have been written."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.fate = Fate.OPEN
         self.may_commit = False
-        """A request to commit has left."""
+        """True once a commit request has been sent."""
         self.values: dict[Key, list[bytes]] = {}
         self.number: int | None = None
-        """What is committed as an offset within it."""
+        """The number that the transaction commits as an offset."""
 
 
 class Transactions:
-    """Every transaction begun, by name, and what a read_committed consumer was shown of it."""
+    """Every transaction by name, and what a read_committed consumer was shown of it."""
 
     def __init__(self, simulation: ClusterSimulation) -> None:
         self._simulation = simulation
         self._all: dict[str, Transaction] = {}
         self.seen: dict[str, dict[Key, list[bytes]]] = {}
         self._owners: dict[int, str] = {}
-        """Producer id -> its transactional id."""
+        """The transactional id of each producer id."""
 
     def identified(self, transactional_id: str, producer_id: int) -> None:
         if self._owners.setdefault(producer_id, transactional_id) != transactional_id:
@@ -83,7 +84,7 @@ class Transactions:
         seen.append(value)
 
     def check(self) -> None:
-        """In the end, when everything committed can be read: transactions are whole, or not there at all."""
+        """At the end, when everything committed can be read: each transaction is visible completely or not at all."""
         for name, transaction in self._all.items():
             seen = self.seen[name]
             if transaction.fate is Fate.COMMITTED or (transaction.fate is Fate.EITHER and seen):

@@ -1,7 +1,7 @@
-"""What must hold of a partition whose log is cleaned: each key's last committed value is there, tombstones are respected.
+"""Checks a compacted partition: each key's last committed value is there, and tombstones are kept long enough.
 
-A cleaned log is held against what was committed, record by record. Knows no cleaner: whatever is missing must be of a kind that may
-go, whoever took it away.
+A cleaned log is compared with the committed records, record by record. This module knows no cleaner: a missing record
+must be one that may be missing, whatever removed it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Content(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Where it was committed."""
+    """A committed record."""
 
     content: Content
     producer_id: int
-    """Of a transactional one, else -1."""
+    """The producer id of a transactional record, otherwise -1."""
     is_marker: bool
     at_us: int
 
 
 def contents_of(header: BatchHeader, batch: Buffer) -> dict[int, Content]:
-    """By offset."""
+    """Return the records of a batch by offset."""
     return {
         offset: Content(
             None if record.key is None else bytes(record.key),
@@ -57,7 +57,7 @@ class KeyLedger:
         self.entries: dict[int, Entry] = {}
         self._by_key: dict[bytes, list[int]] = {}
         self._markers: dict[int, list[tuple[int, bool]]] = {}
-        """Producer id -> (offset, whether it commits)."""
+        """By producer id: (offset, whether the marker commits)."""
 
     def commit(self, header: BatchHeader, contents: Mapping[int, Content], at_us: int) -> None:
         producer_id = header.producer_id if header.is_transactional else -1
@@ -70,7 +70,7 @@ class KeyLedger:
                 self._by_key.setdefault(content.key, []).append(offset)
 
     def is_final(self, offset: int) -> bool | None:
-        """Whether the record counts; None while its transaction is open."""
+        """Whether the record is committed by its transaction. None while the transaction is open."""
         producer_id = self.entries[offset].producer_id
         if producer_id < 0:
             return True
@@ -79,7 +79,7 @@ class KeyLedger:
         return markers[at][1] if at < len(markers) else None
 
     def _successors(self, offset: int) -> list[int]:
-        """Later records of its key that count."""
+        """Return later records with the same key that are final."""
         key = self.entries[offset].content.key
         if key is None:
             return []
@@ -87,7 +87,7 @@ class KeyLedger:
         return [each for each in offsets[bisect_right(offsets, offset) :] if self.is_final(each)]
 
     def may_be_gone(self, offset: int, now_us: int | None) -> bool:
-        """`now_us`: None where clocks were set, and nobody can tell whether a tombstone's time is over."""
+        """Whether the record may be missing. `now_us` is None if clocks were set, so that a tombstone's age is unknown."""
         entry = self.entries[offset]
         if entry.is_marker or self.is_final(offset) is False:
             return True
@@ -106,7 +106,7 @@ class KeyLedger:
         now_us: int | None,
         tombstones_met: set[int],
     ) -> None:
-        """All of a log below `end`. `tombstones_met` are those that this log has had since it was last cut."""
+        """Check a log below `end`. `tombstones_met` are the tombstones that this log has had since its last truncation."""
         for offset, entry in self.entries.items():
             if offset >= end:
                 break
@@ -128,5 +128,5 @@ class KeyLedger:
                     )
 
     def _shadowed(self, offset: int, present: Mapping[int, Content]) -> bool:
-        """A later record of its key is there."""
+        """Whether the log has a later record with the same key."""
         return any(each in present for each in self._successors(offset))

@@ -1,6 +1,6 @@
-"""A simulated client's way to whoever coordinates one key: a transactional id or a group.
+"""The connection of a simulated client to the coordinator of one key: a transactional id or a group.
 
-Any broker is asked who it is, and the request sent there.
+Any broker is asked for the coordinator, and the request is sent there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIND_AGAIN_MS = 200
 
 
 class Coordinated:
-    """`node_id` is the coordinator as it was last told, None while nobody has been asked. `purpose` names the connection."""
+    """`node_id` is the last known coordinator, or None before the first answer. `purpose` names the connection."""
 
     def __init__(self, client: Client, key_type: int, key: str, purpose: str) -> None:
         self._client = client
@@ -33,7 +33,7 @@ class Coordinated:
         self.node_id = None
 
     def send(self, request: Any, still: Callable[[], bool], then: Callable[[Deferred[Any]], None]) -> None:
-        """Send it once the coordinator is found; `then` hears nothing when nobody wants it any more."""
+        """Send the request when the coordinator is known. `then` is not called if `still` returns False in the meantime."""
         client = self._client
 
         def found(done: Deferred[Any]) -> None:
@@ -69,7 +69,7 @@ class Coordinated:
 
 
 def outcome_of(done: Deferred[Any]) -> tuple[ErrorCode, Any]:
-    """The error at the top of an answer, REQUEST_TIMED_OUT without one, and the answer."""
+    """Return the top-level error (REQUEST_TIMED_OUT without an answer) and the answer."""
     try:
         answer = done.result()
     except ChannelError:

@@ -1,7 +1,8 @@
-"""The simulated disk of one quorum node: metadata log, quorum-state, snapshots; a crash loses what was not synced.
+"""The simulated disk of one quorum node: metadata log, quorum-state, snapshots. A crash loses what was not synced.
 
-A crash keeps the synced part of the log and any prefix of the rest. A truncation is no more durable than an append: what was cut
-off after the last sync may be there again. quorum-state and frozen snapshots are written, synced and renamed in one go.
+A crash keeps the synced part of the log and a random prefix of the rest. A truncation is not durable before a sync
+either: batches that were cut off since the last sync may reappear. quorum-state and frozen snapshots are written,
+synced and renamed atomically.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kafkacompat.sim.chance import Chance
 
 
 class DiskMisuse(Exception):
-    """The core asked for something that no log can do."""
+    """The core requested an operation that is impossible for a log."""
 
 
 class Snapshot:
@@ -49,7 +50,7 @@ class Disk:
     # The log.
 
     def index_of(self, offset: int) -> int:
-        """Of the batch that begins at offset, or where it would be."""
+        """Return the index of the batch that begins at the offset, or its insertion point."""
         return bisect_left(self.bases, offset)
 
     def append(self, batch: Batch) -> None:
@@ -68,7 +69,7 @@ class Disk:
         if self._resurrectable is None and offset < self.durable_end:
             self._resurrectable = self.batches[index : self.index_of(self.durable_end)]
         elif self._resurrectable is not None and offset < self._resurrectable[0].base_offset:
-            # The older cut is void: what lay between was synced before as well.
+            # The earlier truncation no longer matters: the batches in between were synced before it.
             self._resurrectable = self.batches[index : self.index_of(self.durable_end)] + self._resurrectable
         del self.batches[index:]
         del self.bases[index:]
@@ -77,7 +78,7 @@ class Disk:
         self._syncing = (min(self._syncing[0], offset), self._syncing[1])
 
     def read(self, offset: int, max_bytes: int) -> tuple[Batch, ...]:
-        """Whole batches from the one that begins at offset, at least one."""
+        """Return whole batches from the one that begins at the offset, at least one."""
         index = self.index_of(offset)
         if index >= len(self.bases) or self.bases[index] != offset:
             raise DiskMisuse(f"no batch begins at {offset}")
@@ -100,7 +101,7 @@ class Disk:
             self._resurrectable = None
 
     def holds(self, batch: Batch) -> bool:
-        """The batch is durable here, itself or in a snapshot."""
+        """Whether the batch is durable here, in the log or in a snapshot."""
         if batch.end_offset <= self.start:
             return True
         if batch.end_offset > self.durable_end:
@@ -146,7 +147,7 @@ class Disk:
     # Crash and start.
 
     def crash(self, chance: Chance, keeps_writing: float) -> int:
-        """Lose what was not synced; returns the bytes lost."""
+        """Lose everything that was not synced. Return the number of bytes lost."""
         self._part.clear()
         before = list(self.batches)
         if self._resurrectable is not None and chance.happens(0.5):
@@ -167,7 +168,7 @@ class Disk:
         return lost
 
     def open(self) -> LogShape:
-        """What a start reads of the log: what survived a crash is on the disk. A newer snapshot replaces a log behind it."""
+        """Return the shape of the log after a crash, as a start reads it. A newer snapshot replaces a log that ends before it."""
         newest = max(self.snapshots, default=None)
         if newest is not None and (newest.offset > self.end or newest.epoch > self.last_epoch):
             self.install(newest, self.snapshots[newest])

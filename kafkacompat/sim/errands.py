@@ -1,6 +1,6 @@
-"""What a simulated process does one thing after another: a coroutine that waits for deferred values, and for nothing else.
+"""A sequence of actions of a simulated process: a coroutine that waits only for Deferred values.
 
-It goes on within the event that gives the value. Knows nothing of what the coroutine does.
+It continues within the event that resolves the value. Independent of what the coroutine does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Errand(Generic[T]):
-    """Begins at once. `ended` is told what came of it; a failure goes to whoever gave the value that led to it."""
+    """Starts at once. `ended` gets the result. An exception goes to the caller that resolved the value before it."""
 
     def __init__(self, steps: Coroutine[Deferred[Any], None, T], ended: Callable[[T], None]) -> None:
         self._steps = steps
@@ -34,6 +34,6 @@ class Errand(Generic[T]):
             waits_for.on_done(self._go_on)
 
     def call_off(self) -> None:
-        """It ends where it waits."""
+        """End the coroutine where it waits."""
         self._is_over = True
         self._steps.close()

@@ -1,7 +1,8 @@
-"""That no fetch waits for what is there: judged from outside, of every fetch that is parked at a node after an event.
+"""Checks that no fetch waits although records are available: after each event, every parked fetch of the node.
 
-A fetch that is overlooked is answered all the same when its time is up: nothing is lost by it and nothing stands still, but each
-acks=all waits as long. So nothing but this sees it. Shares no code with the engine but its lists of who waits.
+A forgotten fetch is still answered when its maximum wait is over. Nothing is lost and everything continues, but every
+acks=all produce waits that long. Only this check notices it. It shares no code with the fetch engine except the lists
+of parked fetches.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_parked(node_id: int, partitions: ReplicaManager, fetches: FetchEngine) -> None:
-    """Breach when a fetch of min_bytes 1 waits although a partition that it may read here has records for it."""
+    """Raise Breach if a fetch with min_bytes 1 waits although a partition that it may read here has records for it."""
     for waiter in (*fetches.purgatory.followers.all(), *fetches.purgatory.consumers.all()):
         if waiter.parameters.min_bytes <= 1:
             _check(node_id, partitions, waiter)

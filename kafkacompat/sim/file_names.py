@@ -1,7 +1,8 @@
-"""The names of files on a simulated machine's disk, in directories, and which of them a power loss leaves.
+"""The names of files and directories on a simulated machine's disk, and which of them survive a power loss.
 
-A name is durable once its directory was synced. Of what was done to a directory since, a power loss keeps any beginning: names that
-were given may be gone, those taken away be back, and a rename is undone whole. What a name stands for keeps what it has.
+A name is durable once its directory was synced. A power loss keeps a random prefix of the later changes to the
+directory: new names may be missing, removed names may be back, and a rename is undone completely. The files themselves
+keep their content.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ Entry = Union[F, "Directory[F]"]
 
 
 class Directory(Generic[F]):
-    """Entries by name, and what was done to them since they were synced, each step with what undoes it."""
+    """Entries by name, and the changes since the last sync, each with the data to undo it."""
 
     __slots__ = ("_unsynced", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry[F]] = {}
         self._unsynced: list[tuple[tuple[str, Entry[F] | None], ...]] = []
-        """Of each step the names that it has touched, and what they stood for."""
+        """For each change: the affected names and their previous entries."""
 
     def put(self, name: str, entry: Entry[F] | None) -> None:
-        """None takes the name away."""
+        """Set an entry. None removes the name."""
         self._unsynced.append(((name, self.entries.get(name)),))
         self._set(name, entry)
 
@@ -42,7 +43,7 @@ class Directory(Generic[F]):
         self._unsynced.clear()
 
     def lose_power(self, chance: Chance) -> int:
-        """Also of the directories in it. How many steps are undone."""
+        """Undo changes, also in subdirectories. Return their number."""
         steps = self._unsynced
         kept = chance.between(0, len(steps)) if steps else 0
         undone = len(steps) - kept
@@ -56,7 +57,7 @@ class Directory(Generic[F]):
         return undone
 
     def files(self) -> Iterator[F]:
-        """Also of the directories in it, in the order in which they got their names."""
+        """Yield the files, also in subdirectories, in the order in which they got their names."""
         for each in self.entries.values():
             if isinstance(each, Directory):
                 yield from each.files()
@@ -71,7 +72,8 @@ class Directory(Generic[F]):
 
 
 class Names(Generic[F]):
-    """All of a disk's, by absolute path. FileNotFoundError, NotADirectoryError, IsADirectoryError as the system raises them."""
+    """All names of a disk, by absolute path. Raises FileNotFoundError, NotADirectoryError and IsADirectoryError like
+    the system."""
 
     def __init__(self) -> None:
         self.root: Directory[F] = Directory()
@@ -111,7 +113,7 @@ class Names(Generic[F]):
         return FileNotFoundError(errno.ENOENT, "nothing of that name", path)
 
     def put(self, path: str, file: F) -> None:
-        """A file's name, which may stand for another one."""
+        """Give a file a name. The file may have other names."""
         parent, _, name = path.rpartition("/")
         directory = self.directory(parent)
         if isinstance(directory.entries.get(name), Directory):
@@ -119,7 +121,7 @@ class Names(Generic[F]):
         directory.put(name, file)
 
     def make_directory(self, path: str) -> None:
-        """And those above it; one that is there stays."""
+        """Create a directory with its parents. An existing one stays."""
         above, _, name = path.rpartition("/")
         if above:
             if self.find(above) is not None:
@@ -134,7 +136,7 @@ class Names(Generic[F]):
             raise FileExistsError(errno.EEXIST, "a file", path)
 
     def rename(self, source: str, target: str) -> None:
-        """Within one directory, as whoever asks does."""
+        """Rename within one directory, which is all that the callers need."""
         parent, _, name = source.rpartition("/")
         other, _, new_name = target.rpartition("/")
         if parent != other:
@@ -160,7 +162,7 @@ class Names(Generic[F]):
         self.directory(parent).put(name, None)
 
     def remove_tree(self, path: str) -> None:
-        """One name after another."""
+        """Remove a tree, one name after another."""
         directory = self.directory(path)
         for name in list(directory.entries):
             if isinstance(directory.entries[name], Directory):

@@ -1,10 +1,9 @@
-"""The simulated disk of one machine, as ports.Disk: files in memory, of which a power loss takes what was not synced.
+"""The simulated disk of one machine, as ports.Disk: files in memory. A power loss removes what was not synced.
 
-A process that is killed leaves everything, as the page cache does. A power loss keeps of each file what was synced and any prefix
-of what was appended since, perhaps with zeros behind it; a truncation that was not synced may come undone. Names are durable once
-their directory was synced (file_names.py).
-A sync may fail, and does so as on Linux: it is told once, what it was to write is not on the disk and counts as written, so that
-later syncs succeed and pass it by.
+After a kill everything stays, as in the page cache. A power loss keeps of each file the synced part and a random
+prefix of later appends, sometimes with zeros after it. A truncation that was not synced may be undone. Names are
+durable once their directory was synced (file_names.py). A sync may fail as on Linux: the error is reported once, the
+data are not on the disk but count as written, so later syncs succeed without writing them.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from kafkacompat.sim.file_names import Names
 from kafkacompat.sim.hosts import ProcessEnded
 
 SHARE_OF_ZEROS = 0.3
-"""Of the files whose end was not synced."""
+"""Share of the files whose end was not synced."""
 
 
 class DiedWriting(ProcessEnded):
-    """In the midst of a write, of which this share is in the file."""
+    """The process died in the middle of a write. This share of it is in the file."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -32,7 +31,7 @@ class DiedWriting(ProcessEnded):
 
 
 class Content:
-    """One file's bytes, which a rename carries along."""
+    """One file's bytes, which keep their identity in a rename."""
 
     __slots__ = ("data", "lost", "synced")
 
@@ -40,10 +39,10 @@ class Content:
         self.data = data
         self.synced = synced
         self.lost: tuple[tuple[int, int], ...] = ()
-        """Ranges that count as written and are not on the disk."""
+        """Ranges that count as written but are not on the disk."""
 
     def written(self) -> bytes:
-        """What the disk has once everything counts as written."""
+        """Return the disk's content after everything counts as written."""
         if not self.lost:
             return bytes(self.data)
         result = bytearray(self.data)
@@ -52,7 +51,7 @@ class Content:
         return bytes(result)
 
     def lose(self) -> None:
-        """A sync failed."""
+        """A sync has failed."""
         kept = len(commonprefix([self.synced, self.written()]))
         self.lost += ((kept, len(self.data)),)
 
@@ -66,7 +65,7 @@ class Content:
         self.data += bytes(size - len(self.data))
 
     def lose_power(self, chance: Chance) -> int:
-        """The bytes that are lost. Whoever has the file open still is not there any more."""
+        """Return the number of bytes lost. No process has the file open any more."""
         kept = self._after_power_loss(chance)
         lost = max(0, len(self.data) - len(kept))
         self.data, self.synced, self.lost = bytearray(kept), kept, ()
@@ -79,15 +78,15 @@ class Content:
             if not unsynced:
                 return synced
             kept = chance.between(0, unsynced)
-            # The file's size may be on the disk before what was written.
+            # The new file size may be on the disk before the appended data.
             zeros = chance.between(0, unsynced - kept) if chance.happens(SHARE_OF_ZEROS) else 0
             return data[: len(synced) + kept] + bytes(zeros)
-        # It was cut back, perhaps written again, since.
+        # The file was truncated, and perhaps appended to, since the sync.
         return synced if chance.happens(0.5) else bytes(data)
 
 
 class SimulatedFile:
-    """Knows the end that it has itself made or found, as a real one does; of no use any more once it is closed."""
+    """A file handle. Like a real one it knows the end that it has written or found. It must not be used after close."""
 
     def __init__(self, disk: FileDisk, path: str, content: Content) -> None:
         self.path = path
@@ -159,7 +158,7 @@ class SimulatedFile:
 
 
 class Lock:
-    """Of a living process's; the end of the process releases it too."""
+    """A living process's lock. The end of the process also releases it."""
 
     def __init__(self, held: set[str], path: str) -> None:
         self._held = held
@@ -170,7 +169,7 @@ class Lock:
 
 
 class FileDisk:
-    """Of one machine. What its processes ask of it, faults may refuse."""
+    """The disk of one machine. Faults may refuse operations of its processes."""
 
     is_shared = False
 
@@ -179,17 +178,18 @@ class FileDisk:
         self._names: Names[Content] = Names()
         self.now_ms = 0
         self.fails_sync: Callable[[str], bool] = lambda path: False
-        """Asked of each sync that has something to write whether it fails."""
+        """Called for each sync that has data to write. Returns whether it fails."""
         self.is_cold: Callable[[], bool] = lambda: False
-        """Asked of each read that must not wait whether it would."""
+        """Called for each read that must not wait. Returns whether it would wait."""
         self.sync_failed: Callable[[OSError, str], None] = lambda failure, path: None
-        """Told of each that does."""
+        """Called for each failed sync."""
         self.meet: Callable[[str, str], None] = lambda operation, path: None
-        """Told of each operation and its path before it is carried out; what it raises comes of it."""
+        """Called with each operation and its path, before the operation. An exception that it raises fails the operation."""
         self.moved: Callable[[int], None] = lambda count: None
-        """Told of bytes that were written or read."""
+        """Called with the number of bytes written or read."""
         self.trusted: list[str] = []
-        """Files that were synced once more after a sync of theirs had failed: a process that does so takes them for durable."""
+        """Files that were synced again after one of their syncs had failed. A process that does so wrongly considers
+        them durable."""
 
     def sync_content(self, path: str, content: Content) -> None:
         self.meet("sync", path)
@@ -202,7 +202,7 @@ class FileDisk:
         content.synced = written
 
     def lose_power(self, chance: Chance) -> tuple[int, int]:
-        """Returns the bytes and the changes of names that are lost. Files that are open in the life that ended stay apart from
+        """Return the lost bytes and the undone changes of names. Files that the ended life had open are separate from
         those of the next."""
         names_lost, bytes_lost = self._names.root.lose_power(chance), 0
         for content in self._names.root.files():
@@ -217,7 +217,7 @@ class FileDisk:
         return Lock(self._locks, path)
 
     def process_ended(self) -> None:
-        """Whatever it held is free. A lock that it left is not taken away from the next process."""
+        """Release everything that the process held. A Lock object of that process cannot release a lock of the next process."""
         self._locks = set()
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
@@ -282,7 +282,7 @@ class FileDisk:
         return self.now_ms
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Everything was last changed now."""
+        """Do nothing: all files count as changed now."""
         self.meet("set_modified_ms", path)
         self._names.entry(path)
 

@@ -1,4 +1,4 @@
-"""What simulated clients of groups have in common: the topic that they read, and how they commit."""
+"""The part that simulated clients of groups share: the topic that they read, and their commits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ HEARTBEAT_MS, AWAY_MS = 150, 1_500
 
 
 class GroupClient(Client):
-    """Knows the topic that it reads by Metadata."""
+    """A client that knows its topic from Metadata."""
 
     def topic(self) -> tuple[Uuid, int] | None:
-        """Id and number of partitions; None while nobody has told."""
+        """Return the topic's id and number of partitions. None while they are unknown."""
         indexes = [place.key for place in self.places.values() if place.topic == TOPIC]
         return (indexes[0][0], len(indexes)) if indexes else None
 
@@ -44,7 +44,7 @@ def commit_request(
 
 
 def commit_error(done: Deferred[Any]) -> ErrorCode:
-    """The first of any partition."""
+    """Return the first error of any partition, or NONE. Without an answer, REQUEST_TIMED_OUT."""
     try:
         rows = [row for topic in done.result().topics for row in topic.partitions]
     except ChannelError:

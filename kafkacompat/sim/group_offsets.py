@@ -1,6 +1,6 @@
-"""How a simulated client of a group reads the offsets that are committed in it.
+"""How a simulated client reads the committed offsets of a group.
 
-It asks until a coordinator answers that still leads the group's partition when its answer is there.
+It asks until it gets an answer from a coordinator that still leads the group's partition when the answer arrives.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ IN_DOUBT = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-"""Where nobody can tell whether a request was carried out, or it is to be asked again; others would be news to a client."""
+"""After these errors it is unknown whether the request was carried out, or it must be repeated. A client expects no
+other errors."""
 
 
 def leads(client: Client, group_id: str) -> tuple[int, int]:
-    """Who leads the group's partition, and in which epoch; -1 while there is none."""
+    """Return the leader of the group's partition and its leader epoch. (-1, -1) without one."""
     topic = client.simulation.image_oracles.newest.topics.get(OFFSETS_TOPIC)
     if topic is None:
         return -1, -1
@@ -54,7 +55,7 @@ def read_offsets(
     asks: Callable[[], None],
     done: Callable[[dict[int, int]], None],
 ) -> None:
-    """`asks` is told of each question before it is sent; `done` hears partition -> number, -1 without one."""
+    """`asks` is called before each request is sent. `done` gets partition -> number, -1 without a commit."""
     asked_in = (-1, -1)
 
     def send() -> None:

@@ -1,7 +1,7 @@
-"""What must hold of groups, judged from what their members are told: commits stay, and a partition has one owner a generation.
+"""Checks groups by the answers to their members: commits are not lost, and a partition has one owner per generation.
 
-Knows no coordinator. A number that is committed for a partition is greater than any before it in the group, so that whichever is
-fetched tells what was lost.
+Independent of the coordinator. Each committed number of a partition is greater than all before it in the group, so the
+fetched number shows which commits were lost.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from collections.abc import Iterable, Mapping
 from kafkacompat.sim.quorum_oracles import Breach
 
 NOTHING = -1
-"""What is fetched of a partition without a commit."""
+"""The fetched number of a partition without a commit."""
 
 
 class GroupLedger:
-    """Of one group: what was asked for, answered and shown. Partitions are those of one topic, by index."""
+    """The requests and answers of one group. Partitions are those of one topic, by index."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.issued: dict[int, int] = {}
         """The greatest number that was ever sent."""
         self.settled: dict[int, int] = {}
-        """What must be there or be followed: the greatest number that was answered for, or shown."""
+        """The greatest number that was acknowledged or fetched. It must stay, or be replaced by a greater one."""
         self.is_deleted = False
-        """Nothing of it may be there."""
+        """True if the group must have no offsets."""
         self._owners: dict[tuple[int, int], str] = {}
-        """(generation, partition) -> member."""
+        """(generation, partition) -> member id."""
 
     def issue(self, partition: int) -> int:
         number = self.issued[partition] = self.issued.get(partition, 0) + 1
         return number
 
     def committed(self, partition: int, number: int) -> None:
-        """It was answered."""
+        """The commit was acknowledged."""
         self.settled[partition] = max(number, self.settled.get(partition, NOTHING))
 
     def fetched(self, asked_when: Mapping[int, int], found: Mapping[int, int]) -> None:
-        """`asked_when` is a copy of `settled` from when the question was sent."""
+        """Check fetched numbers. `asked_when` is a copy of `settled` from when the request was sent."""
         for partition, number in found.items():
             if self.is_deleted:
                 if number != NOTHING:

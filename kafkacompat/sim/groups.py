@@ -1,7 +1,8 @@
-"""Members of simulated groups (classic protocol): they join, sync, heartbeat, commit, read what was committed, leave, or vanish.
+"""Members of simulated groups (classic protocol): they join, sync, heartbeat, commit, fetch committed offsets, leave
+or vanish.
 
-A member has one request under way at a time. Whose commit nobody answered for joins anew, under another id: its commit may be
-carried out until the group's next generation, and never after one of that generation.
+A member has one request in flight. A member whose commit got no answer joins again with another id: its commit may
+still be carried out before the group's next generation, and never after a commit of that generation.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ TOLD_TO_JOIN = frozenset(
         ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
-"""What was asked was not done."""
+"""After these errors the request was certainly not carried out."""
 
 
 class Member(GroupClient):
@@ -52,16 +53,16 @@ class Member(GroupClient):
         self.ledger = ledger
         self._coordinator = Coordinated(self, GROUP, ledger.group_id, GROUP_PURPOSE)
         self._attempt = 0
-        """What was begun in an earlier one is nobody's any more."""
+        """Answers that belong to an earlier attempt are ignored."""
         self.member_id = ""
         self.generation = -1
         self.owned: list[int] | None = None
-        """None while it has no part in the group."""
+        """None while it is not in the group."""
         self.has_read_at_last = False
-        """What it owns, since all was calm."""
+        """Whether it has fetched the offsets of its partitions since the faults ended."""
         self._leads = False
         self._divided = 0
-        """Partitions that it has given out, as the leader."""
+        """The number of partitions that it has assigned as the leader."""
 
     def start(self) -> None:
         super().start()
@@ -75,7 +76,7 @@ class Member(GroupClient):
 
         self._coordinator.send(request, lambda: self._attempt == attempt, answered)
 
-    # Into the group.
+    # Joining the group.
 
     def _join(self) -> None:
         self.owned = None
@@ -144,7 +145,7 @@ class Member(GroupClient):
         self.owned = None
         self.later(self._join)
 
-    # In the group.
+    # As a member.
 
     def _next(self) -> None:
         self.later(self._act, HEARTBEAT_MS)
@@ -233,7 +234,7 @@ class Member(GroupClient):
             done,
         )
 
-    # Out of the group.
+    # Leaving the group.
 
     def _leave(self) -> None:
         identity = MemberIdentity(member_id=self.member_id)
@@ -241,8 +242,8 @@ class Member(GroupClient):
         self._ask(request, lambda _error, _answer: self._vanish())
 
     def _vanish(self) -> None:
-        """Without a word, where it has not left: its session runs out. Another member comes in its place. What it was about to
-        commit may come long after."""
+        """Disappear without leaving, so that the session expires. Another member comes in its place. A commit in
+        flight may arrive much later."""
         self.simulation.counters.members_gone += 1
         if self.owned and self.chance.happens(0.5):
             self._commit_late({partition: self.ledger.issue(partition) for partition in self.owned})
@@ -268,7 +269,7 @@ class Member(GroupClient):
 
 
 class Groups:
-    """The members of one group, and one who passes by."""
+    """The members of one group, and a client that is not a member."""
 
     def __init__(self, simulation: ClusterSimulation, first_id: int, members: int) -> None:
         self.ledger = GroupLedger("group")
@@ -280,7 +281,7 @@ class Groups:
         return [*self.members] if self.passing is None else [*self.members, self.passing]
 
     def missing(self, partitions: int) -> str | None:
-        """What a healed cluster still owes them; None when nothing."""
+        """Return what a healed cluster has not done for them yet. None if everything is done."""
         if not self.members:
             return None
         generations = {each.generation for each in self.members}

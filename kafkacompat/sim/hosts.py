@@ -1,7 +1,7 @@
-"""A simulated process: what happens to it comes in through `enter`, one thing at a time; its timers.
+"""A simulated process: its events come in through `enter`, one at a time; and its timers.
 
-Implements ports.Clock and Timers in virtual time. Knows nothing of what the process does. A paused process keeps what
-comes and takes it in order when it goes on; a dead one takes nothing.
+Implements ports.Clock and Timers in virtual time. Independent of what the process does. A paused process keeps its
+events and handles them in order when it resumes. A dead process gets none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WALL_CLOCK_ZERO_MS = 1_700_000_000_000
 
 
 class ProcessEnded(BaseException):
-    """The process ended itself in the midst of an event; nothing of it goes on."""
+    """The process has ended itself in the middle of an event. Nothing in it continues."""
 
 
 class Timer:
@@ -33,7 +33,7 @@ class Timer:
 
 
 class Host:
-    """Also its own Clock and Timers. `id` is the machine's; the clock goes by `rate` of the true time's pace."""
+    """Also its Clock and Timers. `id` is the machine's. Its clock runs at `rate` times the true speed."""
 
     def __init__(self, simulation: ClusterSimulation, host_id: int, rate: float = 1.0) -> None:
         self.simulation = simulation
@@ -94,7 +94,7 @@ def _fire(timer: Timer) -> None:
 
 
 def outcome_of(function: Callable[[], T]) -> Deferred[T]:
-    """Its value, or what it raises."""
+    """Return the function's value, or its exception, as a Deferred."""
     outcome: Deferred[T] = Deferred()
     try:
         outcome.resolve(function())

@@ -1,7 +1,7 @@
-"""What must hold of the cluster's metadata: one image an offset, however it came about, and partitions whose parts fit together.
+"""Checks the cluster's metadata: all nodes have the same image at an offset, and each partition's data are consistent.
 
-The image that a node has built from its snapshot and the log's tail is held against that of the node that was first there, mostly
-the active controller's live one. Knows no node's insides but the images it publishes.
+The image that a node has built from a snapshot and the rest of the log is compared with that of the first node at that
+offset, usually the active controller. This module knows nothing of a node except its published images.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ class ImageOracles:
         self._simulation = simulation
         self._images: dict[int, MetadataImage] = {}
         self.newest = MetadataImage()
-        """The newest committed one that any node has published."""
+        """The newest committed image that any node has published."""
         self._applied: dict[Life, int] = {}
         self._gone: set[tuple[int, int]] = set()
-        """Brokers, with their epochs, that a controller knows to be gone before they are fenced: nobody elects them."""
+        """Pairs of broker id and epoch. A controller knows that they are dead before they are fenced, so it must not
+        elect them."""
         self.deleted: set[Uuid] = set()
-        """Topics that were there once."""
+        """Topics that existed once."""
 
     def partition(self, key: Key) -> PartitionRegistration | None:
         topic = self.newest.topics_by_id.get(key[0])
         return None if topic is None else topic.partitions.get(key[1])
 
     def applied(self, life: Life) -> None:
-        """A batch of the metadata log, or of a snapshot, which becomes part of the next image that this node publishes."""
+        """A node has applied a batch of the metadata log, or of a snapshot. It becomes part of the node's next image."""
         self._applied[life] = self._applied.get(life, 0) + 1
 
     def published(self, life: Life, old: MetadataImage, image: MetadataImage) -> None:
@@ -63,7 +64,7 @@ class ImageOracles:
         self._images[image.offset] = image
         if image.offset > self.newest.offset:
             before, self.newest = self.newest, image
-            # The active controller publishes each batch as it is committed, and applies none.
+            # The active controller publishes each batch when it is committed, and applies none.
             is_step = batches <= 1 and old.offset == before.offset
             self._check(before, image, is_step=is_step)
             self._count(before, image)
@@ -71,19 +72,20 @@ class ImageOracles:
                 self._tell(self._simulation.tell, before, image)
 
     def taken_for_gone(self, broker: BrokerRegistration) -> None:
-        """A controller says so, before the session is over."""
+        """A controller reports a dead broker before its session expires."""
         self._simulation.counters.brokers_gone += 1
         self._gone.add((broker.id, broker.epoch))
         life = self._simulation.machines[broker.id].life
         if life is None or (life.is_stopping and not life.is_serving):
-            return  # one that stops has closed its listeners
+            return  # a broker that shuts down has closed its listeners
         if life.heartbeats is not None and life.heartbeats.broker_epoch == broker.epoch:
             raise Breach(
                 "living brokers are not taken for gone", f"broker {broker.id} of epoch {broker.epoch}"
             )
 
     def _check(self, before: MetadataImage, image: MetadataImage, *, is_step: bool) -> None:
-        """`is_step`: one batch of the log lies between them. After several nobody knows who was fenced at which."""
+        """`is_step`: exactly one batch of the log is between the two images. Otherwise it is unknown who was fenced at
+        which change."""
         if not self.deleted.isdisjoint(image.topics_by_id):
             raise Breach("an id is given once", f"a topic of {image.offset} was deleted before")
         older = dict(partitions_of(before))
@@ -126,10 +128,11 @@ class ImageOracles:
         *,
         is_step: bool,
     ) -> None:
-        """Only where it is allowed does anybody come to lead who may lack records."""
+        """Check that a replica that may lack records becomes leader only if that is allowed."""
         if now.leader in (NO_LEADER, then.leader) and now.partition_epoch == then.partition_epoch + 1:
             return
-        # By one record a replica may join the ISR, end a move and lead; an unclean leader is alone in it.
+        # With one record a replica may join the ISR, end a reassignment and become leader. An unclean leader is alone
+        # in the ISR.
         has_joined = now.leader in then.adding_replicas
         is_in_sync = now.leader in {*then.isr, *then.eligible_leader_replicas} or (
             has_joined and len(now.isr) > 1
@@ -137,7 +140,7 @@ class ImageOracles:
         is_next = now.partition_epoch == then.partition_epoch + 1
         topic = image.topics_by_id[key[0]].name
         if topic == UNCLEAN:
-            # After several changes in one image nobody knows who was in sync at the election.
+            # After several changes in one image it is unknown who was in sync at the election.
             if not is_in_sync or (not is_next and now.leader_epoch != then.leader_epoch):
                 self._simulation.partition_oracles.elected_unclean(key, now.leader_epoch)
             passed_over = [
@@ -155,7 +158,7 @@ class ImageOracles:
             raise Breach("elections are clean", f"{topic}-{key[1]} at {image.offset}: {now} was {then}")
 
     def _could_lead(self, broker_id: int, partition: PartitionRegistration, image: MetadataImage) -> bool:
-        """Whether its broker serves, as far as the controller knows, and the directory of its replica."""
+        """Whether the controller knows the broker and its replica's directory to be online."""
         broker = image.brokers.get(broker_id)
         return (
             broker is not None

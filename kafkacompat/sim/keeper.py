@@ -1,6 +1,7 @@
-"""Who makes the topics of a simulated cluster that are cleaned, let old records go or elect unclean leaders.
+"""Creates the topics of a simulated cluster that are compacted, have retention, or allow unclean leaders.
 
-Has the coordinators' topics cleaned as well. Each is asked for until a broker says that it is there.
+It also makes the coordinators' topics be cleaned. Each request is repeated until a broker reports that the topic
+exists.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Keeper(Client):
         self.ask(self.any_broker(), request, "keeper").on_done(created)
 
     def _clean(self, name: str) -> None:
-        """As soon as a coordinator has made it."""
+        """Change the settings of the topic as soon as a coordinator has created it."""
         if self.simulation.is_over_for_producers:
             return
         if name not in self.simulation.image_oracles.newest.topics:

@@ -1,4 +1,5 @@
-"""What the oracles of a simulated cluster remember of partitions: what was committed, who has led, what replicas had last."""
+"""The records that the oracles of a simulated cluster keep about partitions: committed batches, leaders, and replicas'
+last states."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Key = tuple[Uuid, int]
 
 
 class Written(NamedTuple):
-    """One batch, wherever it lies."""
+    """One batch, on any replica."""
 
     last_offset: int
     epoch: int
@@ -31,18 +32,19 @@ class Written(NamedTuple):
 
 
 class UncleanHistory:
-    """Of a partition that may elect a leader which lacks records: what that has cost."""
+    """For a partition that allows unclean leader elections: their effects."""
 
     def __init__(self) -> None:
         self.elections: set[int] = set()
         """Leader epochs of those elections."""
         self.line = -1
-        """The newest of them in or after which somebody took the lead. Who is in an earlier epoch still may commit what is lost."""
+        """The newest of them in or after which a leader has started. A leader of an earlier epoch may still commit
+        records that are lost."""
         self.lost: dict[int, set[Written]] = {}
-        """By base offset: what was committed, and is not any more."""
+        """By base offset: batches that were committed and are lost."""
 
     def begins_with(self, epoch: int) -> int | None:
-        """The election that this leadership begins a new line by, if any."""
+        """Return the unclean election with which this leader epoch starts a new history, if any."""
         election = max((each for each in self.elections if each <= epoch), default=-1)
         return election if election > self.line else None
 
@@ -51,52 +53,52 @@ class UncleanHistory:
 
 
 class Ledger:
-    """All that was ever committed in one partition, and who has led it."""
+    """Everything that was ever committed in one partition, and its leaders."""
 
     def __init__(self, name: TopicPartition, starts: StartLedger) -> None:
         self.name = name
         self.starts = starts
         self.batches: dict[int, Written] = {}
-        """By base offset, from 0 without a gap."""
+        """By base offset, from 0 without gaps."""
         self.end = 0
         self.ends: list[tuple[int, int]] = []
-        """(epoch, end) whenever the leader of an epoch moved the end."""
+        """(epoch, end) for each advance of the committed end by the leader of an epoch."""
         self.leaders: dict[int, int] = {}
-        """Epoch -> who took leadership in it."""
+        """Epoch -> node that became leader in it."""
         self.written: dict[tuple[int, int], Written] = {}
-        """(epoch, base offset) -> what its leader appended."""
+        """(epoch, base offset) -> the batch that its leader appended."""
         self.acknowledged = 0
         self.keys: KeyLedger | None = KeyLedger() if is_compacted(name.topic) else None
-        """Of a partition that is cleaned."""
+        """For a compacted partition."""
         self.contents: dict[tuple[int, int], dict[int, Content]] = {}
-        """Of a partition that is cleaned: (epoch, base offset) -> what its leader appended."""
+        """For a compacted partition: (epoch, base offset) -> the records that its leader appended."""
 
         self.history = UncleanHistory()
 
     def is_same(self, known: Written | None, batch: Written) -> bool:
-        """Or what a cleaning may have left of it."""
+        """Whether both are the same batch, or one is what a cleaning may leave of the other."""
         if known == batch or known is None or self.keys is None:
             return known == batch
         return known == batch._replace(crc=known.crc)
 
     def was_committed(self, base: int, batch: Written) -> bool:
-        """Also where an unclean election has lost it since."""
+        """Whether the batch was ever committed, even if an unclean election has lost it since."""
         return self.is_same(self.batches.get(base), batch) or batch in self.history.lost.get(base, ())
 
     def cut(self, end: int) -> None:
-        """An unclean leader has less: what lies from there on is not committed any more."""
+        """An unclean leader's log is shorter: everything from `end` on is no longer committed."""
         for base in [base for base in self.batches if base >= end]:
             self.history.lose(base, self.batches.pop(base))
         self.end = end
         self.ends = [(epoch, min(before, end)) for epoch, before in self.ends]
 
     def end_before(self, epoch: int) -> int:
-        """All that was committed in earlier epochs ends there."""
+        """Return the end offset of the records committed in earlier epochs."""
         return max((end for committed_in, end in self.ends if committed_in < epoch), default=0)
 
 
 class Seen:
-    """One partition on one node, as it was after the node's last event."""
+    """One partition on one node, after the node's last event."""
 
     __slots__ = (
         "cleaned_to",
@@ -114,23 +116,23 @@ class Seen:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        """Another one once the replica has moved to another directory."""
+        """It changes when the replica has moved to another directory."""
         self.end = self.high_watermark = self.start = 0
         self.epoch = -1
         self.is_leader = False
         self.matched = 0
-        """Below it every batch was found to be what a leader wrote."""
+        """Every batch below this offset was compared with the leader's."""
         self.verified = 0
-        """Below it every batch was found to be what was committed."""
+        """Every batch below this offset was compared with the committed one."""
         self.unverified = 0
-        """The high watermark that a node remembered which had lost power."""
+        """The high watermark that a node remembered after a power loss."""
         self.cleaned_to = -1
         self.tombstones: set[int] = set()
-        """Of a partition that is cleaned: those that it has had since it was last cut."""
+        """For a compacted partition: the tombstones that it has had since its last truncation."""
 
 
 def opened(log: Log, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches that reach into [start, end)."""
+    """Yield the batches that overlap [start, end)."""
     offset = max(start, log.log_start_offset)
     while offset < end:
         records = log.read(offset, READ_BYTES, log.log_end_offset, True).records
@@ -153,12 +155,12 @@ def opened(log: Log, start: int, end: int) -> Iterator[tuple[BatchHeader, memory
 
 
 def batches(log: Log, start: int, end: int) -> Iterator[tuple[int, Written]]:
-    """(base offset, batch) of those that reach into [start, end)."""
+    """Yield (base offset, batch) for the batches that overlap [start, end)."""
     return ((header.base_offset, written(header)) for header, _ in opened(log, start, end))
 
 
 def cleaned_to(log: Log) -> int:
-    """How far its cleaner has come; -1 where it has never been."""
+    """Return the offset up to which the log was cleaned, or -1 if it never was."""
     assert isinstance(log, PartitionLog)
     return log.cleaned_to
 

@@ -1,8 +1,8 @@
 """Simulated connections: net.channels.Channels for a process in virtual time.
 
-A connection keeps order and doubles nothing. Cut links hold its messages back; a chance reset, a process's end or a timeout ends
-it, and what was under way may or may not have been carried out. A killed process refuses connections, a machine without power is
-silent.
+A connection keeps messages in order and duplicates none. Cut links delay its messages. A random reset, the end of a
+process or a timeout closes it, and then messages in flight may or may not have been handled. A killed process refuses
+connections; a machine without power does not answer.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ SETUP_TIMEOUT_US = 1_500_000
 BACKOFF_MS = 40
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZXI"
 BROKER_PORT, CONTROLLER_PORT, EXTERNAL_PORT = 9092, 9093, 29092
+SECURED_PORT = 9094
+"""For clients that authenticate themselves. Messages to it are frames."""
 
 
 def host_name(machine_id: int) -> str:
@@ -48,7 +50,7 @@ class Pipe:
         deliver: Callable[[Any], None],
         extra_us: int,
     ) -> None:
-        """`extra_us`: messages take longer by up to that."""
+        """`extra_us`: maximum additional delay of messages."""
         self._simulation = simulation
         self._extra_us = extra_us
         self._source = source
@@ -95,7 +97,7 @@ class Pipe:
 
 
 class End:
-    """The last item of a pipe: the connection was closed or reset."""
+    """The last item in a pipe: the connection was closed or reset."""
 
 
 END = End()
@@ -128,7 +130,7 @@ class _Slot:
 
 
 class Connection:
-    """Between a channel and one life of a machine."""
+    """A connection between a channel and one life of a machine."""
 
     def __init__(self, channel: SimulatedChannel, life: Life, port: int) -> None:
         simulation = channel.source.simulation
@@ -142,9 +144,9 @@ class Connection:
         self._is_draining = False
         self._answers: deque[_Slot] = deque()
         self._is_ended = False
-        """The server's side is closed."""
+        """True once the server has closed it."""
         self.is_refused = False
-        """By the server: what it has not answered it never will."""
+        """True once the server refuses it: requests that it has not answered will get no answer."""
         options = simulation.options
         extra_us = options.slow_us if channel.purpose == options.slow_purpose else 0
         if channel.purpose == VERIFICATION_PURPOSE:
@@ -178,7 +180,7 @@ class Connection:
             self._to_server.send(END)
 
     def close_by_server(self) -> None:
-        """In the midst of an event there."""
+        """The server closes the connection in the middle of an event."""
         self.is_refused = True
         self._to_server.closed = True
         self.life.connections.pop(self.id, None)
@@ -187,7 +189,7 @@ class Connection:
             self._to_client.send(END)
 
     def drain(self) -> None:
-        """Take in nothing more; close when everything received is answered."""
+        """Accept no more requests. Close when everything received is answered."""
         self._is_draining = True
         if not self._answers:
             self.close_by_server()
@@ -314,7 +316,7 @@ class SimulatedChannel:
             call.finish(ConnectionLost(reason))
 
     def lost(self, connection: Connection) -> None:
-        """The other side closed it: dial again at once."""
+        """The other side has closed the connection: connect again at once."""
         if connection is not self._connection:
             return
         self._connection = None
@@ -335,7 +337,7 @@ class SimulatedChannel:
         if attempt != self._attempt or self.is_closed:
             return
         if isinstance(answer, ProbeResult):
-            # New requests wait in line until the next attempt; those that waited already are lost.
+            # New requests wait for the next attempt. Those that already waited fail.
             lost, self._waiting = self._waiting, []
             self.source.call_after(BACKOFF_MS, lambda: self._backed_off(attempt))
             if answer is ProbeResult.REFUSED and is_again and self.on_refused is not None:

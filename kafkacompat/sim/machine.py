@@ -1,4 +1,4 @@
-"""A simulated machine: its disk, its clock's pace, and the process that runs on it, if any."""
+"""A simulated machine: its disk, the speed of its clock, and the process that runs on it, if any."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kafkacompat.sim.faults.refusals import OUT_OF_ROOM, Refusals
 from kafkacompat.sim.files import FileDisk
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, ProcessEnded
 from kafkacompat.sim.links import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, EXTERNAL_PORT, host_name
+from kafkacompat.sim.secured import listener_of, protocols, secured_properties
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -37,9 +38,9 @@ class SimulatedMachine:
         """None while no process runs."""
         self.has_power = True
         self.disk_factor, self.link_us = 1, 0
-        """How slow its disks are, and what its messages take longer at most."""
+        """How slow its disks are, and the maximum additional delay of its messages."""
         self.wall_offset_ms = 0
-        """Its wall clock is ahead by so much."""
+        """How far its wall clock is ahead."""
         self.lives = 0
         self.is_broker = machine_id in options.brokers
         self.is_controller = machine_id in options.controllers
@@ -66,7 +67,7 @@ class SimulatedMachine:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """What is read here is not the process's doing: the disk refuses nothing."""
+        """Observers read files inside this block. The disk refuses nothing then."""
         before, self._is_watched = self._is_watched, True
         try:
             yield
@@ -74,11 +75,11 @@ class SimulatedMachine:
             self._is_watched = before
 
     def _meet(self, operation: str, path: str) -> None:
-        """The process that runs asks something of the disk."""
+        """The running process calls the disk."""
         if self._is_watched:
             return
         if self.life is None:
-            # What is left of one that ended itself, on its way out.
+            # Cleanup code of a process that has ended itself.
             raise ProcessEnded
         self.life.work.disk_called()
         self.simulation.faults.deaths.meet(self, operation, path)
@@ -89,7 +90,7 @@ class SimulatedMachine:
             self.life.work.moved(count)
 
     def draw_job_us(self) -> int:
-        """What a worker's job takes."""
+        """Return the duration of a worker's job."""
         return self.disk_factor * self.simulation.draw_sync_us()
 
     def start(self) -> None:
@@ -101,13 +102,13 @@ class SimulatedMachine:
         life.enter("start", life.start)
 
     def kill(self) -> None:
-        """kill -9: what was written stays."""
+        """kill -9: written data stay."""
         self._tell("is killed")
         if self.life is not None:
             self.life.die(silently=False)
 
     def lose_power(self) -> None:
-        """What was not synced may be gone, and nobody is told."""
+        """Data that were not synced may be lost, and peers get no signal."""
         self._tell("loses power")
         self.has_power = False
         if self.life is not None:
@@ -118,7 +119,7 @@ class SimulatedMachine:
 
     @property
     def is_well(self) -> bool:
-        """Its disk refuses nothing, and what it has refused has had its consequences."""
+        """Whether its disk refuses nothing, and earlier refusals have had their effects."""
         before_us = self.simulation.scheduler.now_us - CONSEQUENCES_US
         told, life = self.refusals.told, self.life
         is_quiet = not self.refusals.conditions and (not told or told[-1].at_us < before_us)
@@ -126,7 +127,7 @@ class SimulatedMachine:
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Each a file system of its own."""
+        """Its directories. Each is a separate file system."""
         return (*self.log_directories, METADATA_DIRECTORY)
 
     @property
@@ -134,8 +135,10 @@ class SimulatedMachine:
         return tuple(self._config.log_dirs) if self.is_broker else ()
 
     def may_halt(self, error: BaseException) -> bool:
-        """Whether what the disk has told a running process calls for its end: the metadata's directory failed, or all the others.
-        Where only room is wanted for metadata, it is waited for."""
+        """Whether the disk's errors require the process to halt: the metadata directory failed, or all others did.
+
+        If the disk of the metadata log is only full, the process waits instead.
+        """
         told = self.refusals.behind(error)
         if told is None:
             return False
@@ -149,7 +152,7 @@ class SimulatedMachine:
 
 
 def initial_voters(seed: int, options: ClusterOptions) -> tuple[VoterNode, ...]:
-    """Of a quorum whose voters are not in the settings."""
+    """Return the voters of a quorum whose voters are not in the settings."""
     chance = Chance(seed, "voters")
     return tuple(
         VoterNode(each, chance.uuid(), (("CONTROLLER", host_name(each), CONTROLLER_PORT),))
@@ -162,9 +165,10 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
     roles, listeners = [], []
     if node_id in options.brokers:
         roles.append("broker")
-        # For clients of a network that is not simulated: whoever tries it is refused.
+        # A listener for clients of another network, which is not simulated. Connections to it are refused.
         listeners.append(f"EXTERNAL://{host_name(node_id)}:{EXTERNAL_PORT}")
         listeners.append(f"PLAINTEXT://{host_name(node_id)}:{BROKER_PORT}")
+        listeners += listener_of(options, node_id)
     if node_id in options.controllers:
         roles.append("controller")
         listeners.append(f"CONTROLLER://{host_name(node_id)}:{CONTROLLER_PORT}")
@@ -219,13 +223,14 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "process.roles": ",".join(roles),
         "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map": protocols(options),
         "log.dirs": ",".join(LOG_DIRECTORIES[: options.directories]),
         "metadata.log.dir": METADATA_DIRECTORY,
         "broker.rack": rack_of(node_id),
         "auto.leader.rebalance.enable": str(options.rebalances).lower(),
         "auto.create.topics.enable": "false",
         **quorum,
+        **secured_properties(options),
         **({"replica.selector.class": RACK_AWARE} if options.reads_nearby else {}),
         **{name: str(value) for name, value in numbers.items()},
     }

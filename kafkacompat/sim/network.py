@@ -1,6 +1,7 @@
-"""The simulated network: messages are delayed, lost, doubled, overtaken; links are cut, both ways or one way.
+"""The simulated network: messages are delayed, lost, duplicated and reordered; links are cut in both directions or in
+one.
 
-Knows nodes by id and nothing of what they say.
+It knows node ids, but not the messages' content.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from kafkacompat.sim.scheduler import Scheduler
 
 
 class Weather(Protocol):
-    """What of a run's options concerns messages."""
+    """A run's options that concern messages."""
 
     @property
     def delay_us(self) -> int: ...
@@ -37,13 +38,13 @@ class Network:
         self._loss = options.loss
         self._duplication = options.duplication
         self._cuts: dict[tuple[int, int], int] = {}
-        """(from, to) -> how many partitions cut it."""
+        """(from, to) -> the number of partitions that cut the link."""
         self.burst_loss = 0.0
         self.lost = 0
         self.duplicated = 0
 
     def calm(self, longest_delay_us: int) -> None:
-        """For the liveness phase: every message arrives, in time."""
+        """For the liveness phase: every message arrives within the longest delay."""
         self._delay_us = min(self._delay_us, longest_delay_us)
         self._loss = self._duplication = self._delay_tail = self.burst_loss = 0.0
         self._cuts.clear()

@@ -1,4 +1,4 @@
-"""The options of one simulated quorum, drawn from its seed ("swarm"): each run is harsh in ways of its own."""
+"""The options of one simulated quorum, drawn from its seed ("swarm"). Different runs are difficult in different ways."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ class Options:
     voters: int
     observers: int
     is_dynamic: bool
-    """kraft.version 1 from the start, and voters come and go."""
+    """kraft.version 1 from the start, with voters that are added and removed."""
     settings: QuorumSettings
     delay_us: int
-    """Mean of a message's way."""
+    """Mean delay of a message."""
     delay_tail: float
-    """Share of messages that take ten times as long: they are overtaken."""
+    """Share of messages that take ten times as long, so that later ones arrive before them."""
     loss: float
     duplication: float
     sync_us: int
-    """Mean of an fsync."""
+    """Mean duration of an fsync."""
     sync_stall: float
     """Share of fsyncs that take fifty times as long."""
     drift: float
-    """A node's clock runs faster or slower by up to this share."""
+    """Maximum relative error of the speed of a node's clock."""
     fault_interval_ms: int
     fault_ms: int
-    """Longest time until a fault is healed."""
+    """Maximum time until a fault is healed."""
     propose_interval_us: int
     snapshot: float
     """Probability, per proposal, that some node makes a snapshot."""
     keeps_writing: float
-    """Share of the unsynced batches that a crash may happen to keep, at most."""
+    """Maximum share of the unsynced batches that a crash may keep."""
     refuses: bool
-    """A dead process refuses connections at once (as a live host does), instead of silence."""
+    """A dead process refuses connections at once (as a live host does). Otherwise it does not answer."""
     membership: float
     """Probability, per proposal, of a change of the voters."""
     upgrade: float
-    """Probability, per proposal, that a static quorum is asked to become a dynamic one."""
+    """Probability, per proposal, that a static quorum is asked to become dynamic."""
     resign: float
-    """Probability, per proposal, that the leader is asked to hand over."""
+    """Probability, per proposal, that the leader is asked to resign."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
@@ -78,7 +78,7 @@ def draw_options(seed: int) -> Options:
         observers=chance.between(1, 3) if is_dynamic or upgrades else chance.randrange(2),
         is_dynamic=is_dynamic,
         settings=settings,
-        # Slow links against short timeouts: several stand for one epoch, and votes are split.
+        # Slow links with short timeouts: there are several candidates in one epoch, and votes are split.
         delay_us=chance.between(5_000, 30_000) if chance.happens(0.25) else chance.between(200, 6_000),
         delay_tail=sometimes(0.5, 0.2),
         loss=sometimes(0.5, 0.1),

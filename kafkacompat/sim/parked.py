@@ -1,7 +1,7 @@
-"""That whoever waits at a node is answered in its time: judged from outside, of every request that a node may park.
+"""Checks that each request that a node may hold back is answered in time.
 
-Clients that give up go on without an answer, so nothing but this sees a request that is forgotten. The time is the node's own: one
-that is paused is late by that much. Knows of no request how it is parked.
+Clients that time out continue without an answer, so only this check notices a forgotten request. Time is the node's
+own clock: a paused node may be late by the length of the pause. This module does not know how requests are held back.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from kafkacompat.sim.links import Connection
 
 SLACK_MS = 3_500
-"""For what comes before and after a request is parked: questions to coordinators and the controller, syncs that stall."""
+"""For the time before and after the wait: requests to coordinators and the controller, slow syncs."""
 VERIFIED_MS = 8_000
-"""Of a produce, which may be verified by a coordinator first that has to be found by a node without its newest metadata."""
+"""For a produce: a coordinator may verify it first, and a node without the newest metadata must find that coordinator."""
 GROUP_MS = 3_000
-"""A rebalance and a session of those that the simulated members have, and the write of a plan."""
+"""A rebalance and a session of the simulated members, and the write of an assignment."""
 
 
 def time_of(message: Any) -> int | None:
-    """Within how many ms the node promises an answer; None for a request that it does not park."""
+    """Return the time in ms within which the node promises an answer. None for a request that it does not hold back."""
     if isinstance(message, FetchRequest):
         return message.max_wait_ms
     if isinstance(message, ProduceRequest):
@@ -42,7 +42,7 @@ def time_of(message: Any) -> int | None:
 
 
 def watch(life: Life, connection: Connection, message: Any) -> Watch | None:
-    """To be cancelled once the answer is there."""
+    """Watch a request. The caller cancels the watch when the answer arrives."""
     time_ms = time_of(message)
     return None if time_ms is None else Watch(life, connection, message, time_ms + SLACK_MS)
 
@@ -63,7 +63,7 @@ class Watch:
         if self._connection.is_refused or life.is_stopping or not life.is_serving:
             return
         if isinstance(self._message, ElectLeadersRequest) and not _is_controlled(life):
-            # It is passed on to whoever becomes the controller (KIP-590), for a minute.
+            # The node forwards the request for up to a minute to whichever node becomes the controller (KIP-590).
             self._timer = life.look_after(SLACK_MS, self._too_late)
             return
         name = type(self._message).__name__.removesuffix("Request")
@@ -75,7 +75,7 @@ class Watch:
 
 
 def _is_controlled(life: Life) -> bool:
-    """For so long that what waited for a controller is answered."""
+    """Whether there has been a controller for long enough to answer the requests that waited for one."""
     simulation = life.simulation
     since_us = simulation.scheduler.now_us - 1_000 * SLACK_MS
     return not simulation.faults.has_cuts and any(

@@ -1,4 +1,4 @@
-"""Who passes by a simulated group: commits without being a member, reads, deletes the group, and looks whether it stays deleted."""
+"""A client that is not a member of a group: it commits, reads, deletes the group, and checks that it stays deleted."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class Passing(GroupClient):
-    """Commits without being a member, and deletes the group, again and again. Where nobody answers the group is left to itself: the
-    next has another name."""
+    """Commits without being a member and deletes the group, repeatedly. If a request gets no answer, the group is
+    abandoned and the next one has another name."""
 
     def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
         super().__init__(simulation, client_id)
         self.gone: list[GroupLedger] = []
-        """Deleted, and to be looked for in the end."""
+        """Deleted groups that are checked at the end."""
         self._groups = 0
         self._ledger = self._new_ledger()
         self._coordinator = Coordinated(self, GROUP, self._ledger.group_id, GROUP_PURPOSE)
@@ -123,7 +123,7 @@ class Passing(GroupClient):
         self._coordinator.send(request, lambda: True, answered)
 
     def _deleted(self) -> None:
-        """Every second group comes again under its name."""
+        """Every second group is created again under the same name."""
         if self.chance.happens(0.5):
             self._commit()
         else:
@@ -131,7 +131,7 @@ class Passing(GroupClient):
             self._begin_anew()
 
     def _look_at_last(self) -> None:
-        """At every group that was deleted: a later coordinator may have read it from the log again."""
+        """Check all deleted groups at the end: a later coordinator may have read them from the log again."""
         if not self.gone:
             self.is_settled = True
             return
@@ -141,4 +141,4 @@ class Passing(GroupClient):
 
 
 def _nothing() -> None:
-    """What is settled changes by this client alone."""
+    """Only this client changes `settled`."""

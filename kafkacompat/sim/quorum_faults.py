@@ -1,7 +1,7 @@
-"""What befalls a simulated quorum: crashes (also in the middle of a step), pauses, partitions both ways and one way, loss,
-clocks, full disks.
+"""The faults of a simulated quorum: crashes (also in the middle of a step), pauses, network partitions in both
+directions and in one, lost messages, clock errors, full disks.
 
-Each fault heals by itself after a while; `heal_all` ends them at once, for the liveness phase.
+Each fault heals after a while. `heal_all` ends all faults at once, for the liveness phase.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class QuorumFaults:
     def heal_all(self) -> None:
         simulation = self._simulation
         self._is_over = True
-        # Raft promises progress only where messages are much quicker than elections.
+        # Raft guarantees progress only if messages are much faster than election timeouts.
         simulation.network.calm(simulation.options.settings.election_timeout_ms * 1000 // 10)
         for node in simulation.nodes.values():
             node.effects_until_crash = -1
@@ -95,7 +95,7 @@ class QuorumFaults:
         self._kill(self._leader())
 
     def _blink(self) -> None:
-        """Some nodes lose their memory and are back at once, amid whatever the others were doing with them."""
+        """Restart some nodes at once, while other nodes still have requests to them in flight."""
         for node in self._simulation.ordered:
             if node.core is not None and self._chance.happens(0.5):
                 node.crash()
@@ -139,7 +139,7 @@ class QuorumFaults:
     # Full disks.
 
     def _fill_disk(self) -> None:
-        """The leader's log refuses a proposal."""
+        """Make the leader's log refuse a proposal."""
         node = self._leader()
         if node.core is not None:
             self._simulation.counters.full_leaders += node.core.role is Role.LEADER

@@ -1,6 +1,6 @@
 """One simulated quorum node: a pure core, its disk, its clock, and the shell that carries out effects between them.
 
-Plays the shell's part by the contract of raft/quorum.py, and can die between any two effects. Decides nothing.
+It does the shell's work by the contract of raft/quorum.py, and can crash between any two effects. It decides nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CONTROL_BYTES = 100
 REFUSAL_US = 1_000
-"""A refused connection comes back about as fast as anything does."""
+"""A refused connection returns about as fast as possible."""
 
 Core = Callable[..., QuorumCore]
 
@@ -49,17 +49,17 @@ class SimulatedNode:
         self.chance = chance
         self.disk = Disk()
         self.core: QuorumCore | None = None
-        """None while it is down."""
+        """None while the node is down."""
         self.life = 0
-        """Counts starts: what was meant for an earlier life is void."""
+        """Counts starts: messages and timers of an earlier life are ignored."""
         self.is_paused = False
         self._inbox: list[events.Event] = []
         self._next_event: events.Event | None = None
-        """To be entered before any other."""
+        """Handled before any other event."""
         self.effects_until_crash = -1
-        """How many effects of the next step are still carried out; -1: it does not die in it."""
+        """The number of effects of the next step that are carried out before a crash. -1: no crash in this step."""
         self.effects_until_full = -1
-        """How many effects of the next step are carried out before the disk is full, which holds the rest; -1: all."""
+        """The number of effects of the next step that are carried out before the disk is full; the rest must wait. -1: all."""
         self._held: list[effect.Effect] = []
         self.clock_rate = 1.0
         self._clock_zero_us = 0
@@ -69,7 +69,7 @@ class SimulatedNode:
         """Request id -> (source, its life, its correlation id, request)."""
         self._next_request_id = 0
         self.applied = 0
-        """All below it has gone to the state machine."""
+        """Everything below this offset was passed to the state machine."""
 
     # Clock.
 
@@ -83,7 +83,7 @@ class SimulatedNode:
         self.clock_rate = rate
 
     def _plan_tick(self, core: QuorumCore) -> None:
-        """An earlier tick that is planned stays: when it comes, the next one is planned."""
+        """Plan a tick. An earlier planned tick stays, and plans the next one when it occurs."""
         wake_ms = core.wake_ms
         if wake_ms >= self._tick_at_ms:
             return
@@ -120,7 +120,7 @@ class SimulatedNode:
         self._carry_out(core, effects)
 
     def crash(self) -> None:
-        """Power off: memory and what was not synced are gone."""
+        """Power off: memory and data that were not synced are lost."""
         self.core = None
         self.is_paused = False
         self.life += 1
@@ -214,7 +214,7 @@ class SimulatedNode:
             self.enter(events.PeerRefused(refusing_id))
 
     def ask(self, request: Request) -> None:
-        """An administrator's request, whose answer nobody waits for."""
+        """Handle an administrator's request. Its answer is ignored."""
         request_id = self._next_request_id
         self._next_request_id = request_id + 1
         self.enter(events.RequestReceived(request_id, request))
@@ -319,7 +319,7 @@ class SimulatedNode:
         installed = events.SnapshotInstalled(
             each.snapshot_id, each.size_bytes, snapshot.voters, snapshot.kraft_version
         )
-        # The rest of this list comes first.
+        # The remaining effects of this list come first.
         self._next_event = installed
 
     def _advance(self, each: effect.AdvanceHighWatermark) -> None:
@@ -338,7 +338,7 @@ class SimulatedNode:
         self.simulation.counters.refused_proposals += 1
 
     def make_snapshot(self) -> None:
-        """The state machine's, of all it has applied."""
+        """Make a snapshot of everything that the state machine has applied."""
         core = self.core
         if core is None or self.is_paused or core.high_watermark <= max(core.log.start, 0):
             return

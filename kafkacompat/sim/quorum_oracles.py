@@ -1,6 +1,7 @@
-"""What must hold after every event of a simulated quorum. Each method is called at the instant it judges; a breach raises.
+"""Checks a simulated quorum after every event. Each method is called at the moment that it checks, and raises Breach.
 
-The oracles know all nodes at once and everything that ever was committed; they share no code with the rules they judge.
+The oracles know all nodes at once and everything that was ever committed. They share no code with the rules that they
+check.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Breach(Exception):
-    """An oracle's finding; `oracle` is its short name, the same for every seed."""
+    """A violation found by an oracle. `oracle` is its short name, the same for every seed."""
 
     def __init__(self, oracle: str, message: str) -> None:
         super().__init__(f"{oracle}: {message}")
@@ -43,23 +44,23 @@ class QuorumOracles:
     def __init__(self, simulation: QuorumSimulation) -> None:
         self._simulation = simulation
         self._leaders: dict[int, int] = {}
-        """Epoch -> who led it."""
+        """Epoch -> its leader."""
         self._votes: dict[tuple[int, int], int] = {}
         """(voter, epoch) -> candidate."""
         self._epochs: dict[int, int] = {}
         """Node -> highest epoch, over all its lives."""
         self._started_epochs = {0}
-        """Epochs that someone stood for, or left without a leader on purpose."""
+        """Epochs with a candidate, or that were started without a leader on purpose."""
         self._high_watermarks: dict[int, int] = {}
-        """Node -> high watermark of its present life."""
+        """Node -> high watermark in its current life."""
         self._appended: dict[tuple[int, int], Batch] = {}
-        """(epoch, base offset) -> the batch that a leader wrote there."""
+        """(epoch, base offset) -> the batch that a leader appended there."""
         self.committed: list[Batch] = []
         self._commit_epochs: list[int] = []
-        """The epoch in which each was committed."""
+        """The epoch in which each batch was committed."""
         self._committed_index: dict[int, int] = {}
         self._chain: dict[int, int] = {0: 0}
-        """End offset -> checksum of all that is committed below."""
+        """End offset -> checksum of everything committed below it."""
         self.committed_end = 0
         self._snapshots: dict[OffsetAndEpoch, Snapshot] = {}
 
@@ -74,7 +75,8 @@ class QuorumOracles:
         first = self._committed_index.get(disk.start, 0 if disk.start == 0 else None)
         if first is None:
             raise Breach("snapshots", f"node {node.id}'s log starts at {disk.start}, inside a batch")
-        # A candidate of an older epoch may yet win it, late: it needs what was committed before that epoch.
+        # A candidate of an older epoch may still win that epoch late. It needs only what was committed before that
+        # epoch.
         needed = bisect_left(self._commit_epochs, epoch)
         expected = self.committed[first:needed]
         if disk.batches[: len(expected)] != expected:
@@ -183,7 +185,7 @@ class QuorumOracles:
             )
 
     def commits(self, node: SimulatedNode, offset: int) -> None:
-        """All that the node now applies is what every other node applied there, and what is new is on a majority's disks."""
+        """Check that the node applies the same batches as all others, and that newly committed ones are on a majority's disks."""
         disk = node.disk
         core = node.core
         if core is None or offset > disk.end:
@@ -242,7 +244,7 @@ class QuorumOracles:
                 f"{batch.payload} at {batch.base_offset} is committed, but only {holders} of {voters} hold it",
             )
 
-    # Snapshots: what stands for the state machine is the checksum of all it applied.
+    # Snapshots: the state machine's state is the checksum of everything it has applied.
 
     def snapshot_of(self, node: SimulatedNode, core: QuorumCore) -> tuple[OffsetAndEpoch, Snapshot]:
         end = node.applied

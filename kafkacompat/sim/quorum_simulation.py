@@ -1,7 +1,7 @@
-"""One run of a metadata quorum under one seed: nodes, a workload, faults, the oracles after every event, then liveness.
+"""One run of a metadata quorum with one seed: nodes, a workload, faults, the oracles after every event, then liveness.
 
-`QuorumSimulation(seed).run()` raises Breach (an oracle), QuorumViolation (a core's own invariant) or DiskMisuse; anything else that
-comes out is a bug of the core as well. The same seed gives the same run, to the last event (`trace_hash`).
+`QuorumSimulation(seed).run()` raises Breach (an oracle), QuorumViolation (an invariant of the core) or DiskMisuse. Any
+other exception is also a bug of the core. The same seed gives the same run, to the last event (`trace_hash`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from kafkacompat.sim.scheduler import Scheduler
 
 CLUSTER_ID = "simulated-cluster"
 LIVENESS_ROUNDS = 60
-"""A healed quorum must commit within so many fetch and election timeouts."""
+"""A healed quorum must commit within this number of fetch and election timeouts."""
 
 Trace = Callable[[SimulatedNode, events.Event, list[effect.Effect]], None]
 
 
 @dataclass(slots=True)
 class Counters:
-    """What a run saw; sums over many runs show that the simulation reaches what it is for."""
+    """Counts of one run. Sums over many runs show whether the simulation reaches its dangers."""
 
     events: int = 0
     faults: int = 0
@@ -68,7 +68,7 @@ class Counters:
 
 
 def endpoints_of(node_id: int) -> Endpoints:
-    """The port is the node's id: it is how the simulated network finds it."""
+    """The port is the node's id, by which the simulated network finds the node."""
     return (("CONTROLLER", "simulated", node_id),)
 
 
@@ -121,7 +121,7 @@ class QuorumSimulation:
         nodes = {}
         for node_id in voter_ids + observer_ids:
             can_vote = node_id in voter_ids or comes_and_goes
-            # Where voters come and go, whoever may have become one must be among the bootstrap servers.
+            # If voters change, every node that may have become a voter must be among the bootstrap servers.
             servers = voter_ids + observer_ids if comes_and_goes else voter_ids
             bootstrap = tuple(
                 (-2 - index, endpoints_of(server))
@@ -162,7 +162,7 @@ class QuorumSimulation:
         )
 
     def _check_liveness(self) -> None:
-        """With everything healed a leader must emerge, commit, and bring every node along."""
+        """With all faults healed, a leader must be elected, commit, and bring every node up to date."""
         self._is_calm = True
         self.faults.heal_all()
         settings = self.options.settings
@@ -216,7 +216,7 @@ class QuorumSimulation:
         if leaders and self.options.upgrade and chance.happens(self.options.upgrade):
             leaders[0].enter(events.RaiseKraftVersion(0))
         if chance.happens(0.02):
-            # A state machine that has not heard yet that it leads no more.
+            # A state machine may propose although it has lost leadership and does not know that yet.
             self.ordered[chance.randrange(len(self.ordered))].enter(events.Propose(0, 0, None, 1, 1))
 
     def _propose(self, node: SimulatedNode) -> None:
@@ -238,7 +238,7 @@ class QuorumSimulation:
             self._marker = batch
 
     def _change_voters(self, node: SimulatedNode) -> None:
-        """Ask a leader to take an observer in or a voter out."""
+        """Ask a leader to add an observer to the voters or to remove a voter."""
         core = node.core
         if core is None:
             return
@@ -252,7 +252,7 @@ class QuorumSimulation:
             victim = voters.voters[self._chance.randrange(len(voters))]
             node.ask(RemoveRaftVoterRequest(ReplicaKey(victim.id, victim.directory_id), CLUSTER_ID))
 
-    # What nodes ask of their surroundings.
+    # Services for nodes.
 
     def crash_node(self, node: SimulatedNode) -> None:
         node.crash()

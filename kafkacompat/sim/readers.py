@@ -1,6 +1,7 @@
-"""Consumers of a simulated cluster: they read every partition from its start, and go on where they were.
+"""Consumers of a simulated cluster: they read every partition from its start and continue after errors.
 
-Their own findings (a record missed or seen twice) are breaches. What a cleaning or retention has taken away they pass over.
+If a consumer finds an error itself (a record missed or seen twice), that is a breach. Records that a cleaning or
+retention has removed are skipped.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ EARLIEST = -2
 
 
 class Reader(Client, ABC):
-    """Reads every partition from its start, for ever. What it does with an answer is its kind's."""
+    """Reads every partition from its start, for ever. Subclasses handle the answers."""
 
     def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
         super().__init__(simulation, client_id)
@@ -46,7 +47,7 @@ class Reader(Client, ABC):
         self._fetch(key)
 
     def _source(self, place: Place) -> int:
-        """The node to read from."""
+        """Return the node to read from."""
         return place.leader
 
     def _request(self, partition: FetchPartition, place: Place) -> FetchRequest:
@@ -96,7 +97,7 @@ class Reader(Client, ABC):
         self.later(lambda: self._fetch(key), 20)
 
     def _may_be_gone(self, key: Key) -> bool:
-        """What it is to read next."""
+        """Whether the next record may have been deleted."""
         return self.places[key].topic in (RETAINED, UNCLEAN)
 
     def _seek_beginning(self, key: Key) -> None:
@@ -126,7 +127,7 @@ class Reader(Client, ABC):
         self._again(key)
 
     def _check(self, key: Key, answer: Any) -> None:
-        """Look at any answer, errors too."""
+        """Check any answer, also an error."""
 
     @abstractmethod
     def _read(self, key: Key, answer: Any) -> None:
@@ -137,7 +138,7 @@ class Reader(Client, ABC):
         self.later(lambda: self._fetch(key))
 
     def _advance(self, key: Key, offset: int) -> None:
-        """To this one, behind those that a cleaning has taken away, and past it."""
+        """Advance to this offset, skipping records that a cleaning has removed, and then past it."""
         if offset != self.positions[key]:
             if offset < self.positions[key]:
                 raise Breach(
@@ -148,14 +149,14 @@ class Reader(Client, ABC):
         self.positions[key] = offset + 1
 
     def _pass(self, key: Key, header: BatchHeader) -> None:
-        """A batch is read, of which a cleaning may have left less than it began with."""
+        """Count a batch as read. A cleaning may have removed some of its records."""
         if header.last_offset >= self.positions[key]:
             self._advance(key, header.last_offset + 1)
             self.positions[key] = header.last_offset + 1
 
 
 class Consumer(Reader):
-    """Reads to the high watermark, from the leader or a replica nearby."""
+    """Reads to the high watermark, from the leader or a nearby replica."""
 
     def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
         super().__init__(simulation, client_id)
@@ -163,7 +164,7 @@ class Consumer(Reader):
         """By partition and producer."""
         self._rack = rack_of(self.chance.randrange(3))
         self._nearby: dict[Key, int] = {}
-        """Partition -> the replica that its leader has pointed to; forgotten at the first trouble."""
+        """Partition -> the preferred read replica that its leader has named. Forgotten at the first error."""
 
     def _source(self, place: Place) -> int:
         return self._nearby.get(place.key, place.leader)
@@ -205,7 +206,7 @@ class Consumer(Reader):
         if header.is_transactional or producer_id not in self.simulation.producer_ids:
             return
         if self.places[key].topic in APART:
-            # Their ledgers tell what must be there.
+            # The ledgers of these topics check which records must be there.
             self.simulation.counters.consumed += 1
             return
         expected = self.next_sequences.get((key, producer_id), 0)

@@ -1,7 +1,7 @@
-"""What must hold of where logs begin: a start moves for a reason, and nothing above it is missing.
+"""Checks the log start offsets: a start moves only for a valid reason, and nothing above it is missing.
 
-The reasons are DeleteRecords, which somebody asked for, and the retention of the one topic that has it, by time or by size. Knows
-no segments: what a log has let go is judged batch by batch.
+The reasons are DeleteRecords requests, and the retention by time or size of one topic. This module knows no segments:
+it checks each deleted batch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafkacompat.sim.quorum_oracles import Breach
 
 
 class Weight(NamedTuple):
-    """Of a batch that was committed."""
+    """The size and time of a committed batch."""
 
     last_offset: int
     size: int
@@ -21,17 +21,17 @@ class Weight(NamedTuple):
 
 
 class StartLedger:
-    """Of one partition. `retention_ms` and `retention_bytes` are -1 where nothing goes for time or size."""
+    """The starts of one partition. `retention_ms` and `retention_bytes` are -1 without retention by time or size."""
 
     def __init__(self, retention_ms: int = -1, retention_bytes: int = -1) -> None:
         self._retention_ms = retention_ms
         self._retention_bytes = retention_bytes
         self._weights: dict[int, Weight] = {}
-        """By base offset, of what may go yet."""
+        """By base offset: batches that may still be deleted."""
         self.asked = 0
-        """The highest offset that anybody asked to delete up to."""
+        """The highest offset up to which a deletion was requested."""
         self.start = 0
-        """Where some log begins, for a reason."""
+        """The highest log start offset with a valid reason."""
 
     def commit(self, header: BatchHeader) -> None:
         if self._retention_ms >= 0 or self._retention_bytes >= 0:
@@ -39,8 +39,8 @@ class StartLedger:
             self._weights[header.base_offset] = weight
 
     def moved(self, where: str, start: int, bytes_left: int, now_ms: int | None) -> bool:
-        """A log begins at `start`, and has so much from there on; whether retention has moved it. `now_ms`: None where clocks were
-        set."""
+        """Check that a log may begin at `start` with `bytes_left` from there on. Return whether retention has moved
+        it. `now_ms` is None if clocks were set."""
         if start <= self.start:
             return False
         before, self.start = self.start, start
@@ -57,7 +57,7 @@ class StartLedger:
         return start > self.asked
 
     def _check(self, where: str, gone: list[int], bytes_left: int, now_ms: int | None) -> None:
-        """From the youngest on: each is old, or there is enough behind it."""
+        """From the newest batch on: each is old enough, or there are enough bytes after it."""
         bytes_behind = bytes_left
         for base in sorted(gone, reverse=True):
             weight = self._weights[base]

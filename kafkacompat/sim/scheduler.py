@@ -1,4 +1,4 @@
-"""Virtual time: a heap of things to come. Equal instants keep the order in which they were planned."""
+"""Virtual time: a heap of future events. Events with equal times keep the order in which they were planned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Scheduler:
-    """Time in microseconds since the simulation began."""
+    """The time is in microseconds since the start of the simulation."""
 
     __slots__ = ("_heap", "_sequence", "now_us")
 
@@ -22,7 +22,7 @@ class Scheduler:
         heapq.heappush(self._heap, (self.now_us + delay_us, self._sequence, call, argument))
 
     def run_next(self) -> bool:
-        """False when nothing is to come."""
+        """Run the next event. Return False if there is none."""
         if not self._heap:
             return False
         self.now_us, _, call, argument = heapq.heappop(self._heap)

@@ -1,24 +1,26 @@
-"""A simulated node's share of the network, as ports.Network: its channels, and servers that take messages instead of bytes.
+"""A simulated node's access to the network, as ports.Network: its channels, and servers that take messages instead of
+bytes.
 
-A server hands each message to the handlers of its dispatcher, at the highest version; those of groups pass through the dispatcher
-as frames. Knows no node's insides.
+A server passes each message to the handlers of its dispatcher, at the highest version. Messages of groups, and of
+clients that authenticate themselves, pass through the dispatcher as frames. This module knows nothing of a node's parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
+from kafkacompat.api.sasl_dispatch import SaslDispatcher
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo
 from kafkacompat.sim import frames, parked
-from kafkacompat.sim.frames import FRAMED
 from kafkacompat.sim.links import EXTERNAL_PORT, Connection, SimulatedChannels
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
 from kafkacompat.wire.messages.fetch_response import FetchResponse
 from kafkacompat.wire.messages.metadata_response import MetadataResponse
 
@@ -34,41 +36,45 @@ STAND_INS: dict[type[Exception], ErrorCode] = {
     ControllerTimedOut: ErrorCode.REQUEST_TIMED_OUT,
     ConnectionLost: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""As api/dispatch answers them."""
+"""The same error codes as in api/dispatch."""
 ADDRESS = "127.0.0.1"
 
 
 class SimulatedNetwork:
     def __init__(self, life: Life) -> None:
         self._life = life
-        self.channels = SimulatedChannels(life)
+        self.channels = self.controller_channels = SimulatedChannels(life)
 
     def socket_server(self) -> SimulatedSocketServer:
         return SimulatedSocketServer(self._life)
 
     def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
-        """Nobody listens on every interface."""
+        """No simulated listener uses all interfaces."""
         return Deferred.of("")
+
+    def resolve(self, host: str) -> Deferred[str | None]:
+        """Hosts have addresses only."""
+        return Deferred.of(None)
 
 
 class SimulatedSocketServer:
     def __init__(self, life: Life) -> None:
         self._life = life
         self.dispatcher: Dispatcher = cast(Any, None)
-        self._listeners: dict[int, str] = {}
-        """Name by port."""
+        self._listeners: dict[int, EndPoint] = {}
+        """By port."""
         self.serves = False
-        """Requests are taken."""
+        """True while requests are accepted."""
         self._waiting: list[Callable[[], None]] = []
-        """What came before it served."""
+        """Requests that arrived before the server accepted them."""
         self._connections: dict[int, Connection] = {}
         self._drained: Deferred[None] | None = None
 
     def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
         bound = tuple(endpoints)
         for each in bound:
-            self._listeners[each.port] = each.listener_name
-            # For clients of a network that is not simulated: whoever tries it from here is refused.
+            self._listeners[each.port] = each
+            # A listener for clients of another network, which is not simulated. Connections to it are refused.
             if each.port != EXTERNAL_PORT:
                 self._life.listening[each.port] = self
         return Deferred.of(bound)
@@ -81,7 +87,13 @@ class SimulatedSocketServer:
         return Deferred.of(None)
 
     def take_settings(self, config: ServerConfig) -> None:
-        """Connections are not bounded."""
+        """Do nothing: connections are not limited here."""
+
+    def check_settings(self, config: ServerConfig) -> None:
+        """Do nothing: there are no stores."""
+
+    def take_connection_creation_rates(self, rates: Mapping[str | None, int]) -> None:
+        """Do nothing: connections are not limited here."""
 
     def drain(self, deadline_ms: int) -> Deferred[None]:
         self.close_listeners()
@@ -91,6 +103,10 @@ class SimulatedSocketServer:
         self._life.call_after(deadline_ms, self._close_all)
         self._maybe_drained()
         return self._drained
+
+    def connection_counts(self) -> dict[str, int]:
+        """Nobody scrapes a simulated node."""
+        return {}
 
     def close_listeners(self) -> None:
         for port in self._listeners:
@@ -104,11 +120,12 @@ class SimulatedSocketServer:
         if self._drained is not None and not self._drained.done and not self._connections:
             self._drained.resolve(None)
 
-    # What connections tell.
+    # Events of connections.
 
     def opened(self, connection: Connection) -> ConnectionInfo:
         self._connections[connection.id] = connection
-        return ConnectionInfo(connection.id, self._listeners[connection.port], ADDRESS, 0)
+        listener = self._listeners[connection.port]
+        return ConnectionInfo(connection.id, listener.listener_name, ADDRESS, 0, listener.is_sasl)
 
     def closed(self, connection: Connection) -> None:
         if self._connections.pop(connection.id, None) is not None:
@@ -135,13 +152,15 @@ class SimulatedSocketServer:
         self._carry_out(connection, message, in_time)
 
     def _carry_out(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
-        if connection.channel.purpose in FRAMED:
+        if frames.is_framed(connection):
             frames.carry_out(self.dispatcher, connection, message, answered)
             return
         life = self._life
-        dispatcher = cast("ApiDispatcher", self.dispatcher)
+        dispatcher = served_by(self.dispatcher)
         context = context_of(message, connection.info, dispatcher.table)
         oracles = life.simulation.client_oracles
+        is_forwarded = isinstance(message, EnvelopeRequest)
+        asked = life.simulation.rights_oracle.forwarded(life, message) if is_forwarded else None
 
         def done(answer: Deferred[Any]) -> None:
             try:
@@ -161,19 +180,26 @@ class SimulatedSocketServer:
                 try:
                     read_records(response)
                 except OSError:
-                    # As where the kernel cannot read what it is to send.
+                    # As if the kernel could not read the file to send.
                     connection.close_by_server()
                     return
             elif isinstance(response, MetadataResponse):
                 response = copied(response, message)
             oracles.answered(life, message, response)
+            if asked is not None:
+                life.simulation.rights_oracle.unwrapped(asked, response)
             answered(response)
 
         dispatcher.call(context, message).on_done(done)
 
 
+def served_by(dispatcher: Dispatcher) -> ApiDispatcher:
+    """Return the dispatcher that carries requests out, without the one that authenticates their clients."""
+    return cast("ApiDispatcher", dispatcher.served if isinstance(dispatcher, SaslDispatcher) else dispatcher)
+
+
 def context_of(message: Any, connection: ConnectionInfo, table: ApiTable) -> RequestContext:
-    """At the highest version that is served: of some APIs Kafka has defined one that it does not serve yet."""
+    """Return a context with the highest served version. For some APIs Kafka defines a version that it does not serve yet."""
     return RequestContext(
         message.API_KEY,
         min(message.MAX_VERSION, table.by_key[message.API_KEY].max_version),
@@ -186,7 +212,7 @@ def context_of(message: Any, connection: ConnectionInfo, table: ApiTable) -> Req
 
 
 def read_records(response: FetchResponse) -> None:
-    """As they leave through the socket."""
+    """Read the records, as sending them through the socket would."""
     for topic in response.responses:
         for partition in topic.partitions:
             if partition.records is not None and not isinstance(partition.records, bytes):
@@ -194,6 +220,6 @@ def read_records(response: FetchResponse) -> None:
 
 
 def copied(response: Any, request: Any) -> Any:
-    """Through the wire form: parts of it are encoded already."""
+    """Encode and decode the response, because parts of it are already encoded."""
     version = request.MAX_VERSION
     return decode(response_class(request.API_KEY), version, bytes(encode(response, version)))

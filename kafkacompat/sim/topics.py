@@ -1,6 +1,6 @@
-"""The topics of a simulated cluster: which are cleaned, which let old records go, which elect leaders that may lack records.
+"""The topics of a simulated cluster: compacted ones, ones with retention, and ones that allow unclean leaders.
 
-What a topic is for follows from its name alone, for clients and for oracles.
+Clients and oracles derive a topic's purpose from its name alone.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.sim.cluster_options import MIN_ISR, ClusterOptions
 
 MADE_ANEW = "again"
-"""The one that comes and goes, and has another id each time."""
+"""The topic that is deleted and created again, each time with a new id."""
 COMPACTED, RETAINED, UNCLEAN = "latest", "recent", "unclean"
 COORDINATORS_TOPICS = (OFFSETS_TOPIC, TRANSACTION_TOPIC)
 APART = (COMPACTED, RETAINED, UNCLEAN)
-"""With oracles of their own: transactions and groups leave them alone."""
+"""Topics with their own oracles. Transactions and groups do not use them."""
 DELETE_RETENTION_MS = 2_500
-"""Tombstones of a topic that is cleaned stay so long."""
+"""The retention time of tombstones in a compacted topic."""
 
 
 def is_compacted(topic: str) -> bool:
@@ -23,12 +23,12 @@ def is_compacted(topic: str) -> bool:
 
 
 def min_isr(topic: str) -> int:
-    """Where records may be lost, a leader goes on alone, and they are."""
+    """If records may be lost, a leader accepts writes alone, so that some are lost."""
     return 1 if topic == UNCLEAN else MIN_ISR
 
 
 def kept_topics(options: ClusterOptions) -> dict[str, dict[str, str]]:
-    """Topic -> its settings, of those that are made at the beginning besides the first."""
+    """Return the settings of the additional topics that are created at the beginning."""
     segments = {"internal.segment.bytes": str(options.segment_bytes)}
     topics = {}
     if options.segment_bytes:
@@ -49,7 +49,7 @@ def kept_topics(options: ClusterOptions) -> dict[str, dict[str, str]]:
 
 
 def coordinators_settings(options: ClusterOptions) -> dict[str, str]:
-    """Of the coordinators' topics, once they are there."""
+    """Return the settings that the coordinators' topics get once they exist."""
     return {
         "internal.segment.bytes": str(options.segment_bytes),
         "min.cleanable.dirty.ratio": "0.2",

@@ -1,9 +1,9 @@
-"""Transactional producers of a simulated cluster, and what became of each of their transactions.
+"""Transactional producers of a simulated cluster, and the outcome of each of their transactions.
 
-A producer of transactions (KIP-98, KIP-890 part 2) writes to several partitions, also in one request, commits or aborts, and is now
-and then replaced by a successor in the middle, its requests still on their way. It knows brokers by address, leaders by Metadata,
-its coordinator by FindCoordinator. What it cannot know (a commit whose answer was lost before it was fenced) may end either way,
-never half of it.
+A transactional producer (KIP-98, KIP-890 part 2) writes to several partitions, sometimes in one request, and commits
+or aborts. From time to time a successor replaces it in the middle of a transaction, while its requests are in flight.
+It knows brokers by address, leaders by Metadata, and its coordinator by FindCoordinator. If it cannot know the outcome
+(the answer to a commit was lost before it was fenced), the transaction may end either way, but as a whole.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 BATCHES_MAX = 3
-"""To one partition, in one transaction."""
+"""Maximum number of batches to one partition in one transaction."""
 TOGETHER = 0.5
-"""Share of the transactions that write to all their partitions at once, in one request to each leader."""
+"""Share of the transactions that write to all their partitions at once, with one request to each leader."""
 WITH_OFFSETS = 0.5
 LOOKS = 0.3
-"""Share of the ends after which the offset is read at once, while the transaction's markers may be on their way."""
+"""Share of the ends after which the offset is read at once, while the markers may still be in flight."""
 WIDENS = 0.3
-"""Share of the other partitions that a transaction takes in whenever it has to repeat something."""
+"""Share of the other partitions that a transaction adds whenever it repeats a request."""
 MISLED = 0.5
-"""Share of the rounds in which a producer believes that one broker leads all: another does, or that one is just about to."""
+"""Share of the rounds in which a producer sends everything to one broker, which may not lead, or not yet."""
 REPLACED = 0.12
-"""Share of the steps at which a producer is replaced by its successor."""
+"""Share of the steps at which a successor replaces a producer."""
 COMMITS = 0.7
 COORDINATOR_RETRIES = frozenset(
     {
@@ -64,7 +64,7 @@ GIVEN_UP = FENCED | {
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
 }
-"""What a producer does not repeat a batch after."""
+"""Errors after which a producer does not repeat a batch."""
 REPEATED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -77,11 +77,11 @@ REPEATED = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""What it does repeat a batch after. Anything else would be news to it."""
+"""Errors after which a producer repeats a batch. It expects no other errors."""
 
 
 class Batch(NamedTuple):
-    """To one partition. The bytes are the producer's own: a leader stamps a copy."""
+    """A batch to one partition. A leader changes a copy; these bytes stay."""
 
     records: bytes
     values: list[bytes]
@@ -95,25 +95,25 @@ class TransactionalProducer(Client):
         self.is_idle = False
         self._coordinator = Coordinated(self, TRANSACTIONAL_ID, self.transactional_id, "transactions")
         self._life = 0
-        """Answers to a life that was replaced are not heard any more."""
+        """Answers to requests of a replaced life are ignored."""
         self._producer = (-1, -1)
         self._sequences: dict[Key, int] = {}
         self._count = 0
         self._current: Transaction | None = None
         self._lost_answers = 0
-        """To requests to end the transaction."""
+        """The number of lost answers to requests that end the transaction."""
         self._offsets = TransactionalOffsets(self, self.transactional_id)
         self._number = -1
-        """The last that was committed."""
+        """The last number that was committed."""
 
-    # Who I am.
+    # The producer's identity.
 
     def start(self) -> None:
         self.refresh()
         self._initialise()
 
     def _coordinated(self, request: Any, then: Callable[[Deferred[Any]], None]) -> None:
-        """`then` hears nothing when this life was replaced meanwhile."""
+        """Send a request to the coordinator. `then` is not called if this life is replaced in the meantime."""
         self._coordinator.send(request, self._still(), then)
 
     def _still(self) -> Callable[[], bool]:
@@ -143,7 +143,8 @@ class TransactionalProducer(Client):
             self._offsets.read(self._still(), self._go_on)
 
     def _go_on(self, number: int) -> None:
-        """After the predecessor's transaction, which is over by now: the number shows how it ended, if it had one."""
+        """Continue after the predecessor's transaction, which has ended by now. The committed number shows how it
+        ended, if there was one."""
         transaction = self._current
         fate = Fate.EITHER if transaction is not None and transaction.may_commit else Fate.ABORTED
         if fate is Fate.EITHER and transaction is not None and transaction.number is not None:
@@ -167,7 +168,7 @@ class TransactionalProducer(Client):
             self.simulation.transactions.identified(self.transactional_id, answer.producer_id)
 
     def _replace(self) -> None:
-        """A successor begins; what this life has sent may still arrive."""
+        """Start a successor. Requests of this life may still arrive."""
         self._tell("is replaced")
         self.simulation.counters.producers_replaced += 1
         self._life += 1
@@ -233,7 +234,7 @@ class TransactionalProducer(Client):
     def _write(
         self, life: int, transaction: Transaction, lane: list[Key], batches: int, done: Callable[[bool], None]
     ) -> None:
-        """So many batches to each partition of a lane, the next ones when all of the last are acknowledged."""
+        """Write `batches` batches to each partition of a lane. The next batches follow when all previous ones are acknowledged."""
         if life != self._life:
             return
         if not batches:
@@ -288,7 +289,7 @@ class TransactionalProducer(Client):
             if refused:
                 done(False)
             elif left:
-                # Others are written to meanwhile.
+                # The transaction adds other partitions in the meantime.
                 for key in self._keys():
                     if key not in transaction.values and self.chance.happens(WIDENS):
                         lane.append(key)
@@ -363,7 +364,7 @@ class TransactionalProducer(Client):
             else:
                 self.later(self._begin, self.simulation.options.think_ms)
         elif error in COORDINATOR_RETRIES:
-            # Also without an answer it may have been carried out.
+            # The request may have been carried out although its answer was lost.
             self._lost_answers += 1
             self._coordinator.forget()
             self.simulation.counters.transactions_asked_again += 1
@@ -386,7 +387,7 @@ class TransactionalProducer(Client):
 
 
 def _errors_of(sent: Deferred[Any]) -> dict[Key, ErrorCode]:
-    """None without an answer."""
+    """Return each partition's error code. None without an answer."""
     try:
         topics = sent.result().responses
     except ChannelError:

@@ -1,7 +1,7 @@
-"""Offsets that a simulated producer commits within its transactions, as a pipeline does with those of its input. KIP-447.
+"""Offsets that a simulated producer commits within its transactions, as a pipeline does for its input. KIP-447.
 
-A number is committed for one partition in a group of its own, and read as a consumer does that waits for open transactions
-(require_stable).
+A number is committed for one partition in a separate group. It is read like by a consumer that waits for open
+transactions (require_stable).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REPEATED = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-"""Anything else that does not end the transaction would be news to a client."""
+"""A client expects no other errors than these and those that end the transaction."""
 GIVEN_UP = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -52,7 +52,7 @@ Still = Callable[[], bool]
 
 
 class TransactionalOffsets:
-    """All for one partition, the `place` of the first commit. `still` tells whether anybody waits."""
+    """All commits are for one partition, the `place` of the first commit. `still` returns whether the result is still needed."""
 
     def __init__(self, client: Client, transactional_id: str) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class TransactionalOffsets:
     def commit(
         self, identity: tuple[int, int], number: int, place: Place, still: Still, done: Callable[[bool], None]
     ) -> None:
-        """`done` hears whether the transaction may go on."""
+        """Commit. `done` gets whether the transaction may continue."""
         if self.place is None:
             self.place = place
         at = self.place
@@ -72,7 +72,7 @@ class TransactionalOffsets:
 
         def send() -> None:
             if still():
-                # Handlers may change what they are given.
+                # Handlers may change the request.
                 request = TxnOffsetCommitRequest(
                     transactional_id=self._transactional_id,
                     group_id=self._group_id,
@@ -97,8 +97,8 @@ class TransactionalOffsets:
         send()
 
     def read(self, still: Still, done: Callable[[int], None]) -> None:
-        """The committed number, -1 when there is none, as the leader says that still leads when its answer is there: one that was
-        deposed and does not know it may have missed what its successor wrote."""
+        """Read the committed number, -1 without one, from a leader that still leads when its answer arrives. A deposed
+        leader that does not know it yet may lack its successor's writes."""
         at = self.place
         assert at is not None
         asked_in = -1
@@ -134,7 +134,7 @@ class TransactionalOffsets:
         send()
 
     def _led(self) -> tuple[int, int]:
-        """Who leads the group's partition, and in which epoch; -1 while there is none."""
+        """Return the leader of the group's partition and its leader epoch. (-1, -1) without one."""
         topic = self._client.simulation.image_oracles.newest.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return -1, -1

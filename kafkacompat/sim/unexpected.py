@@ -1,6 +1,8 @@
-"""What the nodes' parts log with a stack: nobody expected it, and where the product goes on a simulation does not.
+"""Finds exceptions that a node's parts log with a traceback. They are unexpected: the broker continues, but the
+simulation fails.
 
-But for what a disk refuses: disks fail in simulations. What a simulation has planted counts as heard without a stack, too.
+Exceptions caused by refusing disks are excluded, because disks fail in simulations. A planted bug counts as noticed
+also if it is logged without a traceback.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Listener(logging.Handler):
 
 @contextmanager
 def heard(found: Callable[[BaseException], None]) -> Iterator[None]:
-    """`found` is given what is logged with an exception, also where the log is shut off."""
+    """`found` gets each exception that is logged, also if logging is disabled."""
     logger, listener = logging.getLogger("kafkacompat"), Listener(found)
     level, propagate = logger.level, logger.propagate
     if level > logging.ERROR:

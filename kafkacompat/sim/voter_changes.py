@@ -1,6 +1,6 @@
-"""Who changes the voters of a simulated cluster's metadata quorum (KIP-853), while everything else goes on.
+"""Changes the voters of a simulated cluster's metadata quorum (KIP-853) during the run.
 
-One voter is removed, its node follows on as an observer, and is taken in again. In the end every controller is a voter.
+A voter is removed, its node continues as an observer, and is added again. At the end every controller is a voter.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class VoterChanges(Client):
         )
 
     def _go_on(self, voter: VoterNode) -> None:
-        """A removal that came late may have taken another one: in the end each is asked for once more."""
+        """A late removal may have removed another voter. So at the end each voter is added once more."""
         if not self.simulation.is_over_for_producers:
             self._pause(self._remove_one)
             return

@@ -1,8 +1,8 @@
-"""How much one step of a node's loop does, counted at its doors in units that a seed repeats.
+"""Counts the work of one step of a node's loop at its doors, in units that are the same in each run of a seed.
 
-While a step goes on nobody else has a turn, however quick a machine is: heartbeats, other clients, the quorum. What workers do
-counts for nothing here. The bounds are some twice of what the most laborious step of many seeds needs; a cluster here is small, so
-that a step which does something for each segment or batch there is crosses them.
+During a step nothing else runs, however fast the machine is: heartbeats, other clients, the quorum. Jobs of workers
+are not counted. The bounds are about twice the maximum over many seeds. The simulated clusters are small, so a step
+whose work grows with the number of segments or batches exceeds them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ CALLS_MAX, BYTES_MAX, TIMERS_MAX, MESSAGES_MAX = 180, 200_000, 100, 100
 
 
 class Work:
-    """Of one life of a node. `begin` before each step, `check` after it."""
+    """The work of one life of a node. Call `begin` before each step and `check` after it."""
 
     __slots__ = ("bytes", "calls", "is_a_workers", "messages", "step", "timers")
 
     def __init__(self) -> None:
         self.is_a_workers = False
-        """What is done now is a job of some thread, which this process only carries out."""
+        """True during a worker's job, which the simulation runs in this process."""
         self.begin("")
 
     def begin(self, step: str) -> None:
@@ -30,7 +30,7 @@ class Work:
         self.calls += not self.is_a_workers
 
     def moved(self, count: int) -> None:
-        """Bytes to the disk, or from it."""
+        """Count bytes written to the disk or read from it."""
         if not self.is_a_workers:
             self.bytes += count
 

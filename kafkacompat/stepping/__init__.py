@@ -1,1 +1,1 @@
-"""Long work cut into steps, with the loop in between."""
+"""Long work cut into steps, with turns of the loop in between."""

@@ -1,8 +1,8 @@
-"""Work for the loop's thread that takes longer than one step of it may: done piece by piece, with the loop in between.
+"""Long work for the loop's thread, done in steps with turns of the loop in between.
 
-Of each piece of work one step is done in turn, and the jobs that a step asks for run in threads. One step is done each time the
-timer fires, however many wait, so that the loop never does several in a row; with a clock as many as end within STEPS_S, for small
-ones.
+The works take turns, one step each. Jobs that a step requests run in worker threads. Each time the timer fires, one
+step runs, however many works wait, so the loop never runs several steps in a row. With a clock, for small steps, as
+many run as fit into STEPS_S.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ STEPS_S = 0.002
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[], Any]
-"""Work that releases the interpreter most of the time: for a thread."""
+"""A function for a worker thread, which releases the interpreter lock most of the time."""
 Steps: TypeAlias = Generator[Job | Deferred[Any] | None, Any, T]
-"""Yields None between two steps of the loop, or a job, or what comes later, whose value it is sent; a failure is thrown into it."""
+"""Yields None between two steps, or a job, or a Deferred.
+
+The value of a job or a Deferred is sent into the generator. A failure is thrown into it.
+"""
 
 
 class Pace:
-    """How much of a step is done, in whatever the work counts. One pace goes with a work from loop to loop, each of which may be
-    short, and the step long all the same."""
+    """Measures how much of a step is done, in units that the work chooses. One Pace is passed through all loops of a
+    work, because each loop may be short although the whole step is long."""
 
     __slots__ = ("_done", "_most")
 
     def __init__(self, most: int) -> None:
-        """`most`: of one step."""
+        """`most`: the number of units in one step."""
         self._most = most
         self._done = 0
 
     def is_over(self, more: int = 1) -> bool:
-        """Whether the step is, with these done as well; the next one begins then."""
+        """Count `more` units. Return whether the step is over; the next one then begins."""
         self._done += more
         if self._done < self._most:
             return False
@@ -45,7 +48,7 @@ class Pace:
 
 
 class Overloaded(Exception):
-    """Too much work waits already."""
+    """Too much work is already waiting."""
 
 
 class _Work(Generic[T]):
@@ -59,7 +62,7 @@ class _Work(Generic[T]):
 
 
 class Stepping:
-    """At most `active_max` pieces of work are begun and not done; what each holds in memory is bounded by that."""
+    """Runs works in steps. At most `active_max` works are in progress, which bounds their memory. Others wait."""
 
     __slots__ = (
         "_active",
@@ -81,7 +84,7 @@ class Stepping:
         waiting_max: int,
         monotonic: Callable[[], float] | None = None,
     ) -> None:
-        """`monotonic`: a clock in seconds, for work whose steps are of any size."""
+        """`monotonic`: a clock in seconds, for works whose steps have any size."""
         self._monotonic = monotonic
         self._timers = timers
         self._workers = workers
@@ -93,7 +96,7 @@ class Stepping:
         self._due = False
 
     def submit(self, steps: Steps[T]) -> Deferred[T]:
-        """The generator's value, later; its first step is not done at once. Fails with Overloaded when too much waits."""
+        """Return the generator's value as a Deferred. The first step runs later. Fails with Overloaded if too many works wait."""
         work = _Work(steps)
         if self._active < self._active_max:
             self._active += 1
@@ -111,7 +114,7 @@ class Stepping:
             self._timers.call_after(0, self._step)
 
     def _step(self) -> None:
-        self._due = True  # nobody sets the timer meanwhile
+        self._due = True  # prevents _is_ready from setting the timer during this step
         monotonic = self._monotonic
         until_s = 0.0 if monotonic is None else monotonic() + STEPS_S
         try:
@@ -158,7 +161,7 @@ class Stepping:
 
 
 def all_steps(steps: Steps[T]) -> T:
-    """The value of work that is done here and now, jobs and all."""
+    """Run all steps and jobs now, and return the value."""
     given: Any = None
     failed: Exception | None = None
     while True:
@@ -176,7 +179,7 @@ def all_steps(steps: Steps[T]) -> T:
 
 
 def driven(steps: Steps[T]) -> Deferred[T]:
-    """The value of work that is done here and now, but for what comes later."""
+    """Run all steps now, except that Deferred values may come later. Return the value as a Deferred."""
     done: Deferred[T] = Deferred()
 
     def drive(before: Deferred[Any]) -> None:

@@ -1,7 +1,8 @@
-"""Long work in steps: a generator that yields wherever others may come in between, and who drives it.
+"""Long work in steps: a generator that yields whenever other work may run in between, and the code that runs it.
 
-One work has all its turns, and yields nothing; `stepping/jobs` is for works that wait for jobs and share the turns. A step is
-bounded by counts that the work itself keeps, far below the 20 ms that one step may take. Knows no work.
+One work uses all turns, and yields nothing. `stepping/jobs` is for works that wait for jobs and share the turns. The
+work itself counts what a step does and keeps it far below the limit of 20 ms. This module is independent of the kind
+of work.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ Steps = Generator[None, None, T]
 P = ParamSpec("P")
 
 RECORDS_A_STEP = 200
-"""Records or partitions that one step makes, replays or takes over: 15 to 40 us each."""
+"""Records or partitions that one step creates, replays or takes over. One takes 15 to 40 us."""
 SCANNED_A_STEP = 20_000
-"""Partitions that one step only looks at: 0.2 us each."""
+"""Partitions that one step only reads. One takes 0.2 us."""
 RECORD_COST = SCANNED_A_STEP // RECORDS_A_STEP
-"""What a record counts among those that are only looked at."""
+"""The cost of a record, in partitions that are only read."""
 
 
 class Stepped(Generic[P, T]):
-    """Decorates a generator function: called, it does all at once, for callers that hold nobody up; `in_steps` is the generator."""
+    """Decorates a generator function. A call does all steps at once, for callers that block nobody. `in_steps` is the
+    generator function."""
 
     def __init__(self, function: Callable[P, Steps[T]]) -> None:
         self.in_steps = function
@@ -40,7 +42,7 @@ class Stepped(Generic[P, T]):
 
 
 def whole(command: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> Steps[T]:
-    """A command that needs no steps."""
+    """Return a command that needs no steps as a generator."""
     return command(*arguments, **options)
     yield
 
@@ -50,7 +52,8 @@ def pieces(items: Sequence[T], size: int = RECORDS_A_STEP) -> list[Sequence[T]]:
 
 
 class Stepper:
-    """Drives one work after its first step by the loop's turns. Without timers all of it at once."""
+    """Runs the first step of a work at once, and one step in each later turn of the loop. Without timers it runs all
+    steps at once."""
 
     def __init__(self, timers: Timers | None) -> None:
         self._timers = timers
@@ -63,14 +66,14 @@ class Stepper:
         return self._work is not None
 
     def run(self, work: Steps[T], done: Callable[[Callable[[], T]], None]) -> None:
-        """The first step comes now. `done` is told once, with a call that gives the value or raises what the work raised."""
+        """Run the first step now. `done` is called once, with a function that returns the work's value or raises its exception."""
         assert self._work is None
         self._work = work
         self._done = done  # type: ignore[assignment]  # it is told of this work only
         self._step()
 
     def cancel(self) -> None:
-        """Whoever waits is told nothing."""
+        """Stop the work. `done` is not called."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -109,4 +112,4 @@ def _raiser(error: Exception) -> Callable[[], object]:
 
 
 def _ignore(outcome: Callable[[], object]) -> None:
-    """Nobody waits."""
+    """Used before the first work: nothing waits for an outcome."""

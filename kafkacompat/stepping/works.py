@@ -1,7 +1,7 @@
-"""Long work of coordinators in small pieces, between which everybody else has the loop.
+"""Long work of coordinators in small pieces, with turns of the loop in between.
 
-One turn of the loop gives one work its piece, in rotation. A work is an iterator that does a little each time and says what
-that has cost, in microseconds by estimate; between two turns everything may have changed.
+In each turn of the loop one work does a piece, in rotation. A work is an iterator that does a little each time and
+yields the estimated cost in microseconds. Between two turns everything may have changed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T")
 Work = Iterator[int]
 
 TURN_COST = 4_000
-"""After which a turn ends: a fifth of what one step of the loop may take, since the estimates are of a quiet machine."""
+"""The cost after which a turn ends: a fifth of the limit of one step, because the estimates are for an idle machine."""
 
 
 class Turn:
-    """One at a time holds what takes much memory; the others wait in order, one for each partition at most."""
+    """One caller at a time may hold something that takes much memory. The others wait in order, at most one for each partition."""
 
     __slots__ = ("_is_taken", "_waiting")
 
@@ -33,7 +33,7 @@ class Turn:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def take(self, taken: Callable[[], None]) -> None:
-        """`taken` is called once it is the caller's: at once, or by whoever gives it back."""
+        """`taken` is called when the turn belongs to the caller: at once, or when the holder releases it."""
         if self._is_taken:
             self._waiting.append(taken)
             return
@@ -47,16 +47,17 @@ class Turn:
 
 
 class Steps:
-    """All works of one coordinator share it, so that together they take no more of the loop than one of them."""
+    """All works of one coordinator share this object, so that together they use no more of the loop than a single one."""
 
     __slots__ = ("_is_planned", "_timers", "_works", "keep", "large", "turns")
 
     def __init__(self, timers: Timers, keep: Callable[[], None] = lambda: None) -> None:
-        """`keep` is told when much has been made that lives long (`net.runtime.keep_long_lived`)."""
+        """`keep` is called when many long-lived objects have been created (`net.runtime.keep_long_lived`)."""
         self._timers = timers
         self.keep = keep
         self._works: deque[tuple[str, Work]] = deque()
-        """Bounded by what is begun: a load, an unload and the sweeps of each shard, and requests that were cut in pieces."""
+        """Bounded by what can be in progress: a load, an unload and the sweeps of each shard, and requests that were
+        cut into pieces."""
         self._is_planned = False
         self.turns = 0
         self.large = Turn()
@@ -69,12 +70,12 @@ class Steps:
         self._plan()
 
     def start_now(self, what: str, work: Work) -> None:
-        """As `start`, with its first turn at once."""
+        """Like `start`, but its first piece runs at once."""
         if self._turn_of(what, work):
             self.start(what, work)
 
     def value(self, what: str, work: Generator[int, None, T]) -> Deferred[T]:
-        """What the work gives, its first turn at once. A failure is the waiter's, and not reported."""
+        """Return the work's value. The first piece runs at once. A failure goes to the waiting caller and is not reported."""
         given: Deferred[T] = Deferred()
 
         def carried_on() -> Work:
@@ -89,7 +90,7 @@ class Steps:
         return given
 
     def finish(self) -> None:
-        """Do all that is left at once, in the order in which it began."""
+        """Do all remaining works at once, in the order of their start."""
         while self._works:
             what, work = self._works.popleft()
             while self._turn_of(what, work):
@@ -111,7 +112,7 @@ class Steps:
             self._plan()
 
     def _turn_of(self, what: str, work: Work) -> bool:
-        """False when it is done. One that raises is over, and reported."""
+        """Do a work's piece. Return False if the work is done. If it raises, it is over and the exception is reported."""
         self.turns += 1
         left = TURN_COST
         try:

@@ -1,4 +1,4 @@
-"""A real broker for users' tests: a process of its own on a free loopback port, gone when the block ends."""
+"""A real broker for users' tests: a separate process on a free loopback port, which ends with the block."""
 
 from kafkacompat.testing.process import Broker, broker, running_broker
 

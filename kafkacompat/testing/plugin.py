@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[Broker]:
-    """A running broker; its address is `kafka_broker.bootstrap_servers`."""
+    """A running broker. `kafka_broker.bootstrap_servers` is its address."""
     from kafkacompat.testing.process import running_broker
 
     with running_broker() as running:

@@ -1,6 +1,6 @@
 """Starts and stops a broker process for a test, from synchronous, trio or asyncio code.
 
-It knows the broker's command line and its ready line, and nothing of its insides.
+This module knows the broker's command line and its ready line, but nothing of its code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Broker:
 
 
 def start(data_dir: Path, settings: Mapping[str, str]) -> Broker:
-    """Start a broker on a free port of 127.0.0.1; RuntimeError with its output when it does not come up."""
+    """Start a broker on a free port of 127.0.0.1. Raises RuntimeError with the broker's output if it does not start."""
     overrides = {
         "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "log.dirs": str(data_dir),
@@ -67,7 +67,7 @@ def start(data_dir: Path, settings: Mapping[str, str]) -> Broker:
 
 
 def stop(running: Broker) -> None:
-    """SIGTERM, and SIGKILL when it does not end in time."""
+    """Send SIGTERM, and SIGKILL if the broker does not end in time."""
     if running.process.poll() is None:
         running.process.send_signal(signal.SIGTERM)
         try:
@@ -79,9 +79,9 @@ def stop(running: Broker) -> None:
 
 @contextlib.contextmanager
 def running_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
-    """A broker for the length of a `with` block, its data in a temporary directory.
+    """Run a broker during a `with` block, with its data in a temporary directory.
 
-    settings: Kafka's names and values, over the defaults for tests (free port, no initial rebalance delay).
+    settings: Kafka's names and values, which override the defaults for tests (free port, no initial rebalance delay).
     """
     with tempfile.TemporaryDirectory(prefix="kafkacompat-") as directory:
         running = start(Path(directory), settings or {})
@@ -93,7 +93,7 @@ def running_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker
 
 @contextlib.asynccontextmanager
 async def broker(settings: Mapping[str, str] | None = None) -> AsyncIterator[Broker]:
-    """The same for `async with`, under trio or asyncio; waiting happens in a thread."""
+    """Like running_broker, for `async with` under trio or asyncio. A thread does the waiting."""
     manager = running_broker(settings)
     running = await _in_thread(manager.__enter__)
     try:
@@ -116,7 +116,7 @@ async def _in_thread(function: Callable[[], T]) -> T:
 
 
 def _drain(process: subprocess.Popen[str]) -> None:
-    """Keep the pipe empty, so that a talkative broker never blocks on it."""
+    """Keep reading the pipe, so that a broker with much output never blocks on it."""
     assert process.stdout is not None
     for _ in process.stdout:
         pass

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kafkacompat.txn.transaction_metadata import TxnTransitMetadata
 
 LOOKED_AT_A_STEP = 1_000
-"""Transactional ids, a microsecond or two each."""
+"""Transactional ids handled in one step, at one or two microseconds each."""
 MATCHED_AT_ONCE_CHARACTERS = 16_000
-"""Of the ids that one job of a thread matches."""
+"""Characters of the ids that one job of a thread matches."""
 
 
 def describe_transaction(machine: TransactionMachine, transactional_id: str) -> Described:
@@ -44,17 +44,18 @@ def describe_transaction(machine: TransactionMachine, transactional_id: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """What is to be listed. None, or an empty set of producer ids, asks for all."""
+    """The filters of a request. None, or an empty set of producer ids, accepts all."""
 
     states: frozenset[TransactionState] | None = None
     producer_ids: frozenset[int] = frozenset()
     open_longer_than_ms: int = -1
-    """Negative: all."""
+    """A negative value accepts all."""
     matches_id: Callable[[str], bool] | None = None
 
 
 def list_transactions(machine: TransactionMachine, wanted: ListFilter, now_ms: int) -> Steps[list[Listed]]:
-    """Ids are matched in a thread, few at a time: a pattern may take half a second for one of 32,000 characters."""
+    """List transactions in steps. A thread matches a few ids at a time, because a pattern may take half a second for
+    an id of 32,000 characters."""
     listed: list[Listed] = []
     every = list(machine.transactions.values())
     for start in range(0, len(every), LOOKED_AT_A_STEP):

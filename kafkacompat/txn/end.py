@@ -1,7 +1,8 @@
-"""EndTxn, and the abort that the coordinator does itself: when a producer is fenced, or its time is over.
+"""EndTxn, and aborts by the coordinator itself: when a producer is fenced, or a transaction times out.
 
-One table of what an end may do in each state, in both protocol versions, and the step that follows. With transaction.version
-2 every end raises the epoch (KIP-890), so a repeated request is known by its epoch; before that only by the state.
+One table has the allowed ends of each state in both protocol versions, and the next step. With transaction.version 2
+every end increments the epoch (KIP-890), so a repeated request is recognised by its epoch; before that only by the
+state.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class EndRequest(NamedTuple):
     epoch: int
     committed: bool
     version: int
-    """transaction.version of the client; of the cluster for the coordinator's own aborts."""
+    """The client's transaction.version. For the coordinator's own aborts, the cluster's."""
     from_client: bool = True
 
 
 class Ended(NamedTuple):
-    """What the next transaction of this producer is to use; -1 where the protocol does not say."""
+    """The producer id and epoch for this producer's next transaction. -1 if the protocol version does not return them."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
@@ -67,7 +68,7 @@ def end_transaction(
 def fence(
     machine: TransactionMachine, transaction: TransactionMetadata, now_ms: int
 ) -> TransactionResult[Ended]:
-    """Abort an open transaction so that whoever wrote it can write no more: with a higher epoch. Raises Refused."""
+    """Abort an open transaction with a higher epoch, which fences its producer. Raises Refused."""
     epoch = transaction.prepare_fence_producer_epoch()
     request = EndRequest(
         transaction.values.producer_id, epoch, False, machine.env.transaction_version(), from_client=False
@@ -80,7 +81,7 @@ def fence(
 
 
 def decide(transaction: TransactionMetadata, request: EndRequest) -> EndAction:
-    """Raises Refused with what the client is told."""
+    """Raises Refused with the error for the client."""
     values = transaction.values
     if request.version < EPOCH_BUMP_VERSION:
         return _decide_by_state(transaction, values, request)
@@ -198,7 +199,7 @@ def _prepared(
 
 def _fence_failed(transaction: TransactionMetadata, request: EndRequest, bumps: bool) -> Callable[[], None]:
     def dropped() -> None:
-        """The raised epoch was never told to anybody: the next attempt uses it again."""
+        """The higher epoch was never sent to a client, so the next attempt uses it again."""
         transaction.has_failed_epoch_fence = True
         if not bumps:
             transaction.values = replace(

@@ -1,4 +1,5 @@
-"""What the operations of transactions work with: settings, producer ids, the cluster's version, and where markers go."""
+"""The environment of transaction operations: settings, producer ids, the cluster's version, and a function that sends
+markers."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class TransactionSettings:
 
 
 class Markers(NamedTuple):
-    """The end markers of one transaction: to be written to every partition, then `TransactionMachine.complete` is due."""
+    """The end markers of one transaction. Once every partition has its marker, `TransactionMachine.complete` must be
+    called."""
 
     transactional_id: str
     producer_id: int
@@ -34,7 +36,7 @@ class Markers(NamedTuple):
 
 
 class Environment:
-    """One shard's."""
+    """The environment of one shard."""
 
     __slots__ = ("next_producer_id", "send_markers", "settings", "transaction_version")
 
@@ -45,7 +47,8 @@ class Environment:
         transaction_version: Callable[[], int],
         send_markers: Callable[[Markers], None],
     ) -> None:
-        """`next_producer_id` gives None while a block of ids is on its way; `transaction_version` the finalized level."""
+        """`next_producer_id` returns None while a block of ids is being requested. `transaction_version` returns the
+        finalized level."""
         self.settings = settings
         self.next_producer_id = next_producer_id
         self.transaction_version = transaction_version

@@ -1,6 +1,6 @@
-"""What time does: transactions open too long are aborted, ids unused for long are forgotten.
+"""Expiry: aborts transactions that were open too long, and removes transactional ids that were unused too long.
 
-Find them and say what to write; the runtime asks now and then.
+The functions return what to write. The runtime calls them periodically.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kafkacompat.txn.transaction_metadata import TransactionMetadata
 from kafkacompat.wire.errors import ErrorCode
 
 TOMBSTONES_BYTES_MAX = 16_384
-"""Of keys, in one batch, as in Kafka; a batch holds one at least."""
+"""Bytes of keys in one batch, as in Kafka. A batch has at least one tombstone."""
 TOMBSTONE_OVERHEAD_BYTES = 32
 
 
 def has_timed_out(machine: TransactionMachine, transaction: TransactionMetadata, now_ms: int) -> bool:
-    """Whether it has been open for longer than its timeout, and nobody ends it just now."""
+    """Whether the transaction was open longer than its timeout and is not being ended."""
     return (
         transaction.pending_state is None
         and transaction.values.has_timed_out(now_ms)
@@ -33,7 +33,7 @@ def has_timed_out(machine: TransactionMachine, transaction: TransactionMetadata,
 def abort_timed_out(
     machine: TransactionMachine, transactional_id: str, now_ms: int
 ) -> TransactionResult[Ended]:
-    """Raises Refused; then the next round tries again."""
+    """Raises Refused. The next round then tries again."""
     transaction = machine.find(transactional_id)
     if transaction.pending_state is not None:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -43,7 +43,7 @@ def abort_timed_out(
 def expired_records(
     machine: TransactionMachine, stretch: Iterable[TransactionMetadata], now_ms: int
 ) -> list[TransactionResult[None]]:
-    """Tombstones for those of the ids at rest that nobody has used for transactional.id.expiration.ms, in batches."""
+    """Tombstones, in batches, for ids at rest that were not used for transactional.id.expiration.ms."""
     latest_ms = now_ms - machine.env.settings.expiration_ms
     results = []
     group: list[TransactionMetadata] = []

@@ -1,6 +1,6 @@
-"""InitProducerId for a transactional id: who may go on with it, and with which producer id and epoch.
+"""InitProducerId for a transactional id: which producer may continue with it, and with which producer id and epoch.
 
-KIP-360's rules about epochs, and fencing a producer whose transaction is open.
+It has KIP-360's rules for epochs, and fences a producer with an open transaction.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID
 from kafkacompat.txn.end import fence
-from kafkacompat.txn.environment import TransactionResult
+from kafkacompat.txn.environment import TransactionResult, TransactionSettings
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import PREPARED, TransactionState
 from kafkacompat.txn.transaction_metadata import (
@@ -33,11 +33,17 @@ NO_EXPECTATION = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
 
 
 class Initialised(NamedTuple):
-    """The answer; an error where the caller is to come again although records are written."""
+    """The answer. It has an error if the client must retry although records are written."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
+
+
+def check_timeout(timeout_ms: int, settings: TransactionSettings) -> None:
+    """Raises Refused INVALID_TRANSACTION_TIMEOUT. Source: `transaction.max.timeout.ms`."""
+    if not 0 < timeout_ms <= settings.max_timeout_ms:
+        raise Refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
 
 def init_producer_id(
@@ -47,9 +53,8 @@ def init_producer_id(
     expected: ProducerIdAndEpoch,
     now_ms: int,
 ) -> TransactionResult[Initialised]:
-    """`expected`: what the producer believes it has, or NO_EXPECTATION. Raises Refused."""
-    if not 0 < timeout_ms <= machine.env.settings.max_timeout_ms:
-        raise Refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    """`expected` is the producer id and epoch that the producer believes it has, or NO_EXPECTATION. Raises Refused."""
+    check_timeout(timeout_ms, machine.env.settings)
     transaction = machine.transactions.get(transactional_id)
     is_known = transaction is not None
     if transaction is None:
@@ -85,12 +90,12 @@ def init_producer_id(
 
 
 def _forget(machine: TransactionMachine, transactional_id: str) -> None:
-    """The log has not taken its first record."""
+    """Remove the id, because the log has refused its first record."""
     del machine.transactions[transactional_id]
 
 
 def _is_of(values: TxnTransitMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the expectation may be of this id's last producer, at all."""
+    """Whether the expectation can belong to this id's last producer."""
     return (
         values.epoch == NO_EPOCH
         or expected.producer_id == values.producer_id
@@ -114,5 +119,5 @@ def _next_epoch(
     if values.epoch == NO_EPOCH or expected.epoch == values.epoch:
         return replace(values, epoch=values.epoch + 1, last_producer_epoch=values.epoch)
     if expected.epoch == values.last_producer_epoch:
-        return values  # the answer to the same question was lost
+        return values  # the answer to the same request was lost
     raise Refused(ErrorCode.PRODUCER_FENCED)

@@ -1,7 +1,8 @@
 """One shard of the transaction coordinator: all transactional ids of one partition of `__transaction_state`.
 
-Hold the ids, replay records, carry a step through its write, and have markers sent for what is prepared. A step changes an id
-only when its record is committed; until then it is pending and everybody else is told CONCURRENT_TRANSACTIONS, as in Kafka.
+It has the ids, replays records, carries a step through its write, and has markers sent for prepared transactions. A
+step changes an id only when its record is committed. Until then it is pending and other requests get
+CONCURRENT_TRANSACTIONS, as in Kafka.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class TransactionMachine:
         self.env = env
         self.transactions: dict[str, TransactionMetadata] = {}
         self._completions: dict[str, TxnTransitMetadata] = {}
-        """What to write once the markers are everywhere."""
+        """The values to write when all partitions have their marker."""
         self._unloaded = False
 
     # --- coordinator.core.Machine
@@ -71,10 +72,10 @@ class TransactionMachine:
     def replay_end_transaction(
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int
     ) -> None:
-        """No transaction writes to this topic; as in Kafka a marker that is there means nothing."""
+        """No transaction writes to this topic. As in Kafka a marker in it is ignored."""
 
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[TransactionRecord, None] | None]:
-        """Whatever the last coordinator had prepared is brought to its end. A prepared outcome is final."""
+        """Complete every transaction that the last coordinator has prepared. A prepared outcome is final."""
         for transaction in list(self.transactions.values()):
             is_there = self.transactions.get(transaction.transactional_id) is transaction
             if is_there and transaction.values.state in PREPARED and transaction.pending_state is None:
@@ -101,14 +102,14 @@ class TransactionMachine:
     # --- for the operations
 
     def find(self, transactional_id: str) -> TransactionMetadata:
-        """Raises Refused INVALID_PRODUCER_ID_MAPPING for an id that nobody has initialised, or that has expired."""
+        """Raises Refused INVALID_PRODUCER_ID_MAPPING for an id that was never initialised or has expired."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return transaction
 
     def fresh_producer_id(self) -> int:
-        """Raises Refused COORDINATOR_LOAD_IN_PROGRESS while a block of ids is on its way."""
+        """Raises Refused COORDINATOR_LOAD_IN_PROGRESS while a block of ids is being requested."""
         producer_id = self.env.next_producer_id()
         if producer_id is None:
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -123,8 +124,8 @@ class TransactionMachine:
         taken: Callable[[int], None] | None = None,
         dropped: Callable[[], None] | None = None,
     ) -> TransactionResult[T]:
-        """Write these values and then be in them. `taken` is called with the wall clock's ms, or `dropped` when they could not
-        be written."""
+        """Write these values, and adopt them once the record is committed. `taken` is then called with the wall clock
+        in ms. If the write fails, `dropped` is called."""
         prepared = transaction.prepare_transition_to(values)
 
         def committed(code: ErrorCode, now_ms: int) -> None:
@@ -175,7 +176,8 @@ class TransactionMachine:
         )
 
     def complete(self, transactional_id: str) -> TransactionResult[None]:
-        """Every partition has its marker: write the completion. If that fails it stays pending, to be asked for again."""
+        """Every partition has its marker: write the completion. If that fails, the completion stays pending and must
+        be requested again."""
         transaction = self.find(transactional_id)
         following = self._completions[transactional_id]
 

@@ -1,4 +1,4 @@
-"""Which partitions a transaction writes to: added by clients and by partition leaders, verified by partition leaders.
+"""The partitions of a transaction: added by clients and by partition leaders, verified by partition leaders.
 
 AddPartitionsToTxn and AddOffsetsToTxn of one transactional id. KIP-98, KIP-890.
 """
@@ -24,7 +24,7 @@ def add_partitions(
     client_transaction_version: int,
     now_ms: int,
 ) -> TransactionResult[None]:
-    """Begins the transaction if need be. Raises Refused."""
+    """Add partitions, and begin the transaction if necessary. Raises Refused."""
     transaction = machine.find(transactional_id)
     values = transaction.values
     if transaction.pending_state is not None:
@@ -56,7 +56,7 @@ def verify_partitions(
     epoch: int,
     partitions: frozenset[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Whether each is part of the open transaction; changes nothing. Raises Refused for all of them."""
+    """Whether each partition is part of the open transaction. Changes nothing. Raises Refused for all of them."""
     values = machine.find(transactional_id).values
     if values.producer_id != producer_id:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

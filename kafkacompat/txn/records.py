@@ -1,7 +1,7 @@
 """The records of `__transaction_state`, as Kafka writes them.
 
-Transactions to key and value bytes and back. Value version 1 (flexible, with tagged fields) from transaction.version 1 on;
-both are read whatever the version is.
+It converts transactions to key and value bytes and back. Value version 1 (flexible, with tagged fields) is written
+from transaction.version 1 on. Both versions are always read.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ WRITABLE_STATES = frozenset(TransactionState) - {TransactionState.DEAD, Transact
 class TransactionRecord(NamedTuple):
     transactional_id: str
     values: TxnTransitMetadata | None
-    """None: the id is forgotten."""
+    """None if the id was removed."""
     value_version: int = FLEXIBLE_VALUE_VERSION
 
 
 def value_version_for(transaction_version: int) -> int:
-    """By the level of the feature that the cluster has finalized."""
+    """The value version for the finalized level of the feature."""
     return FLEXIBLE_VALUE_VERSION if transaction_version >= 1 else 0
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Both sorted; by the numbers alone, which is quick for a transaction that writes to very many."""
+    """Topics and partitions, both sorted. Sorting only the numbers is fast for a transaction with very many
+    partitions."""
     topics: dict[str, list[int]] = defaultdict(list)
     for topic, index in partitions:
         topics[topic].append(index)
@@ -71,7 +72,7 @@ def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """As `decode_in_steps`, at once."""
+    """Run `decode_in_steps` at once."""
     steps = decode_in_steps(key, value)
     while True:
         try:
@@ -82,10 +83,10 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
 
 
 def decode_in_steps(key: bytes, value: bytes | None) -> Generator[int, None, TransactionRecord | None]:
-    """The record, in pieces, each of which says what it has cost: a value may name very many partitions.
+    """The record, in steps that report their cost, because a value may have very many partitions.
 
-    None for a key or a value of a kind that is not known: an upgrade that was taken back may have left it, and Kafka passes it
-    over as well. Raises LoadFailure, WireError.
+    None for an unknown kind of key or value. A downgrade may have left it, and Kafka skips it too. Raises LoadFailure
+    or WireError.
     """
     if int.from_bytes(key[:2], "big", signed=True) != KEY_VERSION:
         return None

@@ -1,7 +1,7 @@
-"""The states of a transactional id and which may follow which.
+"""The states of a transactional id and the allowed transitions.
 
-Numbers and names are Kafka's TransactionState. PREPARE_EPOCH_FENCE is only ever pending, DEAD stands between an
-id's expiry and its tombstone, and neither is ever written.
+Numbers and names are those of Kafka's TransactionState. PREPARE_EPOCH_FENCE is only ever pending, DEAD is the state
+between an id's expiry and its tombstone, and neither is ever written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ VALID_PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = 
     _S.DEAD: AT_REST,
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
-"""State -> the states it may follow. An abort from rest is KIP-890's, whose purpose is the epoch."""
+"""State -> the states it may follow. An abort without a transaction is from KIP-890 and only increments the epoch."""
 
 COMPLETION_OF: Mapping[TransactionState, TransactionState] = {
     _S.PREPARE_COMMIT: _S.COMPLETE_COMMIT,

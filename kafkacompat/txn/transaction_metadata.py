@@ -1,7 +1,7 @@
-"""One transactional id: what its last record says, and the step that is on its way to the log.
+"""One transactional id: the state of its last record, and the pending transition.
 
-Hold the values, let at most one step be pending, and refuse steps that the table does not have. A step is prepared (pending),
-written, and then taken or dropped, as in Kafka; the values never change otherwise.
+It allows at most one pending step, and only steps in the transition table. As in Kafka, a step is prepared (pending),
+written, and then completed or dropped. The values never change otherwise.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from kafkacompat.txn.states import VALID_PREVIOUS_STATES, TransactionState
 
 MAX_EPOCH = 32_767
 MAX_PRODUCER_EPOCH_FOR_CLIENTS = MAX_EPOCH - 1
-"""The one above is kept for fencing."""
+"""The next higher epoch is reserved for fencing."""
 NO_TIMESTAMP = -1
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 EPOCH_BUMP_VERSION = 2
-"""From this transaction.version on each transaction has an epoch of its own (KIP-890)."""
+"""From this transaction.version on, each transaction has a new epoch (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TxnTransitMetadata:
-    """What a record says, and `last_producer_epoch`, which none does: the epoch before the last bump.
+    """The contents of a record, and `last_producer_epoch`, which is not in the record: the epoch before the last
+    increment.
 
-    It is -1 when a retry has no use of it.
+    It is -1 if a retry does not need it.
     """
 
     producer_id: int
@@ -37,7 +38,7 @@ class TxnTransitMetadata:
     prev_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     client_transaction_version: int = 0
-    """transaction.version of the client's last request."""
+    """The transaction.version of the client's last request."""
     last_producer_epoch: int = NO_EPOCH
 
     @property
@@ -53,7 +54,7 @@ def is_exhausted(epoch: int) -> bool:
 
 
 class IllegalTransition(RuntimeError):
-    """A bug of ours: a step that the table does not have, or a second one while one is pending."""
+    """A bug in kafkacompat: a step that is not in the table, or a second one while one is pending."""
 
 
 class TransactionMetadata:
@@ -65,14 +66,14 @@ class TransactionMetadata:
         self.pending_state: TransactionState | None = None
         """The state that is being written."""
         self.has_failed_epoch_fence = False
-        """The epoch was raised to fence a producer, but that could not be written: it need not be raised again."""
+        """The epoch was incremented to fence a producer, but the write failed. It need not be incremented again."""
 
     @property
     def is_fencing(self) -> bool:
         return self.pending_state is TransactionState.PREPARE_EPOCH_FENCE
 
     def prepare_transition_to(self, values: TxnTransitMetadata) -> TxnTransitMetadata:
-        """Make the step pending. The previous producer id is the one in force until now."""
+        """Make the step pending. The previous producer id is the present one."""
         if self.pending_state is not None:
             raise IllegalTransition(
                 f"{self.transactional_id}: {values.state.name} while {self.pending_state.name} is pending"
@@ -85,13 +86,13 @@ class TransactionMetadata:
         return replace(values, prev_producer_id=self.values.producer_id)
 
     def prepare_fence_producer_epoch(self) -> int:
-        """Begin to fence the producer; the epoch that does it."""
+        """Begin to fence the producer. Returns the epoch that fences it."""
         values = self.values
         self.prepare_transition_to(replace(values, state=TransactionState.PREPARE_EPOCH_FENCE))
         return values.epoch if self.has_failed_epoch_fence or values.epoch == MAX_EPOCH else values.epoch + 1
 
     def complete_transition_to(self, values: TxnTransitMetadata) -> None:
-        """The pending step is in the log."""
+        """The pending step is in the log: adopt its values."""
         if self.pending_state is not values.state:
             raise IllegalTransition(f"{self.transactional_id}: {values.state.name} was not pending")
         self.pending_state = None

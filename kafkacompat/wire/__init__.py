@@ -1,1 +1,1 @@
-"""Bytes to messages and back, as Kafka 4.3 puts them on the wire; knows no broker."""
+"""Converts between bytes and messages, in Kafka 4.3's formats. Knows nothing of brokers."""

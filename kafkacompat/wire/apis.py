@@ -1,6 +1,6 @@
-"""The APIs of the protocol: keys, versions, and which messages they take.
+"""The APIs of the protocol: keys, versions and message classes.
 
-An API key leads to its facts and to its message classes, which are imported when first asked for.
+Message classes are imported at their first use.
 """
 
 from importlib import import_module
@@ -15,7 +15,7 @@ __all__ = ["APIS", "Api", "ApiKey", "message_class", "request_class", "response_
 
 @remembered
 def message_class(name: str) -> type[Message]:
-    """The message class of a definition's name, such as "FetchRequest"; KeyError if there is none."""
+    """Return the message class of a definition, such as "FetchRequest". KeyError if there is none."""
     try:
         module = import_module(f"kafkacompat.wire.messages.{snake_case(name)}")
     except ModuleNotFoundError as error:
@@ -26,11 +26,11 @@ def message_class(name: str) -> type[Message]:
 
 @remembered
 def request_class(api_key: int) -> type[Message]:
-    """The request of an API; KeyError for an unknown or removed one."""
+    """Return the request class of an API. KeyError for an unknown or removed one."""
     return message_class(f"{APIS[api_key].name}Request")
 
 
 @remembered
 def response_class(api_key: int) -> type[Message]:
-    """The response of an API; KeyError for an unknown or removed one."""
+    """Return the response class of an API. KeyError for an unknown or removed one."""
     return message_class(f"{APIS[api_key].name}Response")

@@ -1,8 +1,8 @@
-"""Generated codecs: the functions that every request and reply passes through.
+"""Generated codecs: the functions that encode and decode every request and response.
 
-For a message class and version there is a decoding and an encoding function, made from the definition on first use. Decoding raises
-WireError and nothing else, for any bytes; encoding raises EncodeError for a message that the version cannot carry. Versions are
-limited to those of the definition.
+For each message class and version, a decoding and an encoding function are generated from the definition at their
+first use. Decoding raises only WireError, for any bytes. Encoding raises EncodeError if the version cannot represent
+the message. Versions are limited to those of the definition.
 """
 
 import sys
@@ -27,7 +27,7 @@ PartsEncoder: TypeAlias = Callable[[Any, bytearray, list[Any]], bytearray]
 
 @remembered
 def specification(cls: type[Message]) -> MessageSpec:
-    """The definition of a message class."""
+    """Return the definition of a message class."""
     spec = load_definition(cls.DEFINITION)
     if spec is None:
         raise ValueError(f"{cls.__name__} has no valid version")
@@ -35,7 +35,7 @@ def specification(cls: type[Message]) -> MessageSpec:
 
 
 def message_classes(cls: type[Message]) -> dict[str, type]:
-    """A message class and the structs nested in it, by name."""
+    """Return a message class and the structs nested in it, by name."""
     module = sys.modules[cls.__module__]
     return {struct.name: getattr(module, struct.name) for struct in specification(cls).structs}
 
@@ -48,9 +48,9 @@ def _checked(cls: type[Message], version: int) -> MessageSpec:
 
 @remembered
 def decoder(cls: type[Message], version: int) -> Decoder:
-    """The function `(buffer, position) -> (message, position after it)`. ValueError for a version out of range.
+    """Return the function `(buffer, position) -> (message, position after it)`. ValueError for a version out of range.
 
-    `records` values are slices of a memoryview of the buffer; everything else is copied out of it.
+    `records` values are slices of a memoryview of the buffer. All other values are copies.
     """
     source = DecoderSource(_checked(cls, version), version, message_classes(cls))
     made: Decoder = source.define("decode", f"{cls.__name__} version {version} decoder")
@@ -59,20 +59,21 @@ def decoder(cls: type[Message], version: int) -> Decoder:
 
 @remembered
 def steps_decoder(cls: type[Message], version: int) -> StepsDecoder:
-    """The generator `(buffer, position, most elements)` of what `decoder` gives, for large requests: it yields between steps.
+    """Return a generator function `(buffer, position, most elements)` with the same value as `decoder`, for large
+    requests.
 
-    WireError for more elements in all arrays together than `most`.
+    It yields between steps. It raises WireError if all arrays together have more elements than `most`.
     """
     source = DecoderSource(_checked(cls, version), version, message_classes(cls), in_steps=True)
     if not any("yield" in line for line in source.lines):
-        source.lines.append("    yield")  # never reached: makes it a generator all the same
+        source.lines.append("    yield")  # never reached, but makes the function a generator
     made: StepsDecoder = source.define("decode", f"{cls.__name__} version {version} decoder in steps")
     return made
 
 
 @remembered
 def encoder(cls: type[Message], version: int) -> Encoder:
-    """The function `(message, out)` that appends to a bytearray. ValueError for a version out of range."""
+    """Return the function `(message, out)`, which appends to a bytearray. ValueError for a version out of range."""
     source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts=False)
     made: Encoder = source.define("encode", f"{cls.__name__} version {version} encoder")
     return made
@@ -80,7 +81,7 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 
 @remembered
 def parts_encoder(cls: type[Message], version: int) -> PartsEncoder:
-    """The function `(message, out, parts) -> out` behind `encode_parts`."""
+    """Return the function `(message, out, parts) -> out` that `encode_parts` uses."""
     source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts=True)
     made: PartsEncoder = source.define("encode", f"{cls.__name__} version {version} parts encoder")
     return made
@@ -88,17 +89,17 @@ def parts_encoder(cls: type[Message], version: int) -> PartsEncoder:
 
 @remembered
 def steps_encoder(cls: type[Message], version: int, parts: bool) -> StepsEncoder:
-    """As `encoder`, or with `parts` as `parts_encoder`, but a generator for long messages: it yields between steps."""
+    """Return a generator function like `encoder` or, with `parts`, `parts_encoder`, for long messages. It yields between steps."""
     source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts, in_steps=True)
     if not any("yield" in line for line in source.lines):
-        source.lines.append("    yield")  # never reached: makes it a generator all the same
+        source.lines.append("    yield")  # never reached, but makes the function a generator
     made: StepsEncoder = source.define("encode", f"{cls.__name__} version {version} encoder in steps")
     return made
 
 
 @remembered
 def element_encoder(cls: type[Message], element: type[Struct], version: int) -> Encoder:
-    """The function `(struct, out)` for a struct nested in a message of that class. ValueError as for `encoder`."""
+    """Return the function `(struct, out)` for a struct nested in a message of that class. ValueError as for `encoder`."""
     spec = _checked(cls, version)
     nested = next((struct for struct in spec.structs if struct.name == element.__name__), None)
     if nested is None:
@@ -110,12 +111,12 @@ def element_encoder(cls: type[Message], element: type[Struct], version: int) -> 
 
 @remembered
 def element_steps_encoder(cls: type[Message], element: type[Struct], version: int) -> StepsEncoder:
-    """As `element_encoder`, but a generator for long structs: it yields between steps."""
+    """Return a generator function like `element_encoder`, for long structs. It yields between steps."""
     spec = _checked(cls, version)
     nested = next(struct for struct in spec.structs if struct.name == element.__name__)
     source = EncoderSource(spec, version, message_classes(cls), parts=False, element=nested, in_steps=True)
     if not any("yield" in line for line in source.lines):
-        source.lines.append("    yield")  # never reached: makes it a generator all the same
+        source.lines.append("    yield")  # never reached, but makes the function a generator
     made: StepsEncoder = source.define(
         "encode", f"{cls.__name__} {element.__name__} version {version} encoder in steps"
     )
@@ -123,16 +124,17 @@ def element_steps_encoder(cls: type[Message], element: type[Struct], version: in
 
 
 def element_encoded_in_steps(cls: type[Message], version: int, element: S) -> Generator[None, None, S]:
-    """As `encoded_element`, for a long one."""
+    """Like `encoded_element`, in steps, for a long element."""
     out = bytearray()
     yield from element_steps_encoder(cls, type(element), version)(element, out)
     return cast(S, Encoded(out))
 
 
 def encoded_element(cls: type[Message], version: int, element: S) -> S:
-    """Bytes that stand for a struct in an array of the message's own, when that is encoded at this very version.
+    """Return the encoded bytes of a struct, to stand in for it in a top-level array. The message must be encoded at
+    this version.
 
-    They have the struct's type, for that is what the array holds, but they are an `Encoded`.
+    The static type is the struct's, because the array has that type. The value is an `Encoded`.
     """
     out = bytearray()
     element_encoder(cls, type(element), version)(element, out)
@@ -140,23 +142,24 @@ def encoded_element(cls: type[Message], version: int, element: S) -> S:
 
 
 def decode(cls: type[M], version: int, buffer: ByteSequence, position: int = 0) -> M:
-    """The message at `position`; bytes after it are ignored, as Kafka ignores them."""
+    """Return the message at `position`. Bytes after it are ignored, as Kafka ignores them."""
     message: M = decoder(cls, version)(buffer, position)[0]
     return message
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The message as bytes; its `records` must be bytes-like."""
+    """Return the message as bytes. Its `records` must be bytes-like."""
     out = bytearray()
     encoder(type(message), version)(message, out)
     return bytes(out)
 
 
 def encode_parts(message: Message, version: int, prefix: bytearray | None = None) -> list[Any]:
-    """The message as what a connection writes in turn: byte parts, and between them `records` values untouched.
+    """Return the message as parts that a connection writes in order: bytes, and between them `records` values
+    unchanged.
 
-    A `records` value that is not bytes-like (a slice of a file, say; its `len()` is its size in bytes) or that is
-    large is a part of its own, the very object. `prefix` becomes the beginning of the first part and is changed.
+    A `records` value is a separate part, the very object, if it is large or not bytes-like (for example a slice of a
+    file, whose `len()` is its size in bytes). `prefix` becomes the beginning of the first part and is changed.
     """
     parts: list[Any] = []
     out = parts_encoder(type(message), version)(message, bytearray() if prefix is None else prefix, parts)

@@ -1,7 +1,7 @@
-"""The protocol's types as `construct` declarations: what `construct` itself does not have.
+"""The protocol's types as `construct` declarations that `construct` itself lacks.
 
-Varints have Kafka's bound, lengths may be null, arrays are compared with the bytes left; there are nullable structs and tag
-sections. Failures are construct's own errors.
+Varints have Kafka's bound, lengths may be null, array lengths are compared with the bytes left, and there are nullable
+structs and tag sections. Failures are construct's errors.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ BOOL = ExprAdapter(Int8sb, lambda value, _: value != 0, lambda value, _: 1 if va
 
 
 def bytes_left(stream: Any, path: str) -> int:
-    """How many bytes of a stream have not been read."""
+    """Return the number of bytes of a stream that have not been read."""
     here = stream_tell(stream, path)
     end: int = stream.seek(0, 2)
     stream.seek(here)
@@ -61,7 +61,7 @@ UVARINT = UVarInt()
 
 
 class Length(Construct):  # type: ignore[misc]
-    """A length or, where that is allowed, None."""
+    """A length, or None if the type allows it."""
 
     def __init__(self, compact: bool, wide: bool, nullable: bool) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Length(Construct):  # type: ignore[misc]
 
 
 class Sized(Construct):  # type: ignore[misc]
-    """Bytes after their length, or None; text when `text`."""
+    """Bytes after their length, or None. Text with `text`."""
 
     def __init__(self, length: Length, text: bool) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Sized(Construct):  # type: ignore[misc]
 
 
 class Counted(Subconstruct):  # type: ignore[misc]
-    """Elements after their number, or None; each element is at least one byte."""
+    """Elements after their number, or None. Each element takes at least one byte."""
 
     def __init__(self, length: Length, subcon: Construct) -> None:
         super().__init__(subcon)
@@ -136,7 +136,7 @@ class Counted(Subconstruct):  # type: ignore[misc]
 
 
 class Nullable(Subconstruct):  # type: ignore[misc]
-    """A struct after a byte (a varint in a tag section) that says whether it is there."""
+    """A struct after a byte (a varint in a tag section) that says whether the struct is present."""
 
     def __init__(self, subcon: Construct, tagged: bool) -> None:
         super().__init__(subcon)
@@ -156,7 +156,7 @@ class Nullable(Subconstruct):  # type: ignore[misc]
 
 
 class Tags(Construct):  # type: ignore[misc]
-    """A tag section: values by tag; unknown tags are skipped, written tags ascend."""
+    """A tag section: values by tag. Unknown tags are skipped; tags are written in ascending order."""
 
     def __init__(self, subcons: dict[int, Construct]) -> None:
         super().__init__()

@@ -1,12 +1,12 @@
 """Generates the function that decodes one message at one version.
 
-The source is flat: nested structs and arrays are inlined, and runs of fixed-size fields (with the length or tag count that follows
-them) are one struct call. Whatever the bytes are, the function raises only WireError; a length is compared with the bytes that are
-left before anything is allocated.
+The source is flat: nested structs and arrays are inlined. A run of fixed-size fields, with the length or tag count
+that follows, is one struct call. The function raises only WireError, for any bytes. A length is compared with the
+bytes that are left before anything is allocated.
 
-In steps it is a generator of the same, for requests so large that the loop must be given back meanwhile: it yields after each
-STEP_UNITS of work, and counts the elements of all arrays against a bound. A unit is about a microsecond: an element decoded, 16
-numbers, two bytes of tags that nobody asked for, or 256 bytes of text.
+In steps, the function is a generator, for requests so large that the loop needs turns in between. It yields after each
+STEP_UNITS of work, and limits the elements of all arrays. A unit is about a microsecond: one decoded element, 16
+numbers, two bytes of unknown tags, or 256 bytes of text.
 """
 
 import struct
@@ -14,23 +14,19 @@ import struct
 from kafkacompat.wire.definition import FIXED_TYPES, FieldSpec, MessageSpec, StructSpec
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.primitives import MAX_STRING_BYTES, TAGS_MAX, read_uvarint, skip_tagged_fields
-from kafkacompat.wire.source import TABLE_SIZE, Source, layout, size_of, unpackers
+from kafkacompat.wire.source import TABLE_SIZE, FieldsSource, layout, size_of, unpackers
 
 STEP_UNITS = 2048
 
 
-class DecoderSource(Source):
+class DecoderSource(FieldsSource):
     """Source of `decode(buffer, position) -> (message, position)`, or in steps of `decode(buffer, position, most)`."""
 
     def __init__(
         self, spec: MessageSpec, version: int, classes: dict[str, type], *, in_steps: bool = False
     ) -> None:
-        super().__init__()
+        super().__init__(spec, version, classes)
         self.in_steps = in_steps
-        self.version = version
-        self.flexible = version in spec.flexible_versions
-        self.classes = classes
-        self.run: list[tuple[str, str]] = []
         self.namespace |= {
             "new": object.__new__,
             "uvarint": read_uvarint,
@@ -80,7 +76,7 @@ class DecoderSource(Source):
             self.emit("if elements > most: raise WireError(f'more than {most} elements')")
 
     def struct(self, struct_spec: StructSpec) -> str:
-        """Decode a struct; the name of the variable that holds it. A run may be pending afterwards."""
+        """Decode a struct. Return the name of the variable that holds it. A run may be pending afterwards."""
         name = self.fresh("s")
         cls = self.refer("class_", self.classes[struct_spec.name])
         self.emit(f"{name} = new({cls})")
@@ -93,7 +89,7 @@ class DecoderSource(Source):
         return name
 
     def default(self, field: FieldSpec) -> str:
-        """An expression for a new default value of a field that is not on the wire."""
+        """Return an expression for a new default value of a field that is not on the wire."""
         if field.is_array and field.default is not None:
             return "[]"
         if field.struct is not None and not field.is_array and field.default is not None:
@@ -101,21 +97,6 @@ class DecoderSource(Source):
                 return "None"
             return f"{self.refer('class_', self.classes[field.struct.name])}()"
         return repr(field.default)
-
-    def value(self, target: str, field: FieldSpec) -> None:
-        """Decode a field that is present into `target`."""
-        compact = self.flexible
-        if field.flexible_versions is not None:
-            compact = compact and self.version in field.flexible_versions
-        nullable = field.nullable(self.version)
-        if field.is_array:
-            self.array(target, field, compact, nullable)
-        elif field.struct is not None:
-            self.nested(target, field, nullable)
-        elif field.kind in FIXED_TYPES:
-            self.run.append((target, FIXED_TYPES[field.kind]))
-        else:
-            self.variable(target, field.kind, compact, nullable)
 
     def nested(self, target: str, field: FieldSpec, nullable: bool) -> None:
         assert field.struct is not None
@@ -134,7 +115,7 @@ class DecoderSource(Source):
         self.depth -= 1
 
     def length(self, compact: bool, legacy_letter: str) -> tuple[str, str, str]:
-        """Read a length. Its variable, the condition that it is not null, and the condition that it is null."""
+        """Read a length. Return its variable, the condition that it is not null, and the condition that it is null."""
         n = self.fresh("n")
         self.run.append((n, "B" if compact else legacy_letter))
         self.flush()
@@ -149,7 +130,7 @@ class DecoderSource(Source):
         self.emit(f"else: raise WireError(f'{what} of length {{{n}}}')")
 
     def variable(self, target: str, kind: str, compact: bool, nullable: bool) -> None:
-        """A string, bytes or records."""
+        """Read a string, bytes or records."""
         n, present, _ = self.length(compact, "h" if kind == "string" else "i")
         e = self.fresh("e")
         self.emit(f"if {present}:")

@@ -1,7 +1,8 @@
-"""Message definitions as values: Kafka's JSON turned into frozen specifications.
+"""Message definitions as values: Kafka's JSON, parsed into frozen specifications.
 
-One definition file (names, types, version ranges, tags, defaults) is parsed, and answers questions about one version of it. Follows
-the rules of Kafka's message generator (a field without versions has its tagged versions; a `null` default must be written as such).
+One definition file (names, types, version ranges, tags, defaults) is parsed. The result answers questions about one
+version. Follows the rules of Kafka's message generator: a field without versions has its tagged versions, and a `null`
+default must be explicit.
 """
 
 import json
@@ -28,7 +29,7 @@ FIXED_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A closed range of versions; empty when `low > high`."""
+    """A closed range of versions. Empty if `low > high`."""
 
     low: int
     high: int
@@ -54,7 +55,7 @@ NEVER = Versions(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One field. `kind` is the type, or the type of the elements when `is_array`; `struct` is set for structs."""
+    """One field. `kind` is the type, or the type of the elements if `is_array`. `struct` is set for structs."""
 
     name: str
     kind: str
@@ -80,9 +81,10 @@ class FieldSpec:
 
     @property
     def optional(self) -> bool:
-        """Whether the typed message may hold None here.
+        """Whether the typed message may have None here.
 
-        A tagged struct that Kafka does not call nullable may be None as well: absent, its default, not written.
+        A tagged struct may also be None if Kafka does not call it nullable. None then means the default, which is not
+        written.
         """
         return (
             self.nullable_versions.low <= self.nullable_versions.high
@@ -92,7 +94,7 @@ class FieldSpec:
 
     @property
     def absent_is_none(self) -> bool:
-        """A struct that is tagged and not nullable: None stands for its default."""
+        """Whether None means the default: for a struct that is tagged and not nullable."""
         return (
             self.struct is not None
             and not self.is_array
@@ -120,7 +122,7 @@ class StructSpec:
 
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
-    """A whole definition; `structs` holds every struct of it, the innermost first, the message itself last."""
+    """A whole definition. `structs` has every struct in it, the innermost first and the message last."""
 
     name: str
     path: str
@@ -135,20 +137,20 @@ class MessageSpec:
 
 
 def snake_case(name: str) -> str:
-    """Kafka's CamelCase name of a field or message as a Python name."""
+    """Convert Kafka's CamelCase name of a field or message to a Python name."""
     name = name.replace("KRaft", "Kraft").replace("2Pc", "_2pc")
     name = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
 
 
 def definition_paths() -> Iterator[str]:
-    """Every definition's path below `definitions/`, sorted."""
+    """Yield every definition's path below `definitions/`, sorted."""
     for path in sorted(ROOT.glob("*/*.json")):
         yield path.relative_to(ROOT).as_posix()
 
 
 def load_definition(path: str) -> MessageSpec | None:
-    """The definition at `path` below `definitions/`, or None if no version of it is valid any more."""
+    """Return the definition at `path` below `definitions/`, or None if no version of it is valid any more."""
     raw = json.loads((ROOT / path).read_text(encoding="utf-8"))
     valid = Versions.parse(raw["validVersions"], NEVER)
     if valid.low > valid.high:
@@ -203,7 +205,7 @@ def load_definition(path: str) -> MessageSpec | None:
 
 
 def _default(kind: str, is_array: bool, raw: Any) -> Any:
-    """A field's default: Kafka's, else the zero of its type; `[]` for arrays and `{}` for structs."""
+    """Return a field's default: Kafka's, otherwise the zero of its type, `[]` for arrays and `{}` for structs."""
     if raw == "null" or (kind == "records" and not is_array):
         return None
     if is_array:

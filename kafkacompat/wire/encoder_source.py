@@ -1,8 +1,8 @@
 """Generates the function that encodes one message at one version.
 
-The source is flat: nested structs and arrays are inlined, and runs of fixed-size fields are one struct call. As Kafka's writers do,
-it drops an ignorable field that the version has not, refuses any other such field that is not its default, and writes a tagged
-field only when it is not its default.
+The source is flat: nested structs and arrays are inlined, and runs of fixed-size fields are one struct call. As in
+Kafka's writers, an ignorable field that the version lacks is dropped, any other such field must have its default, and
+a tagged field is written only if it differs from its default.
 """
 
 import struct
@@ -11,21 +11,21 @@ from kafkacompat.wire.definition import FIXED_TYPES, FieldSpec, MessageSpec, Str
 from kafkacompat.wire.errors import EncodeError
 from kafkacompat.wire.message import Encoded
 from kafkacompat.wire.primitives import MAX_STRING_BYTES, write_uvarint
-from kafkacompat.wire.source import TABLE_SIZE, Source, layout, packers
+from kafkacompat.wire.source import TABLE_SIZE, FieldsSource, layout, packers
 
 INLINE_RECORDS_BYTES = 1024
-"""Records of at most this many bytes are copied between their neighbours rather than sent as a part of their own."""
+"""Records of at most this size are copied between the fields around them. Larger ones are sent as a separate part."""
 
 
 STEP_ELEMENTS = 2_000
-"""Of arrays that one step encodes: about a microsecond each."""
+"""Array elements that one step encodes, at about a microsecond each."""
 
 
-class EncoderSource(Source):
-    """Source of `encode(message, out)`, or with `parts` of `encode(message, out, parts) -> out`.
+class EncoderSource(FieldsSource):
+    """Source of `encode(message, out)` or, with `parts`, of `encode(message, out, parts) -> out`.
 
-    With `element` it encodes not the message but a struct nested in it. `in_steps` makes it a generator that yields after so many
-    elements of arrays.
+    With `element` it encodes a struct nested in the message. `in_steps` makes it a generator that yields after
+    STEP_ELEMENTS array elements.
     """
 
     def __init__(
@@ -37,14 +37,10 @@ class EncoderSource(Source):
         element: StructSpec | None = None,
         in_steps: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(spec, version, classes)
         self.in_steps = in_steps
-        self.version = version
-        self.flexible = version in spec.flexible_versions
-        self.classes = classes
         self.parts = parts
         self.out = "out"
-        self.run: list[tuple[str, str]] = []
         self.takes_encoded = element is None
         self.title = f"{spec.name} version {version}"
         self.namespace |= {
@@ -68,7 +64,7 @@ class EncoderSource(Source):
         self.emit(f"raise EncodeError(f'{self.title}: {{error}}') from error")
 
     def packed(self, extra: str = "", letter: str = "") -> str:
-        """The pending run, followed by one more value, as an expression of bytes."""
+        """Return the pending run, followed by one more value, as an expression of bytes."""
         letters = "".join(part for _, part in self.run) + letter
         values = [value for value, _ in self.run if value] + ([extra] if extra else [])
         pack = self.refer("pack_", layout(letters).pack)
@@ -96,7 +92,7 @@ class EncoderSource(Source):
             self.tag_section(name, struct_spec.tagged(self.version))
 
     def not_default(self, name: str, field: FieldSpec) -> str:
-        """A condition: the field differs from its default."""
+        """Return a condition: the field differs from its default."""
         target = f"{name}.{field.name}"
         if field.default is None:
             return f"{target} is not None"
@@ -112,21 +108,6 @@ class EncoderSource(Source):
         if field.default is False or (field.default == 0 and field.kind in FIXED_TYPES):
             return target
         return f"{target} != {field.default!r}"
-
-    def value(self, target: str, field: FieldSpec) -> None:
-        """Encode a field that is present."""
-        compact = self.flexible
-        if field.flexible_versions is not None:
-            compact = compact and self.version in field.flexible_versions
-        nullable = field.nullable(self.version)
-        if field.is_array:
-            self.array(target, field, compact, nullable)
-        elif field.struct is not None:
-            self.nested(target, field, nullable)
-        elif field.kind in FIXED_TYPES:
-            self.run.append((target, FIXED_TYPES[field.kind]))
-        else:
-            self.variable(target, field.kind, compact, nullable)
 
     def nested(self, target: str, field: FieldSpec, nullable: bool) -> None:
         assert field.struct is not None
@@ -162,7 +143,7 @@ class EncoderSource(Source):
         self.depth -= 1
 
     def variable(self, target: str, kind: str, compact: bool, nullable: bool) -> None:
-        """A string, bytes or records."""
+        """Write a string, bytes or records."""
         v, n = self.fresh("v"), self.fresh("n")
         plus_one = " + 1" if compact else ""
         encode = ".encode()" if kind == "string" else ""
@@ -217,7 +198,7 @@ class EncoderSource(Source):
         self.depth += 1
         if field.struct is not None:
             if self.takes_encoded and target.startswith("message."):
-                # Only in the message's own arrays: the question costs every element 20 ns.
+                # Only in top-level arrays: the check costs every element 20 ns.
                 self.namespace["Encoded"] = Encoded
                 self.emit(f"if {item}.__class__ is Encoded:")
                 self.emit(f"    {self.out} += {item}")
@@ -237,7 +218,7 @@ class EncoderSource(Source):
         self.depth -= 1
 
     def numbers(self, v: str, n: str, compact: bool, letter: str) -> None:
-        """An array of numbers: one struct call with its length."""
+        """Write an array of numbers: one struct call with its length."""
         self.flush()
         table = self.refer("packers_", packers("B" if compact else "i", letter))
         self.emit(f"if len({v}) < {TABLE_SIZE}: {self.out} += {table}[len({v})]({n}, *{v})")

@@ -1,21 +1,22 @@
-"""Kafka's error codes, and the error that says a peer broke the wire.
+"""Kafka's error codes, and the error for bytes that violate the protocol.
 
-Every error code of the protocol has its name here, and which ones a client may retry. Follows Kafka 4.3's table of errors.
+Has every error code of the protocol by name, and whether a client may retry after it. Follows Kafka 4.3's table of
+errors.
 """
 
 import enum
 
 
 class WireError(Exception):
-    """The peer's bytes do not follow the protocol: log it and close the connection, never answer from it."""
+    """The peer's bytes violate the protocol. Log it and close the connection without an answer."""
 
 
 class EncodeError(ValueError):
-    """A message of ours that its version cannot carry: our own bug, never the peer's."""
+    """A version cannot represent one of our messages. This is a bug of ours, never the peer's."""
 
 
 class ErrorCode(enum.IntEnum):
-    """An expected refusal, as the int16 that replies carry."""
+    """An expected refusal, as the int16 in responses."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -165,7 +166,7 @@ class ErrorCode(enum.IntEnum):
 
 
 NONE = ErrorCode.NONE
-"""For what runs with every request: a member is looked up in its enum ten times as slowly as a name of a module."""
+"""For code that runs for every request: looking up a member of an enum takes ten times as long as a module's name."""
 
 RETRIABLE_ERRORS: frozenset[ErrorCode] = frozenset(
     {

@@ -1,7 +1,7 @@
 """Writes the typed message modules from the definitions: `python -m kafkacompat.wire.generate`.
 
-It writes `wire/messages/*.py`, one module a definition, and `wire/tables.py`. With `--check` nothing is written and the exit status
-says whether the files are up to date.
+It writes `wire/messages/*.py`, one module for each definition, and `wire/tables.py`. With `--check` nothing is
+written, and the exit status says whether the files are up to date.
 """
 
 import sys
@@ -32,7 +32,7 @@ PACKAGE_TEXT = (
 
 
 def generate_all() -> dict[str, str]:
-    """The text of every generated module, by its path below `wire/`."""
+    """Return the text of every generated module, by its path below `wire/`."""
     specs = [spec for path in definition_paths() if (spec := load_definition(path)) is not None]
     modules = {"messages/__init__.py": PACKAGE_TEXT, "tables.py": tables_text(specs)}
     for spec in specs:
@@ -44,7 +44,7 @@ def generate_all() -> dict[str, str]:
 
 
 def module_text(spec: MessageSpec) -> str:
-    """The module of one definition: its nested structs first, the message last."""
+    """Return the module of one definition: its nested structs first, the message last."""
     typing_names = "Any, ClassVar" if _uses_any(spec) else "ClassVar"
     base_names = ["Message"]
     if any(_needs_empty(f) for s in spec.structs for f in s.fields):
@@ -100,7 +100,7 @@ def _class_lines(struct: StructSpec, spec: MessageSpec | None) -> list[str]:
 
 
 def annotation(field: FieldSpec) -> str:
-    """The Python type of a field, as it is written in the source."""
+    """Return the Python type of a field, as written in the source."""
     if field.struct is not None:
         text = field.struct.name
     else:

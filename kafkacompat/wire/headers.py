@@ -1,8 +1,8 @@
-"""Request and response headers, whose version depends on the API and its version.
+"""Request and response headers. Their version depends on the API and its version.
 
-Kafka has exceptions: the client id keeps its 16-bit length in flexible headers, ApiVersions replies have the oldest header at every
-version (KIP-511), and the header of an ApiVersions request too new for us is read as far as it goes, so that it can be answered.
-WireError for a header that cannot be read.
+Kafka has exceptions: the client id has a 16-bit length also in flexible headers. ApiVersions responses always have the
+oldest header (KIP-511). The header of an ApiVersions request with an unsupported version is read as far as possible,
+so that it can be answered. WireError for a header that cannot be read.
 """
 
 from struct import Struct as Layout
@@ -22,7 +22,7 @@ FLEXIBLE_RESPONSE = Layout(">ix")
 
 
 class RequestHeader:
-    """A request's header. `body_offset` is where the body begins in the frame; `client_id` may be None."""
+    """A request's header. `body_offset` is the start of the body in the frame. `client_id` may be None."""
 
     __slots__ = ("api_key", "api_version", "body_offset", "client_id", "correlation_id")
 
@@ -43,11 +43,11 @@ class RequestHeader:
 
 
 def parse_request_header(frame: ByteSequence) -> RequestHeader:
-    """The header of a frame (without its size).
+    """Return the header of a frame (without its size).
 
-    Of an API that does not exist, and of an ApiVersions request newer than ours, only the first eight bytes need be
-    there: what follows is read if it can be, and `body_offset` says where reading stopped. Whether the version is
-    served is for the caller to judge.
+    For an unknown API, and for an ApiVersions request with a newer version, only the first eight bytes are required.
+    The rest is read if possible, and `body_offset` is the position where reading stopped. The caller checks whether
+    the version is supported.
     """
     if len(frame) < START.size:
         raise WireError(f"a request of {len(frame)} bytes has no header")
@@ -73,7 +73,7 @@ def parse_request_header(frame: ByteSequence) -> RequestHeader:
 def request_header_bytes(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None
 ) -> bytearray:
-    """The header of a request of ours; KeyError for an unknown API."""
+    """Return the header of a request that this node sends. KeyError for an unknown API."""
     out = bytearray(START.pack(api_key, api_version, correlation_id))
     write_nullable_string(out, client_id)
     if api_version >= APIS[api_key].request_flexible_min:
@@ -82,14 +82,14 @@ def request_header_bytes(
 
 
 def response_header_bytes(api_key: int, api_version: int, correlation_id: int) -> bytearray:
-    """The header of a reply, to which the body may be appended; KeyError for an unknown API."""
+    """Return the header of a response, to which the body may be appended. KeyError for an unknown API."""
     if api_version >= APIS[api_key].response_flexible_min:
         return bytearray(FLEXIBLE_RESPONSE.pack(correlation_id))
     return bytearray(RESPONSE.pack(correlation_id))
 
 
 def parse_response_header(frame: ByteSequence, api_key: int, api_version: int) -> tuple[int, int]:
-    """Correlation id and offset of the body of a reply to a request of ours."""
+    """Return the correlation id and the offset of the body in the response to a request of this node."""
     if len(frame) < RESPONSE.size:
         raise WireError(f"a reply of {len(frame)} bytes has no header")
     correlation_id: int = RESPONSE.unpack_from(frame)[0]

@@ -1,16 +1,16 @@
-"""The base of the typed messages.
+"""The base classes of the typed messages.
 
-Every generated message and nested struct has its equality, its representation and its constants from here.
+All generated messages and nested structs inherit their equality, representation and constants from here.
 """
 
 from typing import Any, ClassVar
 
 EMPTY: list[Any] = []
-"""Stands for "a new empty list" as the default of a list argument; never put into a message, never changed."""
+"""Means "a new empty list" as the default of a list argument. It is never changed and never stored in a message."""
 
 
 class Struct:
-    """A struct nested in a message: slots, compared and shown by them; mutable and so not hashable."""
+    """A struct nested in a message. Equality and representation use its slots. Mutable and therefore not hashable."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -25,9 +25,9 @@ class Struct:
 
 
 class Encoded(bytes):
-    """One element of an array of a message's own, already in the bytes of the version that will be sent.
+    """One element of a top-level array, already encoded for the version that will be sent.
 
-    Made by `codec.encoded_element`; an encoder puts it in its place as it is. Nothing but an encoder may look at it.
+    Made by `codec.encoded_element`. An encoder copies it unchanged. Only encoders may look at it.
     """
 
     __slots__ = ()
@@ -38,10 +38,10 @@ class Message(Struct):
 
     __slots__ = ()
     API_KEY: ClassVar[int | None] = None
-    """The API's key, or the record's type; None for headers and data without one."""
+    """The API's key, or the record's type. None for headers and data without one."""
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    """The first version with compact types and tagged fields; 32767 if there is none."""
+    """The first version with compact types and tagged fields. 32767 if there is none."""
     DEFINITION: ClassVar[str] = ""
     """Path of the definition below `wire/definitions/`."""

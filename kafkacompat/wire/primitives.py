@@ -1,8 +1,8 @@
 """The protocol's primitive types: varints, strings, tag sections.
 
-One primitive is read or written at a position, with every bound checked. Reading functions take any one-dimensional buffer of bytes
-and return the value and the position after it; they raise WireError for whatever is truncated, too long or not UTF-8. Kafka's
-limits: 5 bytes a varint, 10 a varlong, 32767 bytes a string.
+Each function reads or writes one primitive at a position and checks every bound. Reading functions take any
+one-dimensional buffer of bytes and return the value and the position after it. They raise WireError for truncated
+data, excessive lengths and invalid UTF-8. Kafka's limits: 5 bytes for a varint, 32767 bytes for a string.
 """
 
 from typing import TypeAlias
@@ -12,11 +12,11 @@ from kafkacompat.wire.errors import EncodeError, WireError
 ByteSequence: TypeAlias = bytes | bytearray | memoryview
 MAX_STRING_BYTES = 32767
 TAGS_MAX = 4096
-"""Tagged fields in one section. Messages have a handful, and each takes two bytes at least and a microsecond."""
+"""Maximum number of tagged fields in one section. Messages have a handful. Each takes at least two bytes and a microsecond."""
 
 
 def read_uvarint(buffer: ByteSequence, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits."""
+    """Read an unsigned varint of at most 32 bits."""
     end = len(buffer)
     if position < end:
         value = buffer[position]
@@ -38,37 +38,8 @@ def read_uvarint(buffer: ByteSequence, position: int) -> tuple[int, int]:
     raise WireError("truncated in a varint")
 
 
-def read_uvarlong(buffer: ByteSequence, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 64 bits."""
-    end = len(buffer)
-    value = 0
-    for shift in range(0, 70, 7):
-        if position >= end:
-            raise WireError("truncated in a varlong")
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            if value > 0xFFFFFFFFFFFFFFFF:
-                raise WireError("a varlong does not fit 64 bits")
-            return value, position
-    raise WireError("a varlong is longer than 10 bytes")
-
-
-def read_varint(buffer: ByteSequence, position: int) -> tuple[int, int]:
-    """A zigzag varint of at most 32 bits, as in the records of a batch."""
-    value, position = read_uvarint(buffer, position)
-    return (value >> 1) ^ -(value & 1), position
-
-
-def read_varlong(buffer: ByteSequence, position: int) -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits, as in the records of a batch."""
-    value, position = read_uvarlong(buffer, position)
-    return (value >> 1) ^ -(value & 1), position
-
-
 def write_uvarint(out: bytearray, value: int) -> None:
-    """Append an unsigned varint; EncodeError for a negative one."""
+    """Append an unsigned varint. EncodeError for a negative value."""
     if value < 0:
         raise EncodeError(f"{value} is no unsigned varint")
     while value > 127:
@@ -77,27 +48,13 @@ def write_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def write_varint(out: bytearray, value: int) -> None:
-    """Append a zigzag varint of 32 bits."""
-    if not -0x80000000 <= value <= 0x7FFFFFFF:
-        raise EncodeError(f"{value} does not fit a varint")
-    write_uvarint(out, value << 1 ^ value >> 31)
-
-
-def write_varlong(out: bytearray, value: int) -> None:
-    """Append a zigzag varint of 64 bits."""
-    if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
-        raise EncodeError(f"{value} does not fit a varlong")
-    write_uvarint(out, value << 1 ^ value >> 63)
-
-
 def uvarint_size(value: int) -> int:
-    """How many bytes an unsigned varint takes."""
+    """Return the size of an unsigned varint in bytes."""
     return (max(value.bit_length(), 1) + 6) // 7
 
 
 def read_text(buffer: ByteSequence, position: int, length: int) -> tuple[str, int]:
-    """`length` bytes of UTF-8."""
+    """Read `length` bytes of UTF-8."""
     end = position + length
     if not 0 <= length <= MAX_STRING_BYTES:
         raise WireError(f"a string of {length} bytes")
@@ -110,7 +67,7 @@ def read_text(buffer: ByteSequence, position: int, length: int) -> tuple[str, in
 
 
 def read_nullable_string(buffer: ByteSequence, position: int) -> tuple[str | None, int]:
-    """A string with a 16-bit length, -1 for null."""
+    """Read a string with a 16-bit length, -1 for null."""
     if position + 2 > len(buffer):
         raise WireError("truncated in a string length")
     length = buffer[position] << 8 | buffer[position + 1]
@@ -120,7 +77,7 @@ def read_nullable_string(buffer: ByteSequence, position: int) -> tuple[str | Non
 
 
 def read_compact_nullable_string(buffer: ByteSequence, position: int) -> tuple[str | None, int]:
-    """A string with a varint of its length plus one, 0 for null."""
+    """Read a string after a varint of its length plus one, 0 for null."""
     length, position = read_uvarint(buffer, position)
     if not length:
         return None, position
@@ -152,7 +109,7 @@ def write_compact_nullable_string(out: bytearray, text: str | None) -> None:
 
 
 def skip_tagged_fields(buffer: ByteSequence, position: int) -> int:
-    """The position after a tag section of which nothing is wanted."""
+    """Return the position after a tag section whose fields are not needed."""
     count, position = read_uvarint(buffer, position)
     if count > TAGS_MAX:
         raise WireError(f"{count} tagged fields")

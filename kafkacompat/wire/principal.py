@@ -1,6 +1,6 @@
-"""A principal as one node tells it to another, in the form of Kafka's own serializer: an int16 version, then the data.
+"""A principal as one node sends it to another, in the form of Kafka's serializer: an int16 version, then the data.
 
-WireError for bytes that are none.
+WireError for malformed bytes.
 """
 
 from struct import Struct as Layout
@@ -20,7 +20,7 @@ def encode_principal(data: DefaultPrincipalData) -> bytes:
 
 
 def decode_principal(raw: ByteSequence) -> DefaultPrincipalData:
-    """WireError for a version that we do not know, too."""
+    """Return the principal. Also raises WireError for an unknown version."""
     try:
         version: int = VERSION.unpack_from(raw)[0]
     except LayoutError:

@@ -1,8 +1,8 @@
-"""From a record's type to its message class.
+"""Maps a record's type to its message class.
 
-The classes of metadata records and of the coordinators' keys and values are imported each when first asked for. A coordinator's key
-begins with its type as an int16, a value with its version; a metadata record with varints of frame version, type and version:
-whoever reads them reads those first.
+The classes of metadata records and of the coordinators' keys and values are imported at their first use. A
+coordinator's key begins with its type as an int16, a value with its version. A metadata record begins with varints of
+frame version, type and version. The caller reads these prefixes first.
 """
 
 from kafkacompat.wire.apis import message_class
@@ -11,22 +11,22 @@ from kafkacompat.wire.tables import GROUP_RECORDS, METADATA_RECORDS, SHARE_RECOR
 
 
 def metadata_record_class(api_key: int) -> type[Message]:
-    """The metadata record of a type; KeyError for an unknown one."""
+    """Return the class of a metadata record type. KeyError for an unknown one."""
     return message_class(METADATA_RECORDS[api_key])
 
 
 def group_record_classes(record_type: int) -> tuple[type[Message], type[Message]]:
-    """Key and value classes of a record of __consumer_offsets; KeyError for an unknown type."""
+    """Return the key and value classes of a record of __consumer_offsets. KeyError for an unknown type."""
     return _pair(GROUP_RECORDS[record_type])
 
 
 def transaction_record_classes(record_type: int) -> tuple[type[Message], type[Message]]:
-    """Key and value classes of a record of __transaction_state; KeyError for an unknown type."""
+    """Return the key and value classes of a record of __transaction_state. KeyError for an unknown type."""
     return _pair(TRANSACTION_RECORDS[record_type])
 
 
 def share_record_classes(record_type: int) -> tuple[type[Message], type[Message]]:
-    """Key and value classes of a record of __share_group_state; KeyError for an unknown type."""
+    """Return the key and value classes of a record of __share_group_state. KeyError for an unknown type."""
     return _pair(SHARE_RECORDS[record_type])
 
 

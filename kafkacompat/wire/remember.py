@@ -1,6 +1,6 @@
-"""A cache for functions of few possible arguments, such as (message class, version).
+"""A cache for functions with few possible arguments, such as (message class, version).
 
-It is `functools.cache` with the function's own type, because mypy takes a class whose objects are unhashable for unhashable itself.
+It is `functools.cache` with the function's own type: mypy considers a class unhashable if its objects are.
 """
 
 from collections.abc import Callable
@@ -11,5 +11,5 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def remembered(function: Function) -> Function:
-    """Remember every result; the arguments must be hashable and few."""
+    """Cache every result. The arguments must be hashable and few."""
     return cast(Function, cache(function))

@@ -1,7 +1,8 @@
-"""The reference codec: a message definition turned into a `construct` declaration.
+"""The reference codec: a message definition converted to a `construct` declaration.
 
-It encodes and decodes any message at any version, and says plainly what is on the wire. It serves what is rare and judges the
-generated codecs, which must agree byte for byte. Import this module only where it is used: `construct` takes long to load.
+It encodes and decodes any message at any version in a readable way. It serves rare uses, and tests compare it with the
+generated codecs, which must agree byte for byte. Import this module only where it is used: `construct` takes long to
+load.
 """
 
 import io
@@ -44,7 +45,7 @@ FIXED = {
 
 
 class Reference:
-    """The declaration of one message at one version, and the way between its values and the typed message."""
+    """The declaration of one message at one version, and the conversion between its values and the typed message."""
 
     def __init__(self, cls: type[Message], version: int) -> None:
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
@@ -82,7 +83,7 @@ class Reference:
         return Sized(Length(compact, not text, nullable), text)
 
     def values(self, struct: StructSpec, message: Any) -> dict[str, Any]:
-        """What the declaration builds from. EncodeError for a field that the version has not and that matters."""
+        """Return the values from which the declaration builds. EncodeError for a field that the version lacks and that matters."""
         for field in struct.absent(self.version):
             if not field.ignorable and not self._is_default(field, getattr(message, field.name)):
                 raise EncodeError(f"{self.spec.name} version {self.version} has no {field.name}")
@@ -110,7 +111,7 @@ class Reference:
         return bool(value == field.default)
 
     def message(self, struct: StructSpec, values: Any) -> Any:
-        """The typed struct of what the declaration parsed."""
+        """Return the typed struct of the values that the declaration parsed."""
         made = self.classes[struct.name]()
         for field in (*struct.absent(self.version), *struct.tagged(self.version)):
             if field.struct is not None and not field.is_array and not field.absent_is_none:
@@ -133,12 +134,12 @@ class Reference:
 
 @remembered
 def reference(cls: type[Message], version: int) -> Reference:
-    """The declaration of a message class at a version; ValueError for a version out of range."""
+    """Return the declaration of a message class at a version. ValueError for a version out of range."""
     return Reference(cls, version)
 
 
 def reference_encode(message: Message, version: int) -> bytes:
-    """The message as bytes; EncodeError for what the version cannot carry."""
+    """Return the message as bytes. EncodeError if the version cannot represent it."""
     found = reference(type(message), version)
     try:
         data: bytes = found.declaration.build(found.values(found.spec.root, message))
@@ -148,7 +149,7 @@ def reference_encode(message: Message, version: int) -> bytes:
 
 
 def reference_decode(cls: type[M], version: int, buffer: ByteSequence, position: int = 0) -> tuple[M, int]:
-    """The message at `position`, and the position after it; WireError for whatever is no such message."""
+    """Return the message at `position`, and the position after it. WireError for malformed bytes."""
     found = reference(cls, version)
     stream = io.BytesIO(buffer)
     stream.seek(position)

@@ -1,4 +1,4 @@
-"""The text of `wire/tables.py`: what must be known of every API and record type before any message is imported.
+"""The text of `wire/tables.py`: facts about every API and record type that are needed before any message is imported.
 
 apis.tsv is joined with the definitions. Part of `wire.generate`.
 """
@@ -41,7 +41,7 @@ APIS: dict[int, Api] = {
 
 
 def tables_text(specs: list[MessageSpec]) -> str:
-    """The module, for all valid definitions."""
+    """Return the module's text for all valid definitions."""
     by_name = {spec.name: spec for spec in specs}
     with (ROOT.parent / "apis.tsv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))

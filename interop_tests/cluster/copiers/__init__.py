@@ -1,4 +1,4 @@
-"""Copiers of several clients, as commands that chaos.py runs; each program says how its client is to be used."""
+"""Copiers of several clients, as commands for chaos.py. Each program shows how to use its client."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ COPIERS: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: franz_go_copier(HERE / "with_franz_go.go"),
     "aiokafka": lambda: _python("with_aiokafka"),
 }
-"""By client: what bootstrap, source, target, group and transactional id are to follow."""
+"""The command of each client. Append bootstrap, source, target, group and transactional id."""

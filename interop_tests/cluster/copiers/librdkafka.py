@@ -1,9 +1,10 @@
-"""A member of a group that copies a topic exactly once, with librdkafka: as little around the client as its examples have.
+"""A member of a group that copies a topic exactly once, with librdkafka. It adds as little to the client as
+librdkafka's examples.
 
 python -m interop_tests.cluster.copiers.librdkafka BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID [SETTING=VALUE ...]
 
-Says a line for each transaction ("committed N") and for each failure ("failed ..."), and ends with status 3 when its producer is
-fenced or fails for good.
+Prints a line for each transaction ("committed N") and for each failure ("failed ..."). Exits with status 3 when its
+producer is fenced or fails permanently.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def copy(bootstrap: str, source: str, target: str, group: str, name: str, settin
 
 
 def until_done(call: Callable[..., None], *arguments: Any) -> None:
-    """Again as long as the client says that it may be called again."""
+    """Call again while the client says that the error is retriable."""
     while True:
         try:
             call(*arguments)
@@ -76,7 +77,7 @@ def until_done(call: Callable[..., None], *arguments: Any) -> None:
 
 
 def rewind(consumer: Consumer) -> None:
-    """Back to what is committed, of the partitions that are still this member's."""
+    """Go back to the committed offsets of the partitions that are still assigned to this member."""
     while assigned := consumer.assignment():
         try:
             committed = consumer.committed(assigned, CALL_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""A member of a group that copies a topic exactly once, with aiokafka; says what librdkafka.py says.
+"""A member of a group that copies a topic exactly once, with aiokafka. It prints the same lines as librdkafka.py.
 
 python -m interop_tests.cluster.copiers.with_aiokafka BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID
 """
@@ -62,7 +62,7 @@ async def copy_batches(
 
 
 async def rewind(consumer: AIOKafkaConsumer) -> None:
-    """Back to what is committed, of the partitions that are still this member's."""
+    """Go back to the committed offsets of the partitions that are still assigned to this member."""
     while True:
         try:
             for partition in consumer.assignment():

@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,6 +17,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const timeLimit = 60 * time.Second
@@ -28,8 +33,35 @@ func check(err error) {
 	}
 }
 
+// security is what the environment asks for: KAFKA_CA, KAFKA_MECHANISM, KAFKA_USER, KAFKA_PASSWORD, KAFKA_TOKEN.
+func security() []kgo.Opt {
+	var options []kgo.Opt
+	if file := os.Getenv("KAFKA_CA"); file != "" {
+		pem, err := os.ReadFile(file)
+		check(err)
+		authorities := x509.NewCertPool()
+		authorities.AppendCertsFromPEM(pem)
+		options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: authorities}))
+	}
+	user, password := os.Getenv("KAFKA_USER"), os.Getenv("KAFKA_PASSWORD")
+	switch mechanism := os.Getenv("KAFKA_MECHANISM"); mechanism {
+	case "":
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()))
+	case "OAUTHBEARER":
+		options = append(options, kgo.SASL(oauth.Auth{Token: os.Getenv("KAFKA_TOKEN")}.AsMechanism()))
+	default:
+		check(fmt.Errorf("no mechanism %q", mechanism))
+	}
+	return options
+}
+
 func connect(bootstrap string, options ...kgo.Opt) *kgo.Client {
-	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
+	client, err := kgo.NewClient(append(append(options, security()...), kgo.SeedBrokers(bootstrap))...)
 	check(err)
 	return client
 }

@@ -1,10 +1,22 @@
 // The kafkajs client against a broker, one scenario a run; what it saw goes to stdout as one JSON object.
 'use strict'
+const { readFileSync } = require('fs')
 const { Kafka, CompressionTypes, ConfigResourceTypes, logLevel } = require('kafkajs')
 
 const TIME_LIMIT_MS = 60000
 const [scenario, bootstrap, topic, groupId] = process.argv.slice(2)
+// TLS and SASL as the environment asks for.
+const { KAFKA_CA, KAFKA_MECHANISM, KAFKA_USER, KAFKA_PASSWORD, KAFKA_TOKEN } = process.env
+const ssl = KAFKA_CA ? { ca: [readFileSync(KAFKA_CA, 'utf8')] } : undefined
+const mechanism = (KAFKA_MECHANISM || '').toLowerCase()
+const sasl = {
+  '': undefined,
+  oauthbearer: { mechanism, oauthBearerProvider: async () => ({ value: KAFKA_TOKEN }) },
+}
+const users = { mechanism, username: KAFKA_USER, password: KAFKA_PASSWORD }
 const kafka = new Kafka({
+  ssl,
+  sasl: mechanism in sasl ? sasl[mechanism] : users,
   clientId: 'kafkajs-interop',
   brokers: [bootstrap],
   logLevel: logLevel.ERROR,

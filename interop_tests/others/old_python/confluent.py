@@ -1,6 +1,7 @@
-"""A release of confluent-kafka against a broker; what it saw goes to stdout as one JSON object.
+"""Runs a release of confluent-kafka against a broker, and prints its observations as one JSON object.
 
-python confluent.py BOOTSTRAP TOPIC GROUP, with the release on PYTHONPATH. It keeps to calls that all releases have.
+python confluent.py BOOTSTRAP TOPIC GROUP, with the release on PYTHONPATH. It uses only functions that all releases
+have.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def consumer_of(bootstrap: str, group: str) -> Consumer:
 
 
 def take(count: int, *consumers: Consumer) -> list[dict[str, Any]]:
-    """Exactly so many records."""
+    """Read exactly this number of records."""
     records: list[dict[str, Any]] = []
     deadline = time.monotonic() + TIMEOUT_S
     while len(records) < count:
@@ -77,7 +78,7 @@ def take(count: int, *consumers: Consumer) -> list[dict[str, Any]]:
 
 
 def share(first: Consumer, second: Consumer) -> list[list[int]]:
-    """Both poll until each has some of the partitions; which ones."""
+    """Both consumers poll until each has some of the partitions. Returns their partitions."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         assert time.monotonic() < deadline, "the two members do not share"

@@ -1,6 +1,6 @@
-"""A release of kafka-python against a broker; what it saw goes to stdout as one JSON object.
+"""Runs a release of kafka-python against a broker, and prints its observations as one JSON object.
 
-python pure.py BOOTSTRAP TOPIC GROUP, with the release on PYTHONPATH. It keeps to calls that all releases have.
+python pure.py BOOTSTRAP TOPIC GROUP, with the release on PYTHONPATH. It uses only functions that all releases have.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def consumer_of(bootstrap: str, topic: str, group: str) -> KafkaConsumer:
 
 
 def take(count: int, consumer: KafkaConsumer) -> list[dict[str, Any]]:
-    """Exactly so many records."""
+    """Read exactly this number of records."""
     records: list[dict[str, Any]] = []
     deadline = time.monotonic() + TIMEOUT_S
     while len(records) < count:

@@ -53,6 +53,7 @@ func configured(release string) *sarama.Config {
 	config.Consumer.MaxWaitTime = 100 * time.Millisecond
 	config.Consumer.Group.Rebalance.Retry.Backoff = 300 * time.Millisecond
 	config.Metadata.Retry.Backoff = 50 * time.Millisecond
+	secure(config)
 	return config
 }
 

@@ -16,7 +16,7 @@ from kafkacompat.wire.apis import APIS, request_class
 from kafkacompat.wire.codec import decode, encode, message_classes, specification
 from kafkacompat.wire.definition import FieldSpec, StructSpec
 from kafkacompat.wire.errors import WireError
-from kafkacompat.wire.frames import request_header_bytes
+from kafkacompat.wire.headers import request_header_bytes
 from kafkacompat.wire.message import Struct
 from kafkacompat.wire.messages.default_principal_data import DefaultPrincipalData
 from kafkacompat.wire.principal import encode_principal

@@ -11,7 +11,7 @@ from pathlib import Path
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.wire.apis import request_class
 from kafkacompat.wire.codec import decode
-from kafkacompat.wire.frames import parse_request_header
+from kafkacompat.wire.headers import parse_request_header
 
 from .author import Request
 from .judge import read_answer

@@ -5,7 +5,7 @@ What a node does at its doors is its work, counted in units that a seed repeats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from kafkacompat.config import EndPoint, ServerConfig
@@ -192,6 +192,15 @@ class FrameServer:
     def take_settings(self, config: ServerConfig) -> None:
         """Connections are not bounded."""
 
+    def check_settings(self, config: ServerConfig) -> None:
+        """There are no stores."""
+
+    def take_connection_creation_rates(self, rates: Mapping[str | None, int]) -> None:
+        """Connections are not bounded."""
+
+    def connection_counts(self) -> dict[str, int]:
+        return {"PLAINTEXT": 1}
+
     def drain(self, deadline_ms: int) -> Deferred[None]:
         return Deferred.of(None)
 
@@ -203,7 +212,7 @@ class FrameNetwork:
     """`servers` in the order in which the node asks for them: the controller's, the broker's."""
 
     def __init__(self, time: Time) -> None:
-        self.channels = NoChannels(time)
+        self.channels = self.controller_channels = NoChannels(time)
         self.servers: list[FrameServer] = []
 
     def socket_server(self) -> FrameServer:
@@ -212,3 +221,6 @@ class FrameNetwork:
 
     def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
         return Deferred.of("")
+
+    def resolve(self, host: str) -> Deferred[str | None]:
+        return Deferred.of(None)

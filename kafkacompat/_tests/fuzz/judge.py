@@ -11,7 +11,7 @@ from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decoder, encode
 from kafkacompat.wire.errors import ErrorCode, WireError
-from kafkacompat.wire.frames import parse_response_header
+from kafkacompat.wire.headers import parse_response_header
 from kafkacompat.wire.message import Message, Struct
 
 from .author import Request

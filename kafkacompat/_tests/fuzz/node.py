@@ -15,6 +15,7 @@ from dataclasses import replace
 from traceback import format_exception
 from typing import Any
 
+from kafkacompat.api.meters import RequestMeters
 from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import listeners
@@ -163,6 +164,8 @@ class FuzzedNode(logging.Handler):
         self.disk = CountingDisk()
         self.findings: list[str] = []
         self.steps = 0
+        self.meters: RequestMeters | None = None
+        """For a start to come."""
         self.slowest = Slowest()
         self.watch: Watch | None = None
         self.doing = ""
@@ -290,6 +293,7 @@ class FuzzedNode(logging.Handler):
                 monotonic_s=self._time.monotonic_s,
                 keep=lambda: None,
                 halt=self._halt,
+                meters=self.meters,
             )
         )
         is_started = False

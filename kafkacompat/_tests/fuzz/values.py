@@ -94,6 +94,7 @@ BROKER_CONFIGS = (
     "cordoned.log.dirs",
 )
 """But message.max.bytes: below what a group's own records take nobody joins any more, in Kafka as here."""
+QUOTAS = ("producer_byte_rate", "request_percentage", "connection_creation_rate")
 CONFIG_VALUES = (
     "compact",
     "delete",
@@ -132,7 +133,8 @@ POOLS: dict[str, tuple[Any, ...]] = {
     "v3_and_below_transactional_id": TRANSACTIONAL_IDS,
     "transactional_ids": TRANSACTIONAL_IDS,
     "transactional_id_pattern": ("", "tx.*", "(a+)+$", "[", "t" * 300, ".*", "(?i)TX0", "\\"),
-    "key": (*GROUPS, *TRANSACTIONAL_IDS),
+    "entity_type": ("user", "client-id", "ip"),
+    "key": (*GROUPS, *TRANSACTIONAL_IDS, *QUOTAS),
     "coordinator_keys": (*GROUPS, *TRANSACTIONAL_IDS),
     "key_type": (0, 1, 0, 1, 2, 7, -1),
     "topic": TOPICS,
@@ -284,7 +286,7 @@ class Values:
             known = self._memory.values.get(learned)
             if known:
                 return known[choices.below(len(known))]
-        if pool is not None and not happens(choices, 24):
+        if pool is not None and field.kind != "float64" and not happens(choices, 24):
             return one_of(choices, pool)
         return self.of_kind(field.kind)
 
@@ -299,7 +301,7 @@ class Values:
         if kind == "bytes":
             return subscription(choices) if happens(choices, 160) else choices.raw(choices.below(64))
         if kind == "float64":
-            return one_of(choices, (0.0, -1.0, float("inf"), float("nan")))
+            return one_of(choices, (0.0, -1.0, 0.5, 1024.0, float("inf"), float("nan")))
         if happens(choices, 16) and kind in ("int32", "int64"):
             return choices.below(1000)
         return one_of(choices, INTS[kind])

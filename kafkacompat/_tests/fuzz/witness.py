@@ -13,7 +13,7 @@ from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
 from kafkacompat.wire.apis import message_class
 from kafkacompat.wire.codec import encode, message_classes
-from kafkacompat.wire.frames import request_header_bytes
+from kafkacompat.wire.headers import request_header_bytes
 from kafkacompat.wire.message import Message
 
 from .author import Request

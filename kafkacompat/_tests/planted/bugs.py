@@ -10,12 +10,14 @@ from kafkacompat._tests.planted import (
     of_leaders,
     of_limits,
     of_log,
+    of_metrics,
     of_nodes,
     of_partitions,
     of_pipeline,
     of_raft,
     of_rights,
     of_security,
+    of_tokens,
     of_transactions,
 )
 
@@ -25,6 +27,7 @@ AREAS = (
     of_pipeline,
     of_leaders,
     of_log,
+    of_metrics,
     of_nodes,
     of_raft,
     of_rights,
@@ -34,5 +37,6 @@ AREAS = (
     of_controller,
     of_answers,
     of_security,
+    of_tokens,
 )
 BUGS = tuple(bug for area in AREAS for bug in area.BUGS)

@@ -228,20 +228,8 @@ BUGS = (
     PlantedBug(
         "a topic whose offsets are deleted in part is answered twice",
         "api/offset_delete.py",
-        "            if answered is not topic:\n"
-        "                answered.partitions += topic.partitions\n"
-        "        response.topics = list(topics.values())\n"
-        "    return response\n"
-        "\n"
-        "\n"
-        "HANDLER",
-        "            if answered is not topic:\n"
-        '                topics[f"{topic.name} again"] = topic\n'
-        "        response.topics = list(topics.values())\n"
-        "    return response\n"
-        "\n"
-        "\n"
-        "HANDLER",
+        "        put_together(topics, response.topics)\n        response.topics = list(topics.values())\n",
+        "        response.topics = [*topics.values(), *response.topics]\n",
         (
             "coordinator/_tests/test_offsets.py::test_offset_delete_answers_each_topic_once_with_all_its_partitions",
         ),

@@ -165,4 +165,11 @@ BUGS = (
         "        if record.leader > 0:\n",
         ("controller/_tests/test_partition_change_builder.py",),
     ),
+    PlantedBug(
+        "a broker that asks for no change is refused for its epoch",
+        "controller/isr.py",
+        "    if not request.topics:\n",
+        "    if False:\n",
+        ("controller/_tests/test_isr.py",),
+    ),
 )

@@ -151,14 +151,14 @@ BUGS = (
     ),
     PlantedBug(
         "all settings of a resource are changed in one step",
-        "controller/configs.py",
+        "controller/config_changes.py",
         "        if pace.is_over(cost_of(change.value)):\n            yield\n",
         "",
         ("controller/_tests/test_giant_requests.py::test_the_settings_of_one_resource_are_changed_in_steps",),
     ),
     PlantedBug(
         "a setting of 32,000 characters costs no more than one of one",
-        "controller/configs.py",
+        "controller/config_changes.py",
         "    return 1 if value is None else 1 + len(value) // CHARACTERS_A_UNIT",
         "    return 1",
         ("controller/_tests/test_giant_requests.py::test_long_values_count_by_their_characters",),

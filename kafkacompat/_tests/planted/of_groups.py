@@ -157,7 +157,7 @@ BUGS = (
     PlantedBug(
         "a coordinator that ends while it waits for what it has loaded serves for ever",
         "coordinator/shard.py",
-        '        """What another leader appended and could not commit may be lost with this one as well."""\n'
+        '        """Loaded records that an earlier leader did not commit may still be lost."""\n'
         "        if self.state is not ShardState.LOADING:\n"
         "            return\n",
         "",

@@ -29,7 +29,7 @@ BUGS = (
     PlantedBug(
         "a moved log counts for nothing while the disk that it was moved from is full",
         "log/checkpointing.py",
-        "            and self._manager.log_in(directory, name) is log\n",
+        "            and self._homes.log_in(directory, name) is log\n",
         "",
         ("log/_tests/test_identity.py",),
     ),
@@ -143,8 +143,8 @@ BUGS = (
     PlantedBug(
         "epochs are not completed from the batches",
         "log/recovery.py",
-        "        _complete_epochs(segments, epochs, log_start_offset, log_end_offset)",
-        "        pass",
+        "            _complete_epochs(segments, epochs, self._log_start_offset, self._log_end_offset)",
+        "            pass",
         ("log/_tests/test_identity.py",),
     ),
     PlantedBug(
@@ -180,8 +180,8 @@ BUGS = (
     PlantedBug(
         "a start believes the epochs in the page cache after a failed sync",
         "log/recovery.py",
-        '        disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries))\n',
-        "        pass\n",
+        "            self._disk.write_atomic(path, format_epochs(self._epochs.entries))\n",
+        "            pass\n",
         ("log/_tests/test_syncs.py::test_the_next_start_writes_anew_the_epochs_that_a_failed_sync_covered",),
     ),
     PlantedBug(
@@ -195,22 +195,22 @@ BUGS = (
     PlantedBug(
         "a start believes the page cache after a failed sync",
         "log/recovery.py",
-        "        _forget_cached(disk, directory, names, recovery_point)",
-        "        pass",
+        "            _forget_cached(self._disk, self._directory, self._names, self._recovery_point)",
+        "            pass",
         ("log/_tests/test_syncs.py",),
     ),
     PlantedBug(
         "a recovery point above the log's end vouches for what is there",
         "log/recovery.py",
-        "            recovery_point = 0\n            _recover(disk, segments, snapshots, epochs, 0, first_base, note)",
-        "            recovery_point = 0",
+        "            self._recovery_point = 0\n            self._recover(0, first_base)",
+        "            self._recovery_point = 0",
         ("log/_tests/test_recovery.py",),
     ),
     PlantedBug(
         "the end of a log is not looked at after a clean stop",
         "log/recovery.py",
-        "    if clean and segments and unsound is None:",
-        "    if False:",
+        "        if clean and segments and unsound is None:",
+        "        if False:",
         ("log/_tests/test_damage.py::test_any_byte_of_the_last_batchs_header",),
     ),
     PlantedBug(
@@ -246,7 +246,7 @@ BUGS = (
         "log/checkpointing.py",
         "        if self._is_overstated(log):\n"
         "            self._waiting.append((log, done))\n"
-        "            self._manager.on_stale()\n"
+        "            self._homes.on_stale()\n"
         "        else:",
         "        if True:",
         (

@@ -70,6 +70,13 @@ BUGS = (
         ("partition/_tests/test_anchoring.py",),
     ),
     PlantedBug(
+        "a log that a kill left reads as empty between another sync and its anchoring",
+        "partition/core.py",
+        "return self.is_being_anchored and",
+        "return not self.log.is_anchored and",
+        ("partition/_tests/test_anchoring.py",),
+    ),
+    PlantedBug(
         "an AlterPartition that may have been applied is taken for refused",
         "partition/core.py",
         "if error in REJECTIONS:",

@@ -50,9 +50,16 @@ BUGS = (
     PlantedBug(
         "the console tells of a lag that nobody knows any more",
         "console/core/prometheus.py",
-        "    if seen is None or not up:\n",
-        "    if seen is None:\n",
+        "        if seen is not None and up:\n",
+        "        if seen is not None:\n",
         ("console/_tests/test_cluster.py::test_a_broker_that_is_away_has_no_series_but_that_it_is",),
+    ),
+    PlantedBug(
+        "the view of a large cluster is encoded in one piece",
+        "console/state.py",
+        "DIVIDED_LEVELS = 3",
+        "DIVIDED_LEVELS = 0",
+        ("console/_tests/test_server.py::test_the_view_of_a_large_cluster_holds_up_nobody_else",),
     ),
     PlantedBug(
         "one topic that cannot be described shows the broker as gone",

@@ -54,4 +54,18 @@ BUGS = (
         "    if not route.needs and (access",
         ("api/_tests/test_access.py",),
     ),
+    PlantedBug(
+        "what would be appended is taken for the whole list",
+        "api/broker_config_changes.py",
+        "current.keys() | values.keys(), wanted)",
+        "current.keys() | values.keys(), {each.name: each.value for each in resource.changes if each.value})",
+        ("api/_tests/test_configs.py",),
+    ),
+    PlantedBug(
+        "stores are tried only where no store is named",
+        "api/listener_stores.py",
+        "    if node.check_listeners is None or not any(",
+        "    if node.check_listeners is None or any(",
+        ("api/_tests/test_configs.py",),
+    ),
 )

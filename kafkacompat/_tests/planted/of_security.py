@@ -4,9 +4,157 @@ from __future__ import annotations
 
 from kafkacompat._tests.planted.bug import PlantedBug
 
+TLS = "net/_tests/test_tls.py"
+SSL_LISTENERS = "security/_tests/test_ssl_listeners.py"
+SSL_CONTEXTS = "security/_tests/test_ssl_contexts.py"
 AUTHENTICATOR = "security/_tests/test_sasl_authenticator.py"
 
+OAUTHBEARER = "security/_tests/test_oauthbearer.py"
+DISPATCH = "api/_tests/test_sasl_dispatch.py"
+CLIENT = "security/_tests/test_sasl_client.py"
+CHANNELS = "net/_tests/test_channels.py"
+
+PROVIDERS = "_tests/test_config_providers.py"
+
+CONSOLE_TOKEN = "console/_tests/test_token.py"
+SECURE_CLUSTER = "_tests/test_cli_secure_cluster.py"
+
+SERVERS = "security/_tests/test_oauthbearer_servers.py"
+
 BUGS = (
+    PlantedBug(
+        "a handler of OAUTHBEARER is taken for the one of PLAIN",
+        "security/class_names.py",
+        'if mechanism not in ("", MECHANISM) and',
+        "if mechanism is None and",
+        ("security/_tests/test_class_names.py",),
+    ),
+    PlantedBug(
+        "a fetch that fails loses the keys that are there",
+        "security/remote_jwks.py",
+        "            self._failures += 1",
+        "            self._failures += 1; self._set = None",
+        (SERVERS,),
+    ),
+    PlantedBug(
+        "each token with an unknown key causes a fetch",
+        "security/remote_jwks.py",
+        "        self._not_before_ms = now_ms + MISSING_INTERVAL_MS",
+        "        self._not_before_ms = now_ms",
+        (SERVERS,),
+    ),
+    PlantedBug(
+        "a server of tokens may send without an end",
+        "security/http_fetch.py",
+        "        data = answer.read(bounds.bytes_max + 1)",
+        "        data = answer.read()[: bounds.bytes_max]",
+        (SERVERS,),
+    ),
+    PlantedBug(
+        "a server of tokens whose answer drips is waited for",
+        "security/http_fetch.py",
+        "            held.shutdown(socket.SHUT_RDWR)",
+        "            held.fileno()",
+        (SERVERS,),
+    ),
+    PlantedBug(
+        "the console's token need only begin right",
+        "console/core/tokens.py",
+        'given.strip().encode("latin-1", "replace"), self._token\n',
+        'given.strip().encode("latin-1", "replace"), self._token[: len(given.strip())]\n',
+        (CONSOLE_TOKEN,),
+    ),
+    PlantedBug(
+        "the console's metrics need no token",
+        "console/token_gate.py",
+        "app = self._app if admitted else",
+        'app = self._app if admitted or scope["path"] == "/metrics" else',
+        (CONSOLE_TOKEN,),
+    ),
+    PlantedBug(
+        "a socket on every address counts as loopback",
+        "console/core/tokens.py",
+        "return not ipaddress.ip_address(address).is_loopback",
+        "return ipaddress.ip_address(address).is_global",
+        (CONSOLE_TOKEN,),
+    ),
+    PlantedBug(
+        "a new key is readable by everybody",
+        "cli/cluster_files.py",
+        "created = (0o600 if is_private else 0o666) if mode is None else mode",
+        "created = 0o666 if mode is None else mode",
+        (SECURE_CLUSTER,),
+    ),
+    PlantedBug(
+        "the settings of a secured node are readable by everybody",
+        "cli/cluster_files.py",
+        "write_whole(self.settings_path(node.node_id), text, is_private=layout.is_secure)",
+        "write_whole(self.settings_path(node.node_id), text)",
+        (SECURE_CLUSTER,),
+    ),
+    PlantedBug(
+        "damaged passwords are quoted in the refusal",
+        "cli/cluster_security.py",
+        'f"{self._passwords_path} cannot be read: {type(error).__name__}"',
+        "f\"{self._passwords_path} cannot be read: {getattr(error, 'doc', '')}\"",
+        (SECURE_CLUSTER,),
+    ),
+    PlantedBug(
+        "a provider reads beside the paths that it is allowed",
+        "config/providers.py",
+        "normal.startswith(each.rstrip(os.sep) + os.sep)",
+        "normal.startswith(each)",
+        (PROVIDERS,),
+    ),
+    PlantedBug(
+        "a provider follows a path out of an allowed one",
+        "config/providers.py",
+        "        normal = os.path.normpath(path)",
+        "        normal = path",
+        (PROVIDERS,),
+    ),
+    PlantedBug(
+        "a token that has expired lets somebody in",
+        "security/jwt_validator.py",
+        "    if now_s - skew_s >= expires:",
+        "    if False:",
+        (OAUTHBEARER,),
+    ),
+    PlantedBug(
+        "a token for others is taken where no audience is expected",
+        "security/jwt_validator.py",
+        '"aud" in claims or expected.expected_audience',
+        "expected.expected_audience",
+        (OAUTHBEARER,),
+    ),
+    PlantedBug(
+        "a session outlives the token that it began with",
+        "security/sasl_authenticator.py",
+        "bounds = [] if self._server.lifetime_ms is None else [self._server.lifetime_ms]",
+        "bounds: list[int] = []",
+        (OAUTHBEARER,),
+    ),
+    PlantedBug(
+        "whatever stands in a token's file is said to the server, control characters too",
+        "security/oauthbearer_client.py",
+        "        if TOKEN.fullmatch(text) is None:",
+        "        if False:",
+        (OAUTHBEARER,),
+    ),
+    PlantedBug(
+        "who has a token acts for anybody",
+        "security/oauthbearer.py",
+        '        if first.authorization_id not in ("", name):',
+        "        if False:",
+        (OAUTHBEARER,),
+    ),
+    PlantedBug(
+        "a key that was taken out of its file goes on being believed",
+        "security/jwks.py",
+        "            if modified_ns != self._modified_ns:",
+        "            if self._modified_ns < 0:",
+        (OAUTHBEARER,),
+    ),
     PlantedBug(
         "an option of the login module that names no user lets somebody in",
         "security/plain.py",
@@ -83,5 +231,180 @@ BUGS = (
         '        raise JaasError("Invalid login module control flag in JAAS config")',
         '        raise JaasError(f"Invalid login module control flag {flag.text} in JAAS config")',
         ("security/_tests/test_jaas.py::test_no_error_tells_a_secret",),
+    ),
+    PlantedBug(
+        "a client takes a certificate for whatever host it dialed",
+        "security/ssl_contexts.py",
+        "    context.check_hostname = bool(algorithm)",
+        "    context.check_hostname = False",
+        (SSL_CONTEXTS,),
+    ),
+    PlantedBug(
+        "a listener that requires certificates takes clients without one",
+        "security/ssl_contexts.py",
+        '{"required": ssl.CERT_REQUIRED, "requested"',
+        '{"required": ssl.CERT_OPTIONAL, "requested"',
+        (SSL_CONTEXTS,),
+    ),
+    PlantedBug(
+        "a listener speaks versions of TLS that are not enabled",
+        "security/ssl_contexts.py",
+        "    context.maximum_version = next(",
+        "    next(",
+        (SSL_CONTEXTS,),
+    ),
+    PlantedBug(
+        "a keystore that was changed without its password is taken",
+        "security/jks.py",
+        "        if not hmac.compare_digest(found, data[-_DIGEST_BYTES:]):",
+        "        if False:",
+        ("security/_tests/test_jks.py",),
+    ),
+    PlantedBug(
+        "a subject's comma is not escaped, so that who is called 'a,O=b' passes for somebody of b",
+        "security/distinguished_name.py",
+        "_ESCAPED = frozenset(',=",
+        "_ESCAPED = frozenset('=",
+        ("security/_tests/test_distinguished_name.py",),
+    ),
+    PlantedBug(
+        "a mapping rule fits a subject of which only the beginning fits",
+        "security/principal_mapping.py",
+        "if not self._pattern.fullmatch(subject):",
+        "if not self._pattern.match(subject):",
+        ("security/_tests/test_principal_mapping.py",),
+    ),
+    PlantedBug(
+        "what waits in OpenSSL is read only when the socket has news",
+        "net/tls_connection.py",
+        "        if until_s is None and self._tls.has_more and self._watched & READ:",
+        "        if False:",
+        (TLS,),
+    ),
+    PlantedBug(
+        "a piece that the socket did not take whole is encrypted and sent again",
+        "net/tls_socket.py",
+        "        return self.finish(flags) or self._encrypt(memoryview(data)[:SENT_AT_ONCE_BYTES], flags)",
+        "        self._promised = 0\n        return self._encrypt(memoryview(data)[:SENT_AT_ONCE_BYTES], flags)",
+        (TLS, "net/_tests/test_full_socket.py"),
+    ),
+    PlantedBug(
+        "who stops in the handshake stays for ever",
+        "net/handshakes.py",
+        "            if now_ms < deadline_ms:",
+        "            if True:",
+        (TLS,),
+    ),
+    PlantedBug(
+        "a handshake may take as many bytes as it likes",
+        "net/tls_connection.py",
+        "            self._allowance -= self._tls.shake_hands(self._allowance)",
+        "            self._tls.shake_hands(self._allowance)",
+        (TLS,),
+    ),
+    PlantedBug(
+        "a listener is closed in the middle of a stream without a last word",
+        "net/tls_socket.py",
+        "                self._tls.unwrap()",
+        "                pass",
+        (TLS,),
+    ),
+    PlantedBug(
+        "slices of files leave in the clear",
+        "net/tls_connection.py",
+        "    def _send_slice(self, part: FileSlice) -> int | None:",
+        "    def _encrypted_slice(self, part: FileSlice) -> int | None:",
+        (TLS,),
+    ),
+    PlantedBug(
+        "a keystore for another name takes the place of one while the node runs",
+        "security/ssl_listeners.py",
+        "        if same_names and _comparable(was) != _comparable(now):",
+        "        if False:",
+        (SSL_LISTENERS,),
+    ),
+    PlantedBug(
+        "a store whose file was changed in its place is not read again",
+        "security/ssl_listeners.py",
+        "if settings == before.settings and file_times(settings) == before.stores.modified_ms:",
+        "if settings == before.settings:",
+        (SSL_LISTENERS,),
+    ),
+    PlantedBug(
+        "brokers that would not believe each other exchange their stores",
+        "security/ssl_listeners.py",
+        "        if self._is_inter_broker:\n            _check_that_they_meet(before, terms)",
+        "        if False:\n            _check_that_they_meet(before, terms)",
+        (SSL_LISTENERS,),
+    ),
+    PlantedBug(
+        "a certificate decides who a client of SASL_SSL is",
+        "security/ssl_listeners.py",
+        "        if certificate is None or self._endpoint.is_sasl:",
+        "        if certificate is None:",
+        (SSL_LISTENERS,),
+    ),
+    PlantedBug(
+        "a connection whose number was another's before is taken for authenticated",
+        "api/sasl_dispatch.py",
+        "        self._authenticators.pop(connection.connection_id, None)",
+        "        pass",
+        (DISPATCH,),
+    ),
+    PlantedBug(
+        "a session that has ended goes on",
+        "api/sasl_dispatch.py",
+        "                if authenticator.has_expired(now_ms):",
+        "                if False:",
+        (DISPATCH,),
+    ),
+    PlantedBug(
+        "who has to authenticate anew may send frames of any size",
+        "api/sasl_dispatch.py",
+        "            _tell(connection, False)",
+        "            pass",
+        (DISPATCH,),
+    ),
+    PlantedBug(
+        "a failed authentication is answered at once",
+        "api/sasl_dispatch.py",
+        "        if not self._failure_delay_ms:",
+        "        if True:",
+        (DISPATCH,),
+    ),
+    PlantedBug(
+        "a client believes a server that does not know its password",
+        "security/scram_client.py",
+        'if not compare_digest(_decoded(fields, "v"), self._server_signature):',
+        "if False:",
+        (CLIENT,),
+    ),
+    PlantedBug(
+        "a client believes a server that repeats its nonce alone",
+        "security/scram_client.py",
+        "if not nonce.startswith(self._nonce) or nonce == self._nonce:",
+        "if not nonce.startswith(self._nonce):",
+        (CLIENT,),
+    ),
+    PlantedBug(
+        "a session is begun anew while requests are in flight",
+        "net/channel.py",
+        "            if self._session.is_over and not self._in_flight:",
+        "            if self._session.is_over:",
+        (CHANNELS,),
+    ),
+    PlantedBug(
+        "a node's session is never begun anew",
+        "net/client_session.py",
+        "        if lifetime_ms:",
+        "        if not lifetime_ms:",
+        (CHANNELS,),
+    ),
+    PlantedBug(
+        "an invalid setting of a broker is forwarded",
+        "api/incremental_alter_configs.py",
+        "        if position in refusals:",
+        '        if position in refusals and resource.resource_name == "":',
+        ("api/_tests/test_configs.py",),
     ),
 )

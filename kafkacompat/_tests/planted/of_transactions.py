@@ -43,8 +43,15 @@ BUGS = (
     PlantedBug(
         "a verification of offsets is not handed to the log",
         "coordinator/shard_log.py",
+        "TransactionTerms(owner.verification_guard, from_client=False)",
+        "TransactionTerms(from_client=False)",
+        ("coordinator/_tests/test_transactional_offsets.py",),
+    ),
+    PlantedBug(
+        "a coordinator's batches must follow each other by sequence numbers",
+        "coordinator/shard_log.py",
+        "TransactionTerms(owner.verification_guard, from_client=False)",
         "TransactionTerms(owner.verification_guard)",
-        "TransactionTerms()",
         ("coordinator/_tests/test_transactional_offsets.py",),
     ),
     PlantedBug(
@@ -199,5 +206,12 @@ BUGS = (
         "start_ms=now_ms if action is EndAction.EMPTY_ABORT else values.start_ms,",
         "start_ms=now_ms,",
         ("txn/_tests/test_end.py",),
+    ),
+    PlantedBug(
+        "a marker without a producer is written",
+        "coordinator/marker_writer.py",
+        "        if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_EPOCH:\n",
+        "        if False:\n",
+        ("coordinator/_tests/test_markers.py",),
     ),
 )

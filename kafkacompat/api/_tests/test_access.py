@@ -1,4 +1,4 @@
-"""Rights that a request needs as a whole: who is let through to the handler, and what the others are answered."""
+"""Rights that a whole request needs: which senders reach the handler, and which refusal the others get."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 from kafkacompat.api.access import Access, RightToTopics, access_of
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable, Entry
-from kafkacompat.api.request_context import NO_CONNECTION, Principal, RequestContext
+from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.api.serve import Route, serve
+from kafkacompat.ports.dispatcher import Principal
 from kafkacompat.security.acl import (
     CLUSTER_NAME,
     Acl,
@@ -32,7 +33,7 @@ NEEDED = [
     if entry.needs
 ]
 NEEDS_NOTHING = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS}
-"""Whoever asks must be told how to become known. DescribeCluster of brokers tells what Metadata tells."""
+"""A client needs these APIs before it can authenticate. DescribeCluster on broker listeners tells no more than Metadata."""
 REFUSED = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -62,7 +63,7 @@ def context(key: int, version: int, connection_id: int = 1) -> RequestContext:
 def served(
     of: StandardAuthorizer | None, table: ApiTable, key: int, version: int, request: Any, **who: int
 ) -> Any:
-    """The handler's word, or the refusal."""
+    """Return the handler's answer, or the refusal."""
     route = Route(key, version, table)
     route.function = lambda *_: "reached"
     route.may_be_long = False
@@ -71,7 +72,7 @@ def served(
 
 
 def well_formed(key: int) -> Any:
-    """Nothing is wrong with it but who sends it."""
+    """Return a valid request, so that only its sender can be refused."""
     request = request_class(key)()
     fields = {
         "transactional_id": "tx",
@@ -88,7 +89,7 @@ def well_formed(key: int) -> Any:
 
 
 def codes_in(message: Any) -> set[int]:
-    """All error codes, however deep."""
+    """Return all error codes at any depth of the message."""
     found: set[int] = set()
     for name in message.__slots__:
         value = getattr(message, name)
@@ -106,7 +107,7 @@ def test_without_a_right_the_handler_is_not_reached_in_any_version(table: ApiTab
         answer = served(authorizer(), table, entry.key, version, well_formed(entry.key))
         assert answer != "reached"
         codes = codes_in(decode(type(answer), version, encode(answer, version)))
-        # Some answers have no place for an error but with the elements that were asked about, or at all.
+        # Some responses have error codes only in the elements that were asked for, or none at all.
         assert codes & REFUSED or codes <= {0}
 
 
@@ -192,7 +193,7 @@ def test_markers_are_written_by_nodes_and_by_those_who_may_alter_the_cluster(ope
 
 
 def test_what_may_be_forwarded_is_judged_by_the_controller_alone() -> None:
-    """A broker would refuse in its own name, and the audit would tell of it twice."""
+    """A broker would refuse in its own name, and the audit log would report the refusal twice."""
     both = {entry.key for entry in BROKER_APIS.entries} & {entry.key for entry in CONTROLLER_APIS.entries}
     forwarded = {key for key in both if APIS[ApiKey(key)].forwardable}
     assert not [BROKER_APIS.by_key[key].name for key in forwarded if BROKER_APIS.by_key[key].needs]

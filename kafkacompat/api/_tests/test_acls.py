@@ -1,4 +1,4 @@
-"""The ACL requests where no authorizer is configured, codes that mean nothing, and what DescribeAcls finds."""
+"""ACL requests without an authorizer, codes without a meaning, and the entries that DescribeAcls finds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_without_an_authorizer_nothing_can_be_described(version: int) -> None:
 
 
 def requests_with(field: str) -> list[Any]:
-    """Every ACL request with one code of 0."""
+    """Return every ACL request with one code set to 0."""
     wanted = {**FILTER, field: 0} if field in FILTER else None
     created = {**CODES, "resource_pattern_type": 3, field: 0} if not field.endswith("_filter") else None
     found: list[Any] = []

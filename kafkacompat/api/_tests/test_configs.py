@@ -1,4 +1,4 @@
-"""Settings and topics through the wire: DescribeConfigs, the two alter calls, loggers, and what goes to the controller."""
+"""Settings and topics on the wire: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, loggers, and forwarding."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.api._tests.world import Api
+from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.errors import ErrorCode
@@ -28,6 +29,8 @@ from kafkacompat.wire.messages.list_config_resources_request import ListConfigRe
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 NAME = "kafkacompat.api._tests.sample"
+JMX = "org.apache.kafka.common.metrics.JmxReporter"
+"""The default of metric.reporters."""
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +84,7 @@ def test_all_settings_of_a_topic_with_their_sources(version: int) -> None:
     assert entries["retention.ms"].config_source == 5
     if version >= 3:
         assert policy.config_type == 7
-        assert policy.documentation is None  # not asked for
+        assert policy.documentation is None  # not requested
 
 
 def test_synonyms_and_documentation_only_when_asked() -> None:
@@ -275,7 +278,7 @@ def test_list_config_resources() -> None:
 
 
 def test_only_a_broker_itself_passes_on_changes_of_its_own_settings() -> None:
-    """The controller, which may be another node, takes them of every broker."""
+    """The controller, which may be another node, accepts changes of every broker's settings."""
     api = Api()
     changes: list[tuple[str, int, str | None]] = [("log.cleaner.threads", 0, "2")]
     assert outcome(alter(api, (BROKER, "2", changes), (BROKER, "x", changes))) == [42, 42]
@@ -294,3 +297,62 @@ def test_only_a_broker_itself_passes_on_changes_of_its_own_settings() -> None:
         ("2", 42),
         ("", 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([("log.cleaner.threads", 0, "none")], 42),
+        ([("log.cleaner.threads", 0, "1"), ("log.cleaner.threads", 0, "2")], 42),
+        ([("log.cleaner.threads", 0, None)], 42),
+        ([("log.cleaner.threads", 7, "1")], 42),
+        ([("log.cleaner.threads", 2, "1")], 40),
+        ([("broker.id", 0, "7")], 42),
+    ],
+)
+@pytest.mark.parametrize("name", ["1", ""])
+def test_a_broker_refuses_invalid_settings_of_its_own_before_it_forwards(
+    name: str, changes: list[tuple[str, int, str | None]], code: int
+) -> None:
+    """As in Apache Kafka, a sender without the right still learns of the invalid setting."""
+    api = Api()
+    assert outcome(alter(api, (BROKER, name, changes))) == [code]
+    assert api.controller.calls == []
+
+
+def test_a_broker_refuses_a_whole_set_of_its_own_settings_before_it_forwards() -> None:
+    api = Api()
+    for name, value in (("log.cleaner.threads", "none"), ("log.cleaner.threads", None)):
+        config = old.AlterableConfig(name=name, value=value)
+        resource = old.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
+        assert outcome(api.call(old.AlterConfigsRequest(resources=[resource]), 2)) == [42]
+    assert api.controller.calls == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "after"), [(0, "b", ["b"]), (1, None, [JMX]), (2, "b", ["a", "b"]), (3, "a", [])]
+)
+def test_a_broker_tries_its_stores_with_the_settings_as_they_would_be(
+    operation: int, value: str | None, after: list[str]
+) -> None:
+    api, tried = Api(), []
+    of_tls = {"listener.name.external.ssl.keystore.type": "PEM"}
+    api.publish(replace(api.node.image, configs={(BROKER, "1"): {**of_tls, "metric.reporters": "a"}}))
+    api.node.check_listeners = lambda config: tried.append(list(config.get_list("metric.reporters")))
+    alter(api, (BROKER, "1", [("metric.reporters", operation, value)]))
+    alter(api, (BROKER, "", [("metric.reporters", 0, "c")]))
+    assert tried == [after]
+
+
+def test_a_broker_refuses_stores_that_do_not_work() -> None:
+    def refuse(config: ServerConfig) -> None:
+        raise ConfigError("ssl.keystore.location", "/none", "there is no such file")
+
+    api = Api()
+    api.node.check_listeners = refuse
+    location = "listener.name.external.ssl.keystore.location"
+    assert outcome(alter(api, (BROKER, "1", [(location, 0, "/none")]))) == [42]
+    config = old.AlterableConfig(name=location, value="/none")
+    resource = old.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
+    assert outcome(api.call(old.AlterConfigsRequest(resources=[resource]), 2)) == [42]
+    assert api.controller.calls == []

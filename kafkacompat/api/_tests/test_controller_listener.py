@@ -1,4 +1,4 @@
-"""Controller listeners: their own table, the quorum's requests, envelopes, and a controller that is not active."""
+"""Controller listeners: their table, the quorum's requests, envelopes, and a controller that is not active."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Quorum:
 
 
 class Controller:
-    """Answers what the test says, or is not active."""
+    """Answers as the test says, or is not active."""
 
     def __init__(self) -> None:
         self.answer: Any = None

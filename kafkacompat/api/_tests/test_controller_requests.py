@@ -1,4 +1,4 @@
-"""The thin handlers of what brokers and controllers ask of the controller."""
+"""The thin handlers of the requests that brokers and controllers send to the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From bytes to bytes: what is served, what closes the connection, and what a handler's bug does."""
+"""From request bytes to response bytes: served versions, closed connections, and bugs in handlers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode, WireError
-from kafkacompat.wire.headers import request_header_bytes
+from kafkacompat.wire.headers import parse_request_header, parse_response_header, request_header_bytes
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
-from kafkacompat.wire.messages.metadata_request import MetadataRequest
+from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 OWN_KEYS = [0, 1, 2, 3, 17, 18, 19, 20, 21, 22, 23, 32, 33, 35, 36, 37, 44, 60, 61, 74, 75]
 FIRST_WITH_ERROR = {1: 7, 3: 13, 35: 3}
-"""Versions from which these have an error of the whole response."""
+"""The versions from which these APIs have an error code for the whole response."""
 LOCAL_KEYS = [key for key in OWN_KEYS if key not in (19, 20, 33, 37, 44)]
 
 
@@ -59,7 +59,7 @@ def test_every_version_answers_a_request_of_defaults(key: int) -> None:
         if key == 18 and version >= 3:
             request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         response = api.send(request, version)
-        assert response is not None or key == 0, version  # a Produce of defaults has acks=0
+        assert response is not None or key == 0, version  # a Produce with default values has acks=0
 
 
 @pytest.mark.parametrize("key", OWN_KEYS)
@@ -262,3 +262,24 @@ def test_what_a_connection_waits_for_is_abandoned_when_it_closes() -> None:
     answered.resolve(metadata.MetadataResponse())
     api.dispatcher.connection_closed(api.connection)
     assert abandoned == [1]
+
+
+@pytest.mark.parametrize(("version", "answered_as"), [(0, 0), (3, 3), (99, 0)])
+def test_a_refusal_of_versions_has_a_form_that_the_client_can_read(version: int, answered_as: int) -> None:
+    api = Api()
+    frame = api.frame(ApiVersionsRequest(), min(version, 4))
+    frame[2:4] = version.to_bytes(2, "big")
+    header = parse_request_header(memoryview(frame))
+    reply = api.dispatcher.refusal(header, memoryview(frame), ErrorCode.ILLEGAL_SASL_STATE)
+    assert reply is not None
+    body = bytes(reply[0])[4:]  # type: ignore[arg-type]
+    _, position = parse_response_header(body, 18, answered_as)
+    answer = decode(ApiVersionsResponse, answered_as, body, position)
+    assert (answer.error_code, answer.api_keys) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+
+def test_a_refusal_is_not_worked_out_for_a_long_request() -> None:
+    """A long request of an unauthenticated sender is not parsed."""
+    api = Api()
+    frame = memoryview(api.frame(MetadataRequest(topics=[MetadataRequestTopic(name="t" * 30_000)]), 12))
+    assert api.dispatcher.refusal(parse_request_header(frame), frame, ErrorCode.ILLEGAL_SASL_STATE) is None

@@ -1,4 +1,4 @@
-"""Topics told in the same bytes again: never other bytes than a node that keeps none would tell."""
+"""The cache of encoded topics: its answers are the same bytes as those of a node without a cache."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DIRECTORIES = (b"h" * 16, b"g" * 16, bytes(16), bytes(15) + b"\2")
 
 
 class History:
-    """Committed metadata records, drawn so that each fits onto the image before it."""
+    """Committed metadata records, drawn so that each is valid for the image before it."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw
@@ -163,7 +163,7 @@ def requests(history: History, version: int) -> list[MetadataRequest]:
 @settings(max_examples=60)
 @given(st.data(), st.sampled_from([ENTRY_BYTES + 60, 1500, 1 << 20]))
 def test_what_is_kept_answers_as_if_nothing_were(data: Any, bytes_max: int) -> None:
-    """Leaders, offline replicas and endpoints of now, after any history of the metadata log."""
+    """After any history of the metadata log, cached answers have the current leaders, offline replicas and endpoints."""
     history = History(data.draw)
     api = Api()
     api.node.encoded_topics = EncodedTopics(bytes_max)

@@ -1,6 +1,7 @@
-"""How each API says that a request failed as a whole, in every version: as Kafka's own classes say it.
+"""The response of each API, in every version, to a request that failed as a whole. Kafka's own classes give the same.
 
-golden/error_responses.tsv holds what Apache Kafka 4.3.0 answers; interop_tests/raw/error_responses.py asks it again.
+golden/error_responses.tsv has the responses of Apache Kafka 4.3.0. interop_tests/raw/error_responses.py asks Kafka
+again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ NOT_SAID = "none"
 
 
 def comparable(value: Any) -> Any:
-    """Without error messages, which are for people, and with what Kafka gives in the order of a hash map in order."""
+    """Return the value without error messages, which are for people, and with the parts sorted that Kafka returns in
+    hash map order."""
     if isinstance(value, list):
         return sorted((comparable(each) for each in value), key=repr)
     if isinstance(value, Struct):

@@ -1,7 +1,7 @@
-"""Requests of as many elements as one may hold: no handler goes through all of them between two turns of the loop.
+"""Requests with as many elements as possible: no handler processes all of them in one turn of the loop.
 
-Pauses are counted with hundreds or thousands of elements, in whichever array they are, also where they name nothing or are refused
-as a whole.
+The tests count pauses, with hundreds or thousands of elements in each kind of array. They include elements without
+names and requests that are refused as a whole.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ from kafkacompat.wire.messages.write_txn_markers_request import (
 
 
 def handled(api: Api, request: Any, version: int) -> tuple[Any, int]:
-    """(the response, pauses of the handler); whatever is waited for is there."""
+    """Return the response and the number of the handler's pauses. Everything that the handler waits for is available."""
     handler = BROKER_APIS.load(request.API_KEY)
     asked = RequestContext(request.API_KEY, version, 0, None, 1, "PLAINTEXT", "h")
     long = handler.long
@@ -180,7 +180,7 @@ GIANTS: dict[str, tuple[Callable[[], Any], int, int]] = {
             topics=[ListOffsetsTopic(name="x", partitions=[ListOffsetsPartition()] * MANY)]
         ),
         7,
-        # Counted, and then passed over.
+        # One pass counts the partitions, and one skips them.
         2 * MANY // list_offsets.COUNTED_A_STEP - 1,
     ),
     "topics that are named": (lambda: names(9)[0], 9, MANY // metadata.NAMED_A_STEP + 30),
@@ -250,7 +250,7 @@ GIANTS: dict[str, tuple[Callable[[], Any], int, int]] = {
         MANY // write_txn_markers.WALKED_A_STEP,
     ),
 }
-"""The request, its version, and how often its handler pauses at the least."""
+"""The request, its version, and the minimum number of the handler's pauses."""
 
 
 @pytest.mark.parametrize("name", GIANTS)
@@ -289,7 +289,7 @@ def test_the_producers_of_a_partition_are_described_in_steps_as_far_as_they_are_
 
 
 class LeftGroup:
-    """Answers each member with its place in the request; from `ends_at` on the coordinator is another node's."""
+    """Answers each member with its position in the request. From position `ends_at` on, the coordinator is on another node."""
 
     def __init__(self, ends_at: int) -> None:
         self.sizes: list[int] = []
@@ -324,7 +324,7 @@ def test_a_topic_named_twice_has_the_epochs_of_both_mentions_in_one_answer() -> 
 
 
 def test_slices_of_long_names_hold_few() -> None:
-    """Each name is hashed, and one may have 32,767 characters."""
+    """Each name is hashed, and a name may have 32,767 characters."""
     assert list(slice_bounds(["x"] * 5, 2)) == [(0, 2), (2, 4), (4, 5)]
     long = "x" * CHARACTERS_A_STEP
     assert list(slice_bounds([long, "x", long + "x", "y"], 100)) == [(0, 1), (1, 2), (2, 3), (3, 4)]
@@ -355,7 +355,7 @@ def test_groups_of_long_names_are_described_a_few_a_step() -> None:
 
 
 def test_an_answer_that_comes_in_steps_is_let_go_of_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small request may be answered with half a million producers, and to free them takes as long as to make them."""
+    """A small request may get an answer with half a million producers. Freeing them takes as long as creating them."""
     freed: list[int] = []
     original = long_requests.freed
 

@@ -1,4 +1,4 @@
-"""What a JoinGroup response says of the protocol, by version."""
+"""The protocol fields of a JoinGroup response, by version."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
 def test_no_protocol_is_null_from_version_seven_on(
     version: int, chosen: str | None, told: str | None
 ) -> None:
-    """Also where the members' protocol has an empty name (KIP-559)."""
+    """Also if the members' protocol has an empty name (KIP-559)."""
     groups = SimpleNamespace(join_group=lambda *_: Deferred.of(JoinGroupResponse(protocol_name=chosen)))
     context = RequestContext(11, version, 0, None, 1, "L", "h")
     answer: Any = HANDLER.function(SimpleNamespace(groups=groups), context, JoinGroupRequest())  # type: ignore[arg-type]

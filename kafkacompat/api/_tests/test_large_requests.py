@@ -1,4 +1,4 @@
-"""What a request of many elements costs: counted in elements and pauses, never in seconds."""
+"""The cost of a request with many elements, counted in elements and pauses, never in seconds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NAME = "a topic whose name is of an ordinary length"
 
 
 def arrays() -> Iterator[tuple[type[Message], FieldSpec]]:
-    """Every array at the top of every served request's newest version."""
+    """Yield every top-level array of the newest version of every served request."""
     for key in (*BROKER_APIS.by_key, *(CONTROLLER_APIS.by_key.keys() - BROKER_APIS.by_key.keys())):
         cls = request_class(key)
         for field in specification(cls).root.plain(cls.MAX_VERSION):
@@ -103,7 +103,7 @@ def test_tags_are_bounded_in_a_section_and_paid_for() -> None:
 
 
 def elements(message: Any) -> int:
-    """Of all arrays in a message together."""
+    """Count the elements of all arrays in a message."""
     if isinstance(message, list):
         return len(message) + sum(map(elements, message))
     names = getattr(type(message), "__slots__", ())
@@ -113,7 +113,7 @@ def elements(message: Any) -> int:
 @pytest.mark.costly
 @pytest.mark.parametrize("topics", [10, 10_000])
 def test_requests_of_fifty_thousand_partitions_fit_the_bounds(topics: int) -> None:
-    """With room to spare."""
+    """The bounds leave room to spare."""
     of_one = range(PARTITIONS // topics)
     names = [f"{NAME} {index}" for index in range(topics)]
     requests: list[tuple[Any, int]] = [

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs and the future logs that DescribeLogDirs shows, through every version's codec. KIP-113."""
+"""AlterReplicaLogDirs, and the future logs that DescribeLogDirs shows, through the codec of every version. KIP-113."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkacompat.wire.messages.describe_log_dirs_request import DescribeLogDirsR
 
 
 class Directories:
-    """DirectoryService: refuses what is not to go to /data/b."""
+    """A DirectoryService that refuses every directory except /data/b."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[TopicPartition, str]] = []

@@ -1,4 +1,4 @@
-"""Fetches of many partitions: read, parked and answered in steps, and nothing that moves meanwhile is missed."""
+"""Fetches of many partitions: read, parked and answered in steps. No change that happens in between is missed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def rows(response: Any) -> list[Any]:
 
 @contextmanager
 def most_at_once(api: Api, *counted: tuple[type, str]) -> Iterator[Callable[[], int]]:
-    """The most calls of any one of these methods that one step has made."""
+    """Return a function that gives the most calls of any one of these methods in one step."""
     calls: dict[str, int] = {}
     most = 0
     before = api.world.time.call_after
@@ -108,14 +108,14 @@ def test_many_partitions_are_read_parked_and_told_in_steps() -> None:
             if len(api.world.engine.purgatory):
                 break
             one_step(api)
-        # As a moment later.
+        # The log becomes anchored, which otherwise happens a moment later.
         api.world.log("t", COUNT - 1).is_anchored = True
         api.world.produce("t", COUNT - 1)
         response = answered(api, reply)
         assert [row.partition_index for row in rows(response)] == list(range(COUNT))
         assert [row.partition_index for row in rows(response) if len(row.records)] == [COUNT - 1]
         assert len(api.world.engine.purgatory) == 0
-        # What the session holds counts, not what the request names.
+        # The partitions in the session count, not those that the request names.
         again = asking((), session_id=response.session_id, session_epoch=1, max_wait_ms=500)
         response, steps = in_steps(api, again, 12)
         assert [row.partition_index for row in rows(response)] == [COUNT - 1]
@@ -185,7 +185,7 @@ def test_min_bytes_are_summed_over_the_partitions_of_a_long_fetch() -> None:
         one_step(api)
     api.world.produce("t", 1)
     assert len(api.world.engine.purgatory) == 1
-    api.world.produce("t", COUNT - 1)  # which it does not ask for
+    api.world.produce("t", COUNT - 1)  # the request does not name it
     assert len(api.world.engine.purgatory) == 1
     api.world.produce("t", 2)
     assert len(api.world.engine.purgatory) == 0
@@ -216,7 +216,7 @@ def test_a_followers_session_of_many_is_looked_at_in_steps_and_woken() -> None:
         api.world.produce("t", 7)
         response = answered(api, reply)
         assert [row.partition_index for row in rows(response)] == [7]
-        # What it has come to have lets the high watermark move; what is appended meanwhile is in the answer.
+        # The follower's fetch offset advances the high watermark. Records appended in the meantime are in the answer.
         reply = api.send(
             asking([7], 1, session_id=session_id, session_epoch=3, replica_id=2, max_wait_ms=500), 12
         )
@@ -229,7 +229,7 @@ def test_a_followers_session_of_many_is_looked_at_in_steps_and_woken() -> None:
 
 
 def test_a_session_that_is_long_but_quick_is_answered_at_once() -> None:
-    """Of a follower's partitions that are quiet a step looks at many, so that replication does not wait for the loop's turns."""
+    """One step reads many of a follower's quiet partitions, so that replication does not wait for turns of the loop."""
     api = follower_api(LONG_FROM + 100)
     response, _ = in_steps(api, asking(range(LONG_FROM + 100), session_epoch=0, replica_id=2), 12)
     session = response.session_id

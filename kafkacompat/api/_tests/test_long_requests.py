@@ -1,4 +1,4 @@
-"""Requests of many elements: decoded and handled in steps, the connection waiting, each element answered once."""
+"""Requests with many elements: decoded and handled in steps while the connection waits. Each element is answered once."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def stepping_api(*topics: Any, elements_max: int = 100_000, of: Api | None = Non
 
 
 def in_steps(api: Api, request: Any, version: int) -> tuple[Any, int]:
-    """(the response, steps after the first)."""
+    """Return the response and the number of steps after the first."""
     reply = api.send(request, version)
     assert isinstance(reply, Pending)
     assert reply.blocks
@@ -102,7 +102,7 @@ def in_steps(api: Api, request: Any, version: int) -> tuple[Any, int]:
 
 
 def pausing(steps: Any, pauses: list[None]) -> Any:
-    """The same steps; each pause is noted."""
+    """Run the same steps and record each pause."""
     while True:
         try:
             pause = next(steps)
@@ -132,7 +132,7 @@ def test_offsets_of_many_partitions_are_looked_up_and_told_in_steps() -> None:
     response, steps = in_steps(api, asked, 7)
     assert steps >= 2
     codes = {one.partition_index: one.error_code for topic in response.topics for one in topic.partitions}
-    assert codes[7] == ErrorCode.INVALID_REQUEST  # though named again in another step
+    assert codes[7] == ErrorCode.INVALID_REQUEST  # although another step names it again
     assert codes[0] == 0
     assert codes[299] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert in_steps(api, lookups(10_000), 7)[1] >= 10_000 // LOOKED_UP_A_STEP + 10_000 // STEP_ELEMENTS
@@ -156,7 +156,7 @@ def test_searches_of_a_long_request_are_let_go_with_its_connection() -> None:
 
 @pytest.mark.parametrize("steps_of", [list_offsets.in_steps, offset_for_leader_epoch.handle])
 def test_logs_that_a_question_opens_are_opened_few_a_step(steps_of: Any) -> None:
-    """One takes as long as dozens of lookups."""
+    """Opening one log takes as long as dozens of lookups."""
     api = stepping_api(topic_image("u"))
     api.publish(image_of(topic_image("u"), topic_image("t", 132)))
     api.world.time.advance(0)
@@ -185,7 +185,7 @@ def turns(api: Api) -> None:
 
 
 def test_offsets_of_many_topics_without_partitions_are_listed_in_steps() -> None:
-    """As many as fit into a request: there is nothing to look up, and each is a part of the answer."""
+    """As many topics as fit into a request. Nothing is looked up, but each topic is part of the answer."""
     api = stepping_api(topic_image("t"))
     topics = [ListOffsetsTopic(name="t", partitions=[])] * (6 * COUNTED_A_STEP)
     request = ListOffsetsRequest(topics=topics)
@@ -195,7 +195,7 @@ def test_offsets_of_many_topics_without_partitions_are_listed_in_steps() -> None
 
 
 def searching(monkeypatch: pytest.MonkeyPatch, paced: int) -> tuple[Api, Pending]:
-    """One asks for 1000 partitions by time, of which so many may be searched at once."""
+    """A request for 1000 partitions by time, of which only `paced` may be searched at once."""
     monkeypatch.setattr(searches, "SEARCHES_PACED", paced)
     monkeypatch.setattr(searches, "SEARCHES_MAX", paced + LOOKED_UP_A_STEP)
     api = stepping_api(topic_image("t", 1000))
@@ -212,7 +212,7 @@ def searching(monkeypatch: pytest.MonkeyPatch, paced: int) -> tuple[Api, Pending
 
 
 def test_more_searches_than_may_wait_are_asked_for_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """librdkafka gives up an offsets_for_times that is told to come again."""
+    """If a search is refused with a retriable error, librdkafka's offsets_for_times fails."""
     api, reply = searching(monkeypatch, 300)
     assert api.world.manager._searches._unanswered == 400
     for _ in range(100):
@@ -259,7 +259,7 @@ def test_a_topic_of_many_partitions_is_described_and_told_in_steps(version: int)
     assert steps >= 6000 // DESCRIBED_A_STEP + 6000 // STEP_ELEMENTS
     again, steps = in_steps(api, asked, version)
     assert again == response
-    assert steps <= 3  # it is kept
+    assert steps <= 3  # it is in the cache
     assert api.call(MetadataRequest(topics=[MetadataRequestTopic(name="u")]), 9).topics[0].name == "u"
 
 
@@ -269,7 +269,7 @@ def test_a_topic_described_while_the_brokers_change_is_not_kept_for_the_new_ones
     reply = api.send(asked, 9)
     assert isinstance(reply, Pending)
     api.world.time.fire_next()
-    # Nobody is alive any more, and others have asked meanwhile.
+    # In the meantime all brokers have gone, and other requests have used the cache.
     api.publish(replace(api.node.image, brokers={}))
     api.node.encoded_topics.get(api.node.image.brokers, api.node.image.topics["t"], ("x", 9, False))
     while not reply.reply.done:
@@ -324,7 +324,7 @@ def test_offsets_of_many_partitions_are_encoded_in_steps() -> None:
 
 
 class GrantsAll:
-    """A coordinator that adds whatever it is asked to."""
+    """A coordinator that adds every partition it is asked to add."""
 
     def add_partitions(self, *asked: Any) -> Deferred[ErrorCode]:
         return Deferred.of(ErrorCode.NONE)
@@ -376,7 +376,7 @@ def test_many_partitions_are_added_to_a_transaction_in_steps_and_all_at_once(ver
 def test_what_many_transactions_name_a_little_of_is_looked_at_in_steps(
     topics_each: int, partitions_each: int
 ) -> None:
-    """A step ends by what was looked at in all of them, also where that is nothing but their names."""
+    """A step ends by the elements of all transactions together, even if they are nothing but names."""
     api = stepping_api(topic_image("t"))
     topic = AddPartitionsToTxnTopic(name="?", partitions=[0] * partitions_each)
     of_one = AddPartitionsToTxnTransaction(transactional_id="x", topics=[topic] * topics_each)
@@ -456,7 +456,7 @@ def test_a_long_fetch_that_waits_is_let_go_with_its_connection() -> None:
     assert len(api.world.engine.purgatory) == 1
     api.dispatcher.connection_closed(api.connection)
     assert len(api.world.engine.purgatory) == 0
-    # Also when it goes before the request is handled.
+    # The same if the connection closes before the request is handled.
     api.send(long_fetch(2000, max_wait_ms=10_000, min_bytes=1), 12)
     api.dispatcher.connection_closed(api.connection)
     for _ in range(100):
@@ -600,7 +600,7 @@ def fetch_of_many(api: Api) -> FetchRequest:
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 4, 5, 6])
 def test_a_fetch_in_steps_is_not_parked_for_a_connection_that_is_gone(steps: int) -> None:
-    """A wait may last for weeks, and those who wait are bounded."""
+    """A wait may last for weeks, and the number of waiting fetches is bounded."""
     api = stepping_api(topic_image("t", 5_000))
     assert isinstance(api.send(fetch_of_many(api), 12), Pending)
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Requests that name very many topics or groups with little of each: looked at, refused and answered in steps."""
+"""Requests that name very many topics or groups with few elements each: read, refused and answered in steps."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_many_topics_of_a_transaction_without_a_name_are_refused_in_steps(acks: 
     if acks:
         response, steps = in_steps(api, asked, 9)
         assert {code for _, code, _ in results(response)} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-        # Whom it names, what of it is a transaction's, and the answer, which is encoded in steps too.
+        # Steps of three passes (names, transactional batches, answer) and of the encoding.
         assert steps >= 3 * MANY // produce.NAMED_A_STEP + MANY // STEP_ELEMENTS
     else:
         reply = api.send(asked, 9)
@@ -152,7 +152,7 @@ def test_request_and_response_are_held_until_the_answer_is_given_and_no_longer()
     while len(api.world.time.pending()) > frames:
         api.world.time.fire_next()
         steps += 1
-    # Two topics and partitions: of the request, and of the response.
+    # A topic and a partition are freed for each element, in the request and in the response.
     assert steps >= 4 * MANY // FREED_A_STEP
 
 
@@ -179,7 +179,7 @@ def connection_of(number: int) -> ConnectionInfo:
 
 
 class SlowGroups:
-    """Answers when it is told to."""
+    """Answers when the test says so."""
 
     def __init__(self) -> None:
         self.asked: list[Deferred[Any]] = []
@@ -200,7 +200,7 @@ def turns(api: Any) -> None:
 
 @pytest.mark.parametrize("how", ["answered", "let go", "gone on with"])
 def test_few_large_requests_are_carried_out_at_a_time(how: str) -> None:
-    """What was decoded of each stays in memory until it is answered, or is given up with its connection."""
+    """A decoded request stays in memory until it is answered or its connection closes."""
     api = stepping_api(topic_image("t"))
     groups = SlowGroups()
     api.node.groups = groups  # type: ignore[assignment]
@@ -238,7 +238,7 @@ def test_large_requests_that_wait_as_long_as_their_clients_like_hold_up_no_other
         for each in range(100, 104)
     ]
     turns(api)
-    # One may be answered early, with nothing, where partitions were only just made.
+    # A fetch may be answered early and empty if its partitions were created just now.
     answered = sum(reply.reply.done for reply in replies if isinstance(reply, Pending))
     assert len(api.world.engine.purgatory) + answered == 4
     assert answered < 2

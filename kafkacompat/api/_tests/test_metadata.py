@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster, DescribeTopicPartitions and ApiVersions: what clients learn of the cluster."""
+"""Metadata, DescribeCluster, DescribeTopicPartitions and ApiVersions: what clients learn about the cluster."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_auto_creation_needs_flag_and_setting_and_a_legal_name() -> None:
     assert api.creator.asked == []
     assert errors(api.call(named("bad name", "ok"), 4))[0] == ("bad name", ErrorCode.INVALID_TOPIC_EXCEPTION)
     assert api.creator.asked == [["ok"]]
-    api.call(named("old"), 3)  # implicitly allowed before version 4
+    api.call(named("old"), 3)  # before version 4, creation is always allowed
     assert api.creator.asked[-1] == ["old"]
     refusing = Api(overrides={"auto.create.topics.enable": "false"})
     refusing.call(named("new"), 12)

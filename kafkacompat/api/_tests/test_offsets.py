@@ -277,7 +277,7 @@ def test_init_producer_id(version: int) -> None:
 
 
 def test_init_producer_id_waits_for_the_first_block() -> None:
-    """Apache Kafka refuses here, and librdkafka then waits for a second."""
+    """Apache Kafka refuses the request, and librdkafka then waits for a second."""
     api = Api()
     api.producer_ids.waits = Deferred()
     parked = api.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000), 5)
@@ -366,7 +366,7 @@ def test_the_followers_id_moves_into_a_tag_at_version_15() -> None:
 
 
 def test_records_of_a_fetch_are_a_part_of_their_own() -> None:
-    """The bytes of a slice must not be copied between head and tail: net sends them from the file."""
+    """The bytes of a slice must not be copied between head and tail: net/ sends them from the file."""
     api = Api(topic_image("t"))
     api.world.manager.append(TopicPartition("t", 0), batch_of(b"x" * 5000), 1, 9, False)
     parts = api.raw(api.frame(fetch_request(api), 12))

@@ -1,4 +1,4 @@
-"""Topics cut into pieces of so many partitions."""
+"""Topics cut into pieces with a bounded number of partitions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_each_partition_is_in_one_piece_and_in_its_order(sizes: list[int], most:
     pieces = list(cut(topics, most))
     counts = [sum(len(topic.partitions) for topic in piece) for piece in pieces]
     assert all(count <= most for count in counts)
-    assert all(0 < len(piece) <= most for piece in pieces)  # also of topics without partitions
+    assert all(0 < len(piece) <= most for piece in pieces)  # also for topics without partitions
     cut_up = [(topic.name, index) for piece in pieces for topic in piece for index in topic.partitions]
     assert cut_up == [(str(number), index) for number, size in enumerate(sizes) for index in range(size)]
     assert {topic.name for piece in pieces for topic in piece} == {topic.name for topic in topics}
@@ -67,7 +67,7 @@ def test_many_topics_without_partitions_are_handled_in_steps(
 
 
 class Markers:
-    """Answers each partition with its own number as the error: a topic once a marker, and no marker without any."""
+    """Answers each partition with its own number as the error. A topic appears once per marker, and no marker is empty."""
 
     def __init__(self) -> None:
         self.written: list[int] = []
@@ -126,7 +126,7 @@ def test_markers_in_pieces_are_answered_as_in_one(
 
 
 def finished(steps: Any) -> Any:
-    """What the steps come to; everything that they wait for is there."""
+    """Return the value of the steps. Everything that they wait for is available."""
     value: Any = None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Produce through the dispatcher: answers, refusals, silence. Over real logs."""
+"""Produce through the dispatcher, over real logs: answers, refusals, and requests without a response."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL_VERSIONS = range(3, 14)
 def request(
     *parts: tuple[str, int, Any], acks: int = 1, transactional_id: str | None = None, api: Api | None = None
 ) -> ProduceRequest:
-    """One topic entry for each part, named by name, and by id where the api knows it."""
+    """One topic entry for each part, by name, or also by id if the api knows the topic."""
     topics = [] if api is None else api.node.image.topics
     return ProduceRequest(
         transactional_id=transactional_id,
@@ -50,7 +50,7 @@ def request(
 
 
 def results(response: Any) -> list[tuple[int, int, int]]:
-    """(index, error, base offset)."""
+    """Return (index, error, base offset) of each partition."""
     return [
         (one.index, one.error_code, one.base_offset)
         for topic in response.responses
@@ -186,7 +186,7 @@ def test_a_transaction_is_verified_before_it_is_written(
 
 @pytest.mark.parametrize(("version", "verified"), [(9, "false"), (11, "true"), (12, "true")])
 def test_a_transactional_request_has_one_producer(version: int, verified: str) -> None:
-    """Else nothing of it is written, what is outside the transactions neither."""
+    """Otherwise nothing of the request is written, not even batches outside transactions."""
     overrides = {"transaction.partition.verification.enable": verified}
     api = Api(topic_image("t", 3), overrides=overrides)
     plain = ("t", 2, batch_of(b"b"))
@@ -207,7 +207,7 @@ def test_a_batch_that_lies_about_its_length_tells_of_no_producer(length: int) ->
 
 @pytest.mark.parametrize("length", [0, 1, 13, -1, -(2**31)])
 def test_a_batch_that_lies_about_its_length_refuses_the_request(length: int) -> None:
-    """Before it is known whether the request is a transaction's, of which Kafka asks every first batch."""
+    """The request is refused before it is known to be transactional: Kafka checks every first batch for that."""
     api = Api(topic_image("t", 2))
     lying = transactional(b"a")
     lying[8:12] = length.to_bytes(4, "big", signed=True)
@@ -243,7 +243,7 @@ def test_a_whole_batch_that_is_shorter_than_its_header_is_corrupt() -> None:
 
 
 def test_a_transactional_batch_of_no_producer_opens_no_transaction() -> None:
-    """As in Kafka: the bit alone says nothing."""
+    """As in Kafka: the transactional bit alone has no effect."""
     api = Api(topic_image("t", 2))
     parts = (("t", 0, transactional(b"a", producer_id=-1, producer_epoch=-1, base_sequence=-1)),)
     answer = api.call(request(*parts, ("t", 1, transactional(b"b")), transactional_id="tx", api=api), 12)
@@ -262,7 +262,7 @@ def test_nobody_is_asked_where_verification_is_off_and_the_client_adds_partition
 
 
 def test_a_connection_is_not_read_while_its_transaction_is_verified() -> None:
-    """Or a later batch of the transaction would be appended before the first."""
+    """Otherwise a later batch of the transaction would be appended before the first."""
     api = Api(topic_image("t"))
     api.verifier.held = Deferred()
     pending = api.send(request(("t", 0, transactional(b"a")), transactional_id="tx", api=api), 12)
@@ -281,7 +281,7 @@ def test_a_connection_is_not_read_while_its_transaction_is_verified() -> None:
 def test_what_the_transactions_end_overtakes_is_not_written(
     version: int, marker_epoch: int, told: ErrorCode
 ) -> None:
-    """The coordinator has said yes to a transaction that is over when the log is asked: nobody would end it any more."""
+    """The coordinator confirmed the transaction, but the transaction ended before the append. No marker would follow the batch."""
     api = Api(topic_image("t"))
     api.verifier.held = Deferred()
     asked = request(("t", 0, transactional(b"a")), transactional_id="tx", api=api)
@@ -306,7 +306,7 @@ def test_what_the_transactions_end_overtakes_is_not_written(
 def test_a_partition_that_comes_to_be_led_while_others_are_verified_is_not_written_unverified(
     version: int, comes: str
 ) -> None:
-    """Its coordinator would not know of it: no marker would come, and what is stable would end there for ever."""
+    """The coordinator would not know this partition, so no marker would come, and the last stable offset would never advance."""
     here = topic_image("t", 2)
     elsewhere = topic_image("u", {0: partition_image(replicas=(1, 2), leader=2)})
     led = topic_image("u", {0: partition_image(replicas=(1, 2), leader=1, epoch=1)})

@@ -1,4 +1,5 @@
-"""Whom clients are told of while brokers die and come back: nobody vanishes for a moment, and no controller is one of the dead."""
+"""The brokers that clients are told of while brokers die and return. No returning broker disappears. The controller id
+is never a dead broker's."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def broker(broker_id: int, epoch: int = 1, **state: bool) -> BrokerRegistration:
 
 
 class Cluster(Api):
-    """Node 1 of three; images are published as `server` would."""
+    """Node 1 of three. Images are published as in server/."""
 
     def __init__(self, *brokers: BrokerRegistration) -> None:
         super().__init__(topic_image("t", {0: partition_image(replicas=(1, 2))}), brokers=brokers)
@@ -36,7 +37,7 @@ class Cluster(Api):
         self.node.returning.on_image(old, self.node.image, self.node.clock.monotonic_ms(), SESSION_MS)
 
     def named(self) -> list[int]:
-        """The same by every API and version."""
+        """Return the broker ids. All APIs and versions must return the same."""
         answers = [
             [each.node_id for each in self.call(MetadataRequest(topics=[]), version).brokers]
             for version in METADATA_VERSIONS

@@ -1,4 +1,4 @@
-"""Rights to what requests name: what is allowed is done, what is not is refused beside it, and what may not be seen is left out."""
+"""Rights to the resources in requests: allowed elements are handled, denied ones refused, and hidden ones left out."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def mine(kind: ResourceType, operation: AclOperation, name: str) -> Acl:
 
 
 def secured(*acls: Acl, **settings: Any) -> Api:
-    """With the topics `a` and `b`, of two partitions each."""
+    """An Api with the topics `a` and `b`, with two partitions each."""
     api = Api(topic_image("a", 2), topic_image("b", 2), **settings)
     api.node.authorizer = authorizer(*acls)
     return api
@@ -56,7 +56,7 @@ def secured(*acls: Acl, **settings: Any) -> Api:
 
 
 def named(field: str) -> Callable[[type, str], Any]:
-    """Makes an element whose field has the name."""
+    """Return a function that makes an element whose field has the name."""
     return lambda element, name: element(**{field: name})
 
 
@@ -120,7 +120,7 @@ def elements_of(key: ApiKey, field: str, make: Callable[[type, str], Any] | None
 def asked(
     table: ApiTable, key: ApiKey, request: Any, *acls: Acl, later: bool = False
 ) -> tuple[Any, list[Any]]:
-    """The answer, and the requests that reached the handler. It answers with an element for each that it is asked for."""
+    """Return the answer and the requests that reached the handler. The handler answers with one element for each requested one."""
     version = APIS[key].latest
     reached: list[Any] = []
     field, answers = (
@@ -223,7 +223,7 @@ def test_settings_of_brokers_are_the_clusters_and_loggers_are_the_nodes() -> Non
     assert asks[99] is None
 
 
-# Handlers that ask by themselves.
+# Handlers that check rights themselves.
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -317,7 +317,7 @@ def test_topics_that_may_not_be_seen_are_left_out_or_refused(version: int) -> No
         request.allow_auto_topic_creation = False
     answer = api.call(request, version)
     found = {topic.name: topic.error_code for topic in answer.topics}
-    creates = version < 4  # which cannot say that they do not want to
+    creates = version < 4  # older versions cannot forbid creation
     assert found == {"a": 0, "b": 29, "hidden": 29, "absent": 29 if creates else 3}
     assert all(topic.topic_id == bytes(16) for topic in answer.topics if topic.error_code)
 
@@ -348,7 +348,7 @@ def test_operations_that_are_told_are_the_senders() -> None:
     api = secured(mine(TOPIC, AclOperation.READ, "a"), mine(CLUSTER, AclOperation.ALTER, "kafka-cluster"))
     topic_bits = 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE
     cluster_bits = 1 << AclOperation.ALTER | 1 << AclOperation.DESCRIBE
-    for _ in range(2):  # what one is told of is not kept for others
+    for _ in range(2):  # an answer for one sender is not cached for others
         answer = api.call(
             MetadataRequest(
                 topics=None,
@@ -397,5 +397,5 @@ def test_records_are_deleted_where_that_is_allowed() -> None:
 
 
 def test_one_partition_of_the_fakes_is_led_here() -> None:
-    """Otherwise what is refused above would be refused anyway."""
+    """Otherwise the requests above would be refused for another reason."""
     assert partition_image().leader == 1

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: who has which mechanism; and how both requests fail as a whole."""
+"""DescribeUserScramCredentials: each user's mechanisms, and failures of whole requests of both APIs."""
 
 from __future__ import annotations
 

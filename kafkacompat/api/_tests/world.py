@@ -1,4 +1,4 @@
-"""A node for handler tests: real partition manager and fetch engine over fakes, the other services recorded."""
+"""A node for handler tests: real partition manager and fetch engine over fakes. Calls of the other services are recorded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RecordingCreator:
 
 
 class RecordingController:
-    """Keeps what it was asked; the test resolves the answers."""
+    """Records the requests. The test resolves the answers."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any, Deferred[Any]]] = []
@@ -73,7 +73,7 @@ class FakeProducerIds:
 
 
 class Settings:
-    """DynamicSettings over the real layers."""
+    """DynamicSettings over the real configuration layers."""
 
     def __init__(self, image: MetadataImage, static: ServerConfig) -> None:
         self.config = DynamicConfig(static)
@@ -102,7 +102,7 @@ class Settings:
 
 
 class FakeVerifier:
-    """Answers `code` for every partition, or `held` when that is there."""
+    """Answers `code` for every partition, or returns `held` if it is set."""
 
     def __init__(self) -> None:
         self.code = ErrorCode.NONE
@@ -122,7 +122,7 @@ class FakeVerifier:
 
 
 class Anything:
-    """For services that a test does not come to."""
+    """Stands for services that a test does not call."""
 
     def __getattr__(self, name: Any) -> Any:
         raise AssertionError(f"{name} was called")
@@ -182,12 +182,12 @@ class Api:
         return out + encode(request, version)
 
     def send(self, request: Any, version: int, **options: Any) -> Any:
-        """What dispatch gives: the decoded response, a Pending, or None."""
+        """Return the dispatcher's result: the decoded response, a Pending, or None."""
         reply = self.raw(self.frame(request, version, **options))
         return self.decoded(reply, type(request).API_KEY, version) if isinstance(reply, list) else reply
 
     def call(self, request: Any, version: int, **options: Any) -> Any:
-        """The decoded response; it must be immediate, or need no more than what worker threads do."""
+        """Return the decoded response. It must be available at once, or after the jobs of worker threads."""
         response = self.send(request, version, **options)
         assert response is not None
         if isinstance(response, Pending) and self.world.workers.submitted:

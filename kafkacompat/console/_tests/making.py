@@ -1,4 +1,4 @@
-"""What the console's tests are made of: records, snapshots and a caller of ASGI applications."""
+"""Helpers of the console's tests: records, snapshots, and requests to ASGI applications."""
 
 from __future__ import annotations
 
@@ -70,9 +70,14 @@ class Answer:
 
 
 async def ask(
-    app: ASGIApp, path: str, query: str = "", method: str = "GET", headers: dict[str, str] | None = None
+    app: ASGIApp,
+    path: str,
+    query: str = "",
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
+    body: bytes = b"",
 ) -> Answer:
-    """One request without a socket; the Host is localhost unless headers say otherwise."""
+    """Send one request without a socket. The Host is localhost unless the headers have another."""
     given = {"host": "localhost:8088"} | (headers or {})
     scope = {
         "type": "http",
@@ -84,14 +89,16 @@ async def ask(
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": query.encode(),
-        "headers": [(name.encode(), value.encode()) for name, value in given.items() if value is not None],
+        "headers": [
+            (name.encode(), value.encode("latin-1")) for name, value in given.items() if value is not None
+        ],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 8088),
     }
     answer = Answer()
 
     async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":

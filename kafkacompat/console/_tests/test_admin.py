@@ -1,4 +1,4 @@
-"""A look through a client library that is given odd groups and odd answers: it leaves them out and never ends."""
+"""A look through a client library with unusual groups and answers: it leaves them out and always ends."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kafkacompat.console import admin
 from kafkacompat.console.admin import ClusterClient
 from kafkacompat.console.core.snapshot import Snapshot
 from kafkacompat.console.failure import BrokerAway
+from kafkacompat.security.cluster_address import ClusterAddress
 
 NODE = SimpleNamespace(id=1, host="127.0.0.1", port=9092, rack=None)
 ODD_ERRORS = [
@@ -37,9 +38,9 @@ def future(result: object) -> Future[Any]:
 
 
 class ScriptedAdmin:
-    """The library's client over a cluster of one node, one topic and the given groups, with the library's own checks.
+    """The library's client for a cluster with one node, one topic and the given groups, with the library's checks.
 
-    odd: the answers, by the method that is asked, that come out as that error; for groups, of the first of them.
+    odd: the error with which the answers to a method fail. For groups, only the answer for the first group fails.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class ScriptedAdmin:
 def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Snapshot]:
     def looked(groups: Iterable[str], odd: dict[str, Exception] | None = None) -> Snapshot:
         monkeypatch.setattr(admin, "AdminClient", lambda *settings, **more: ScriptedAdmin(groups, odd))
-        return ClusterClient("h:1").look(7)
+        return ClusterClient(ClusterAddress("h:1")).look(7)
 
     return looked
 
@@ -107,7 +108,7 @@ def names(seen: Snapshot) -> list[str]:
 
 
 def test_a_group_without_a_name_is_counted_and_not_asked_about(look: Callable[..., Snapshot]) -> None:
-    """Kafka takes commits of the group named "" (KIP-289); the library refuses to ask what it has committed."""
+    """Kafka accepts commits of the group named "" (KIP-289). The library refuses to ask for its committed offsets."""
     seen = look(["b", "", "a"])
     assert (names(seen), seen.groups_hidden) == (["a", "b"], 1)
     assert look([""]).groups_hidden == 1
@@ -117,7 +118,7 @@ def test_a_group_without_a_name_is_counted_and_not_asked_about(look: Callable[..
 def test_no_name_of_a_group_ends_the_look(groups: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(admin, "AdminClient", lambda *settings, **more: ScriptedAdmin(groups))
-        seen = ClusterClient("h:1").look(7)
+        seen = ClusterClient(ClusterAddress("h:1")).look(7)
     assert names(seen) == sorted({*groups} - {""})
 
 
@@ -159,7 +160,7 @@ def test_a_topic_that_cannot_be_described_is_hidden_and_the_others_are_seen(
 
     made = OneRefused([], topics=["a", "b", "c"])
     monkeypatch.setattr(admin, "AdminClient", lambda *settings, **more: made)
-    seen = ClusterClient("h:1").look(7)
+    seen = ClusterClient(ClusterAddress("h:1")).look(7)
     assert ([topic.name for topic in seen.topics], seen.topics_hidden) == (["a", "c"], 1)
 
 
@@ -167,7 +168,7 @@ def test_all_groups_are_asked_about_in_turn(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(admin, "GROUPS_A_LOOK", 3)
     made = ScriptedAdmin([f"g{number}" for number in range(8)])
     monkeypatch.setattr(admin, "AdminClient", lambda *settings, **more: made)
-    client = ClusterClient("h:1")
+    client = ClusterClient(ClusterAddress("h:1"))
     seen = [client.look(7) for _ in range(3)]
     assert [len(names(each)) for each in seen] == [3, 6, 8]
     assert [each.groups_hidden for each in seen] == [5, 2, 0]
@@ -176,21 +177,22 @@ def test_all_groups_are_asked_about_in_turn(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_result_topics_are_seen_however_many_others_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their names would come after a thousand others."""
+    """In alphabetical order, their names would come after a thousand others."""
     others = [f"a-{number:04}" for number in range(admin.MAX_TOPICS)]
     made = ScriptedAdmin([], topics=[*others, "logs.summary", "metrics.latest"])
     monkeypatch.setattr(admin, "AdminClient", lambda *settings, **more: made)
-    seen = ClusterClient("h:1").look(7)
+    seen = ClusterClient(ClusterAddress("h:1")).look(7)
     found = {topic.name for topic in seen.topics}
     assert {"logs.summary", "metrics.latest"} <= found
     assert (len(found), seen.topics_hidden) == (admin.MAX_TOPICS, 2)
 
 
 def test_offsets_of_a_topic_are_not_told_of_another_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not answered in time is taken from the last look, but not from before the topic was deleted and made anew."""
+    """A late answer is replaced by that of the previous look, but not by one from before the topic was deleted and
+    created again."""
     made = ScriptedAdmin([])
     monkeypatch.setattr(admin, "AdminClient", lambda *settings, **more: made)
-    client = ClusterClient("h:1")
+    client = ClusterClient(ClusterAddress("h:1"))
 
     def ends() -> list[int | None]:
         return [topic.end_offsets for topic in client.look(7).topics]

@@ -1,4 +1,4 @@
-"""Query parameters and Host headers: what is let in, and what is said to the rest."""
+"""Query parameters and Host headers: the accepted values, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -126,5 +126,5 @@ def test_addresses_to_listen_on(text: str, address: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize("text", ["8088", ":8088", "a:", "a:b", "a:65536", "::1:80", "a:-1", ""])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no HOST:PORT"):
+    with pytest.raises(ValueError, match="is not HOST:PORT"):
         listen_address(text)

@@ -1,4 +1,4 @@
-"""One record as the browser of records shows it, whatever its bytes and headers are."""
+"""One record as the browser of records shows it, with any bytes and headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Header = tuple[str, bytes | None]
 
 
 class ReadMessage:
-    """A message as the client library hands it over; headers may be asked for once, as there."""
+    """A message as the client library returns it. As there, headers may be read only once."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ReadMessage:
     ids=repr,
 )
 def test_a_header_whose_name_is_no_text_hides_the_headers_and_nothing_else(error: Exception) -> None:
-    """No broker looks into a record's headers, and the client library makes none of them if one is not UTF-8."""
+    """Brokers do not check a record's headers, and the client library returns none of them if one is not UTF-8."""
     shown = record_view(ReadMessage(b"k", b"v", error), RecordsQuery("t", 0))
     assert (shown["headers"], shown["headers_hidden"], shown["headers_unreadable"]) == ([], 0, True)
     assert (shown["key"]["text"], shown["value"]["text"]) == ("k", "v")
@@ -78,14 +78,14 @@ def test_headers_are_shown_up_to_a_bound() -> None:
 
 
 class FailedMessage:
-    """What the library hands over instead of a record."""
+    """The object that the library returns instead of a record."""
 
     def error(self) -> KafkaError:
         return KafkaError(KafkaError._TRANSPORT)
 
 
 class SilentConsumer:
-    """A consumer of a partition that gives two records; then the library only says what is given, or nothing."""
+    """A consumer of a partition that returns two records. After them it returns only the given object, or nothing."""
 
     def __init__(self, then: FailedMessage | None) -> None:
         self.at = 0
@@ -104,14 +104,14 @@ class SilentConsumer:
 @pytest.mark.parametrize(
     ("then", "error", "says"),
     [
-        (None, NotRead, "no record of t-0 came from offset 2 on"),
+        (None, NotRead, "no record of t-0 at or after offset 2"),
         (FailedMessage(), BrokerAway, "no more records of t-0"),
     ],
 )
 def test_a_record_that_never_comes_is_told_from_a_broker_that_is_away(
     then: FailedMessage | None, error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The library says nothing of a batch that it cannot read."""
+    """The library reports nothing about a batch that it cannot read."""
     seconds = iter(range(1_000))
     monkeypatch.setattr("kafkacompat.console.browse.time.monotonic", lambda: next(seconds))
     with pytest.raises(error, match=says):

@@ -165,16 +165,16 @@ def test_the_view_of_the_cluster_holds_sizes_rates_lag_and_missing_nodes() -> No
 
 
 def test_a_broker_that_is_away_has_no_series_but_that_it_is() -> None:
-    """A lag that stays at its last value hides that nobody knows it."""
+    """A lag that stays at its last value would hide that it is unknown."""
     view = full_view()
     view["broker"]["state"] = "unreachable"
-    text = metrics_text(view, reading_view(Results()))
-    assert "kafkacompat_console_broker_up 0\n" in text
+    text = metrics_text(view, reading_view(Results())).decode()
+    assert "kafkacompat_console_broker_up 0.0\n" in text
     assert "\nkafka_" not in text
 
 
 class Counted(tuple[ReplicaSize, ...]):
-    """How often it is gone through."""
+    """Counts how often it is iterated over."""
 
     passes = 0
 
@@ -195,12 +195,12 @@ def test_sizes_are_gone_through_once_for_all_topics_and_once_for_all_nodes() -> 
 
 
 def test_prometheus_text_escapes_labels_and_leaves_out_what_is_not_known() -> None:
-    text = metrics_text(full_view(), reading_view(Results()))
-    assert 'kafka_group_lag_records{group="g\\"1"} 6\n' in text
-    assert 'kafka_topic_records{topic="b"} 10\n' in text
+    text = metrics_text(full_view(), reading_view(Results())).decode()
+    assert 'kafka_group_lag_records{group="g\\"1"} 6.0\n' in text
+    assert 'kafka_topic_records{topic="b"} 10.0\n' in text
     assert 'kafka_topic_records{topic="a"}' not in text
-    assert 'kafka_node_up{node="2"} 0\n' in text
-    assert "kafkacompat_console_broker_up 1\n" in text
+    assert 'kafka_node_up{node="2"} 0.0\n' in text
+    assert "kafkacompat_console_broker_up 1.0\n" in text
     for line in text.splitlines():
         assert line.startswith("# ") or float(line.rpartition(" ")[2]) >= 0
 
@@ -217,12 +217,14 @@ def test_no_group_is_one_that_cannot_be_told(names: list[str], committed: dict[t
     connection.answered(1)
     view = cluster_view(connection, snapshot(topic("t", partition(0)), groups=groups), Rates())
     assert json.loads(json.dumps(view, ensure_ascii=False, allow_nan=False).encode()) == view
-    text = metrics_text(view, reading_view(Results()))
+    text = metrics_text(view, reading_view(Results())).decode()
     assert text.encode().count(b"\nkafka_group_members{") == len(names)
     for line in text.split("\n")[:-1]:
         assert line.startswith("# ") or float(line.rpartition(" ")[2]) >= 0
 
 
 def test_prometheus_text_without_a_broker_says_down() -> None:
-    text = metrics_text(cluster_view(BrokerConnection("h:1", 0), None, Rates()), reading_view(Results()))
-    assert "kafkacompat_console_broker_up 0\n" in text
+    text = metrics_text(
+        cluster_view(BrokerConnection("h:1", 0), None, Rates()), reading_view(Results())
+    ).decode()
+    assert "kafkacompat_console_broker_up 0.0\n" in text

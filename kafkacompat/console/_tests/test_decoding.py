@@ -1,4 +1,4 @@
-"""Bytes as text, JSON, hex and internal records; and whatever is cut short or not what it seems."""
+"""Bytes as text, JSON, hex and internal records, also truncated and misleading ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.console.core.decoding import MAX_INDENTED_TIMES, decoded
 from kafkacompat.console.core.internal_records import internal_key, internal_value
-from kafkacompat.console.core.log_directories import BadResponse, parse_response, request_frame
+from kafkacompat.console.core.log_directories import BadResponse, parse_response, sizes_request
 from kafkacompat.console.core.snapshot import ReplicaSize
 
 
@@ -112,7 +112,7 @@ def test_names_that_come_twice_are_shown_twice() -> None:
 
 @given(JSON_VALUES)
 def test_indented_json_is_what_the_library_would_make_of_it(value: object) -> None:
-    """Where nothing is written otherwise than the library writes it."""
+    """For values that this code writes in the same form as the library."""
     written = json.dumps([value], ensure_ascii=False)
     shown = decoded(written.encode(errors="surrogatepass"), 100_000)
     if shown["kind"] == "json":
@@ -151,9 +151,15 @@ def test_a_committed_offset_is_told_in_words() -> None:
 def test_a_transaction_is_told_in_words() -> None:
     key = b"\x00\x00" + text("tx-1")
     assert json.loads(internal_key("__transaction_state", key) or "")["transactional_id"] == "tx-1"
-    value = struct.pack(">hqhib", 1, 9, 2, 60_000, 4) + b"\x00\x00"
+    value = struct.pack(">hqhibbqq", 1, 9, 2, 60_000, 4, 0, 1_000, 900) + b"\x00"
     said = json.loads(internal_value("__transaction_state", key, value) or "")
-    assert (said["producer_id"], said["state"]) == (9, "CompleteCommit")
+    assert said == {"producer_id": 9, "producer_epoch": 2, "timeout_ms": 60_000, "state": "CompleteCommit"}
+
+
+def test_a_value_of_an_unknown_version_or_cut_short_is_left() -> None:
+    value = struct.pack(">hqi", 3, 77, -1) + text("note") + struct.pack(">q", 1_000)
+    assert internal_value("__consumer_offsets", OFFSET_KEY, b"\x00\x05" + value[2:]) is None
+    assert internal_value("__consumer_offsets", OFFSET_KEY, value[:-1]) is None
 
 
 @given(
@@ -168,7 +174,7 @@ def test_internal_bytes_of_any_kind_are_told_or_left(topic: str, key: bytes, val
 
 @pytest.mark.parametrize("length", [b"\x85\x80\x80\x80\x80\x00", b"\xff" * 100, b"\xff\xff\xff\xff\x7f"])
 def test_a_length_of_more_than_five_bytes_or_beyond_the_value_is_left(length: bytes) -> None:
-    """However long the value is, its length is not added up without end."""
+    """A length is read up to its bound, however long the value is."""
     value = struct.pack(">hqi", 4, 77, -1) + length + b"note" + struct.pack(">q", 1_000) + b"\x00"
     assert internal_value("__consumer_offsets", OFFSET_KEY, value) is None
 
@@ -187,7 +193,7 @@ def log_directories(error: int = 0) -> bytes:
 
 def test_sizes_of_logs_are_read_from_the_answer() -> None:
     assert parse_response(log_directories(), 4) == [ReplicaSize(4, "t", 0, 1_000), ReplicaSize(4, "t", 1, 50)]
-    frame = request_frame()
+    frame = sizes_request()
     assert struct.unpack_from(">ihh", frame) == (len(frame) - 4, 35, 1)
 
 

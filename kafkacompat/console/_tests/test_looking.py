@@ -1,4 +1,4 @@
-"""Where a broker is looked for, and how one that is gone is noticed without waiting; what a killed look leaves."""
+"""The addresses that are probed, a broker that is gone is noticed without delay, and cancelled looks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kafkacompat.console.failure import BrokerAway
 from kafkacompat.console.looking import addresses, keep_looking, require_listener
 from kafkacompat.console.sizes import sizes_of
 from kafkacompat.console.state import ConsoleState
+from kafkacompat.security.cluster_address import ClusterAddress
 
 
 def unused_port() -> int:
@@ -24,7 +25,7 @@ def unused_port() -> int:
 
 
 def test_a_broker_is_looked_for_where_we_were_told_and_where_it_said() -> None:
-    state = ConsoleState("a:1, [::1]:2,nonsense", 0, "run")
+    state = ConsoleState(ClusterAddress("a:1, [::1]:2,nonsense"), 0, "run")
     assert addresses(state) == [("a", 1), ("::1", 2)]
     state.looked(snapshot(topic("t", partition(0)), nodes=(1, 2)))
     assert addresses(state)[2:] == [("127.0.0.1", 9001), ("127.0.0.1", 9002)]
@@ -50,7 +51,7 @@ ODD_PLACES = [("a..b", 1), ("x" * 70, 1), ("\u00fc" * 64, 1), ("\udcff", 1), ("1
 
 @pytest.mark.parametrize(("host", "port"), ODD_PLACES)
 async def test_an_address_that_cannot_be_is_away_and_no_error_of_ours(host: str, port: int) -> None:
-    """A node advertises what it was told to; the next look asks there."""
+    """A node advertises what it is configured to. The next look asks at that address."""
     with pytest.raises(BrokerAway) as raised:
         await require_listener([(host, port)])
     assert str(raised.value)
@@ -60,7 +61,7 @@ async def test_an_address_that_cannot_be_is_away_and_no_error_of_ours(host: str,
 
 
 class ScriptedClient:
-    """Looks as scripted; the last stays."""
+    """Looks as scripted. The last one repeats."""
 
     def __init__(self, *looks: Snapshot | BrokerAway) -> None:
         self.looks = list(looks)
@@ -73,7 +74,7 @@ class ScriptedClient:
 
 
 class Followed:
-    """A reader that notes what it is to follow."""
+    """A reader that records what it should follow."""
 
     def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []
@@ -94,7 +95,7 @@ async def test_looking_goes_on_after_a_broker_was_away(
     monkeypatch.setattr("kafkacompat.console.looking.require_listener", listening)
     monkeypatch.setattr("kafkacompat.console.looking.sizes_of", no_sizes)
     seen = snapshot(topic("t", partition(0)), at_ms=70)
-    state, reader = ConsoleState("h:1", 0, "run"), Followed()
+    state, reader = ConsoleState(ClusterAddress("h:1"), 0, "run"), Followed()
     client = ScriptedClient(BrokerAway("timed out"), seen)
     states: list[str] = []
     async with trio.open_nursery() as nursery:

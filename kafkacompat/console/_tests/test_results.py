@@ -1,4 +1,4 @@
-"""Folding of result records: the latest row a key, once each, whatever is sent again, bounded."""
+"""Folding of result records: the latest row of each key, each record once, bounded."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def right_kind(types: Types) -> st.SearchStrategy[Any]:
 
 @st.composite
 def nearly_rows(draw: st.DrawFn, shape: ResultTopic) -> bytes:
-    """A row of that topic in which one field or none is anything."""
+    """A row of that topic in which at most one field has an arbitrary value."""
     row = {name: draw(right_kind(types)) for name, types in (shape.fields | shape.optional).items()}
     row["event_id"] = draw(ANY_TEXT)
     for name in draw(st.lists(st.sampled_from(list(row)), max_size=1)):
@@ -220,7 +220,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3)), max_size=30)
 def test_reading_any_stretch_again_changes_no_row(
     written: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    """A consumer that goes back and reads on from any offset ends with the same rows."""
+    """A consumer that goes back and continues from any offset ends with the same rows."""
     log = [record(LOGS, str(key), at, summary(key, count)) for at, (key, count) in enumerate(written)]
     once, again = Results(), Results()
     for each in log:

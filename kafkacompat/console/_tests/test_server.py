@@ -1,13 +1,18 @@
-"""The HTTP answers without a broker or a socket: views, tags, bounds, hosts and headers; and the asking for sizes."""
+"""The HTTP answers without a broker or a socket: views, tags, bounds, hosts and headers; and the request for sizes."""
 
 from __future__ import annotations
 
+import json
 import struct
+import threading
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkacompat.console import server
 from kafkacompat.console._tests.making import ask, partition, record, snapshot, summary, topic
@@ -19,6 +24,7 @@ from kafkacompat.console.reader import Batch, starts
 from kafkacompat.console.server import application
 from kafkacompat.console.sizes import sizes_of
 from kafkacompat.console.state import MIN_VIEW_INTERVAL_MS, ConsoleState, ViewCache, encoded
+from kafkacompat.security.cluster_address import ClusterAddress
 
 
 class Clock:
@@ -36,7 +42,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def state(clock: Clock) -> ConsoleState:
-    return ConsoleState("broker:9092", clock(), "run")
+    return ConsoleState(ClusterAddress("broker:9092"), clock(), "run")
 
 
 async def test_the_page_and_its_files_are_served_and_nothing_else(state: ConsoleState, clock: Clock) -> None:
@@ -109,9 +115,47 @@ async def test_half_a_surrogate_pair_in_a_row_is_sent_on_as_an_unknown_letter(
     assert (answer.status, answer.json["logs"]["rejected"]["latest"][0]["reason"]) == (200, "half \ufffd")
 
 
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=4)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(TEXTS, inside, max_size=3),
+    max_leaves=30,
+)
+
+
+@given(st.dictionaries(TEXTS, JSON_VALUES, max_size=4))
+def test_a_view_is_encoded_in_pieces_as_it_would_be_whole(view: dict[str, Any]) -> None:
+    whole = json.dumps(view, separators=(",", ":"), ensure_ascii=False)
+    assert encoded(view).decode() == whole
+
+
+async def test_the_view_of_a_large_cluster_holds_up_nobody_else(
+    state: ConsoleState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The view is not made in the loop's thread, and at most one topic is encoded in one piece."""
+    threads, longest = set(), 0
+    dumped = json.dumps
+
+    def dumps(value: object, **options: Any) -> str:
+        nonlocal longest
+        text = dumped(value, **options)
+        threads.add(threading.get_ident())
+        longest = max(longest, len(text))
+        return text
+
+    monkeypatch.setattr("kafkacompat.console.state.json.dumps", dumps)
+    state.looked(
+        snapshot(*(topic(f"t{number}", *(partition(at) for at in range(6))) for number in range(100)))
+    )
+    view = await state.cluster_json(1_000)
+    assert len(json.loads(view.body)["cluster"]["topics"]) == 100
+    assert threading.get_ident() not in threads
+    assert longest < len(view.body) / 50
+
+
 @pytest.mark.parametrize("broken", ["\ud800", float("nan"), b"bytes"])
 def test_a_view_that_cannot_be_encoded_is_not_taken_for_made(broken: object) -> None:
-    """Else every later question would be answered with nothing, or with the bytes of another view under a new tag."""
+    """Otherwise every later request would get nothing, or the bytes of another view under a new tag."""
     cache = ViewCache("run")
     cache.keep("old", 0, encoded({"right": 1}))
     body, tag = cache.body, cache.tag

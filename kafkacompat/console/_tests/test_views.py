@@ -1,4 +1,4 @@
-"""View models of the three jobs: rates, ranks, buckets, what is newest, and nothing at all."""
+"""View models of the three jobs: rates, ranks, buckets, the newest rows, and no rows at all."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_service_is_shown_with_windows_only_or_with_a_sample_only() -> None:
 def change(
     minute: int, state: str | None = "firing", rule: str = "error_rate", service: str = "auth"
 ) -> tuple[str, str, dict[str, Any]]:
-    """The record of an alert that begins to fire or is resolved."""
+    """Return the record of an alert that begins to fire or is resolved."""
     said = {"service": service, "rule": rule, "value": 1, "threshold": 0.5}
     return ("metrics.alerts", "k", window(minute) | said | ({"state": state} if state else {}))
 
@@ -130,7 +130,7 @@ def test_an_alert_fires_until_its_rule_is_resolved() -> None:
     assert firing(change(5, "resolved"), change(0)) == []
     assert firing(change(5, "resolved"), change(0), change(5)) == []
     assert firing(change(0), change(5, "resolved", "cpu"), change(1, service="cart")) == ["auth", "cart"]
-    # A release that told windows instead of changes said no state.
+    # An earlier release wrote windows instead of changes, without a state.
     assert firing(change(0, None)) == []
 
 

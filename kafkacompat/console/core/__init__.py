@@ -1,1 +1,1 @@
-"""The console's pure parts: decoding, folding, rates, lag and view models. Time comes in as milliseconds."""
+"""The console's pure parts: decoding, folding, rates, lag and view models. The time is a parameter, in milliseconds."""

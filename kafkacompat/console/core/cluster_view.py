@@ -1,6 +1,7 @@
-"""View model of the cluster: nodes, topics with rates and sizes, partitions, groups with lag, and the health of it all.
+"""View model of the cluster: nodes, topics with rates and sizes, partitions, groups with lag, and the cluster's
+health.
 
-Sizes are bytes on disk over all replicas. Knows snapshots and rates, nothing of clients or HTTP.
+Sizes are bytes on disk, summed over all replicas. This module knows snapshots and rates, but neither clients nor HTTP.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ View = dict[str, Any]
 
 
 def cluster_view(connection: BrokerConnection, snapshot: Snapshot | None, rates: Rates) -> View:
-    """Everything the page shows of the cluster; without a snapshot only how the connection stands."""
+    """Return everything that the page shows about the cluster. Without a snapshot, only the state of the connection."""
     view: View = {
         "broker": broker_view(connection),
         "health": health_view(connection, snapshot),
@@ -47,7 +48,7 @@ def cluster_view(connection: BrokerConnection, snapshot: Snapshot | None, rates:
 
 
 def broker_view(connection: BrokerConnection) -> View:
-    """Where the broker is and whether it answers."""
+    """Return the broker's address and whether it answers."""
     return {
         "bootstrap": connection.bootstrap,
         "state": connection.state,
@@ -58,7 +59,7 @@ def broker_view(connection: BrokerConnection) -> View:
 
 
 def health_view(connection: BrokerConnection, snapshot: Snapshot | None) -> View:
-    """One level and one line: bad without the broker or with a partition nobody leads, warning with replicas behind."""
+    """Return a level and a line of text: bad without a broker or a partition's leader, warning if replicas are not in sync."""
     if connection.reachable and snapshot is not None:
         partitions = [partition for topic in snapshot.topics for partition in topic.partitions]
         offline = sum(partition.offline for partition in partitions)
@@ -85,7 +86,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def missing_nodes(snapshot: Snapshot) -> list[int]:
-    """Nodes that hold replicas and are not alive."""
+    """Return the nodes that hold replicas but are not alive."""
     holding = {
         node for topic in snapshot.topics for partition in topic.partitions for node in partition.replicas
     }
@@ -93,7 +94,7 @@ def missing_nodes(snapshot: Snapshot) -> list[int]:
 
 
 def nodes_view(snapshot: Snapshot) -> list[View]:
-    """Every node that is alive or holds replicas, with what it leads and what it holds."""
+    """Return every node that is alive or holds replicas, with the partitions it leads and the replicas it holds."""
     alive = {node.node_id: node for node in snapshot.nodes}
     leads: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
@@ -126,7 +127,7 @@ def nodes_view(snapshot: Snapshot) -> list[View]:
 
 
 def topics_view(snapshot: Snapshot, rates: Rates) -> list[View]:
-    """All topics with their partitions."""
+    """Return all topics with their partitions."""
     if snapshot.sizes is None:
         return [topic_view(topic, None, rates) for topic in snapshot.topics]
     sizes: dict[str, dict[int, int]] = {}
@@ -137,7 +138,8 @@ def topics_view(snapshot: Snapshot, rates: Rates) -> list[View]:
 
 
 def topic_view(topic: TopicSeen, sizes: Mapping[int, int] | None, rates: Rates) -> View:
-    """One topic and its partitions, with their sizes by number. records counts kept offsets: compaction and markers leave gaps."""
+    """Return one topic with its partitions and their sizes. `records` counts offsets, so it includes gaps of
+    compaction and markers."""
     spans = [
         partition.latest - partition.earliest
         for partition in topic.partitions
@@ -169,7 +171,7 @@ def topic_view(topic: TopicSeen, sizes: Mapping[int, int] | None, rates: Rates) 
 
 
 def groups_view(snapshot: Snapshot) -> list[View]:
-    """All groups."""
+    """Return all groups."""
     partitions = {
         (topic.name, partition.partition): partition
         for topic in snapshot.topics
@@ -179,7 +181,7 @@ def groups_view(snapshot: Snapshot) -> list[View]:
 
 
 def group_view(group: GroupSeen, partitions: Mapping[tuple[str, int], PartitionSeen]) -> View:
-    """One group with its lag, partition by partition."""
+    """Return one group with the lag of each partition."""
     lag = group_lag(group, partitions)
     return {
         "group": group.group_id,
@@ -203,7 +205,7 @@ def group_view(group: GroupSeen, partitions: Mapping[tuple[str, int], PartitionS
 
 
 def troubled_view(snapshot: Snapshot) -> list[View]:
-    """Partitions without a leader or with replicas behind, the worst first."""
+    """Return partitions without a leader or with replicas that are not in sync, the worst first."""
     rows: list[View] = [
         {
             "topic": topic.name,

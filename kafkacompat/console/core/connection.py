@@ -1,4 +1,4 @@
-"""Whether the broker answers, since when, and what is wrong if it does not. Time comes in as milliseconds."""
+"""Whether the broker answers, since when, and the error if it does not. The time is a parameter, in milliseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ UNREACHABLE = "unreachable"
 
 @dataclass(slots=True)
 class BrokerConnection:
-    """What the page's header says. since_ms is when the state began: for UNREACHABLE when the broker last answered."""
+    """The state in the page's header. since_ms is the start of the state; for UNREACHABLE, the time of the broker's
+    last answer."""
 
     bootstrap: str
     since_ms: int
@@ -20,18 +21,18 @@ class BrokerConnection:
     answered_ms: int | None = None
 
     def answered(self, now_ms: int) -> None:
-        """A look at the cluster succeeded."""
+        """The cluster's state was read."""
         if self.state != REACHABLE:
             self.since_ms = now_ms
         self.state, self.reason, self.answered_ms = REACHABLE, "", now_ms
 
     def failed(self, now_ms: int, reason: str) -> None:
-        """A look at the cluster did not succeed; reason is for a person."""
+        """The cluster's state could not be read. `reason` is for a person."""
         if self.state != UNREACHABLE:
             self.since_ms = now_ms if self.answered_ms is None else self.answered_ms
         self.state, self.reason = UNREACHABLE, reason
 
     @property
     def reachable(self) -> bool:
-        """The last look succeeded."""
+        """Whether the last attempt succeeded."""
         return self.state == REACHABLE

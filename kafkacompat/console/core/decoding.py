@@ -1,4 +1,4 @@
-"""Bytes of a record as something a person reads: JSON, text, or hex. Bounded; knows no topic and no client."""
+"""Shows a record's bytes as JSON, text or hex. Bounded. Independent of topics and clients."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafkacompat.console.core.words import encodable
 HEX_BYTES_A_LINE = 16
 MAX_JSON_BYTES = 256 * 1024
 MAX_INDENTED_TIMES = 10
-"""How many times as long JSON may become: each level that it is nested takes room on every line within."""
+"""How many times longer indented JSON may be. Each level of nesting adds characters to every line inside it."""
 
 INDENT: Final = "  "
 TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-"""Of JSON."""
+"""Matches one token of JSON."""
 
 NOTHING, JSON_TEXT, PLAIN_TEXT, HEX = "null", "json", "text", "hex"
 
@@ -23,9 +23,10 @@ Decoded = dict[str, Any]
 
 
 def decoded(data: bytes | None, max_bytes: int) -> Decoded:
-    """{kind, text, size_bytes, truncated}: at most max_bytes of the data are shown, size_bytes is its full length.
+    """Return {kind, text, size_bytes, truncated}. At most max_bytes of the data are shown; size_bytes is the full
+    length.
 
-    JSON has `raw` besides: the text as it is.
+    For JSON, `raw` has the original text.
     """
     if data is None:
         return {"kind": NOTHING, "text": "", "size_bytes": 0, "truncated": False}
@@ -53,7 +54,7 @@ def _as_text(data: bytes, truncated: bool) -> str | None:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        # A cut may go through a character of up to four bytes.
+        # The cut may be inside a character, which has up to four bytes.
         if not truncated or error.start < len(data) - 3:
             return None
         text = data[: error.start].decode("utf-8")
@@ -62,7 +63,7 @@ def _as_text(data: bytes, truncated: bool) -> str | None:
 
 
 def _as_json(text: str) -> str | None:
-    """The text with a line for each member: numbers and names as they are written, and names that come twice, twice."""
+    """Return the text with one line per member. Numbers, names and repeated names stay as they are written."""
     try:
         json.loads(text, parse_constant=_no_number, parse_float=str, parse_int=str)
     except (ValueError, RecursionError):
@@ -75,7 +76,7 @@ def _no_number(word: str) -> str:
 
 
 def _indented(text: str, most: int) -> str | None:
-    """Of valid JSON; None where that is longer than `most` characters."""
+    """Indent valid JSON. None if the result is longer than `most` characters."""
     lines: list[str] = []
     line, depth, length = "", 0, 0
     opened = False
@@ -105,12 +106,12 @@ def _indented(text: str, most: int) -> str | None:
 
 
 def _readable(token: str) -> str:
-    """A string without the escapes that nobody needs; whatever else is there as it is written."""
+    """Return a string without unnecessary escapes. Any other token stays as it is written."""
     return encodable(json.dumps(json.loads(token), ensure_ascii=False)) if token.startswith('"') else token
 
 
 def hex_lines(data: bytes) -> str:
-    """Offset, bytes and printable ASCII, sixteen to a line."""
+    """Return lines of offset, sixteen bytes in hex, and printable ASCII."""
     lines = []
     for at in range(0, len(data), HEX_BYTES_A_LINE):
         part = data[at : at + HEX_BYTES_A_LINE]

@@ -1,22 +1,29 @@
-"""Records of the internal topics in words, where that is simple: committed offsets and the ids of groups and transactions.
+"""Some records of the internal topics as text: committed offsets, and the ids of groups and transactions.
 
-Follows the key and value versions of Kafka's group and transaction coordinators. What is not known here is shown as bytes.
+All other records are shown as bytes.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from typing import Any
 
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
-OFFSET_COMMIT_KEYS = (0, 1)
-OFFSET_COMMIT_VALUES = (0, 1, 2, 3)
-FLEXIBLE_OFFSET_COMMIT_VALUE = 4
-CLASSIC_GROUP_KEY = 2
-TRANSACTION_KEY = 0
-MAX_LENGTH_BYTES = 5
+from kafkacompat.wire.codec import decode
+from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.message import Message
+from kafkacompat.wire.messages.group_metadata_key import GroupMetadataKey
+from kafkacompat.wire.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
+from kafkacompat.wire.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
+from kafkacompat.wire.messages.offset_commit_key import OffsetCommitKey
+from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
+from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
+from kafkacompat.wire.messages.transaction_log_value import TransactionLogValue
+from kafkacompat.wire.records_index import group_record_classes, transaction_record_classes
+
+CLASSES = {"__consumer_offsets": group_record_classes, "__transaction_state": transaction_record_classes}
+"""By topic: a function from a record's type to the message classes of its key and value."""
+TYPE_BYTES = 2
+"""Bytes of the type before a key, and of the version before a value."""
 TRANSACTION_STATES = {
     0: "Empty",
     1: "Ongoing",
@@ -30,82 +37,57 @@ TRANSACTION_STATES = {
 
 
 def internal_key(topic: str, key: bytes | None) -> str | None:
-    """What the key says, as JSON text; None if this topic or version is not told here."""
-    if key is None:
-        return None
-    try:
-        (version,) = struct.unpack_from(">h", key)
-        if topic == CONSUMER_OFFSETS and version in OFFSET_COMMIT_KEYS:
-            group, at = _text(key, 2)
-            name, at = _text(key, at)
-            (partition,) = struct.unpack_from(">i", key, at)
-            return _json(type="committed offset", group=group, topic=name, partition=partition)
-        if topic == CONSUMER_OFFSETS and version == CLASSIC_GROUP_KEY:
-            return _json(type="group", group=_text(key, 2)[0])
-        if topic == TRANSACTION_STATE and version == TRANSACTION_KEY:
-            return _json(type="transaction", transactional_id=_text(key, 2)[0])
-    except (struct.error, UnicodeDecodeError):
-        return None
+    """Return the key as JSON text. None if this topic or type is not supported."""
+    message = _message(topic, key, key, 0)
+    match message:
+        case OffsetCommitKey() | LegacyOffsetCommitKey():
+            return _json(
+                type="committed offset",
+                group=message.group,
+                topic=message.topic,
+                partition=message.partition,
+            )
+        case GroupMetadataKey():
+            return _json(type="group", group=message.group)
+        case TransactionLogKey():
+            return _json(type="transaction", transactional_id=message.transactional_id)
     return None
 
 
 def internal_value(topic: str, key: bytes | None, value: bytes | None) -> str | None:
-    """What the value says, as JSON text; None if it is not told here. The key says which kind of value it is."""
-    if key is None or value is None:
-        return None
-    try:
-        (kind,) = struct.unpack_from(">h", key)
-        (version,) = struct.unpack_from(">h", value)
-        if topic == CONSUMER_OFFSETS and kind in OFFSET_COMMIT_KEYS and version in OFFSET_COMMIT_VALUES:
-            (offset,) = struct.unpack_from(">q", value, 2)
-            metadata, at = _text(value, 14 if version >= 3 else 10)
-            (committed_ms,) = struct.unpack_from(">q", value, at)
-            return _json(offset=offset, metadata=metadata, committed_ms=committed_ms)
-        if (
-            topic == CONSUMER_OFFSETS
-            and kind in OFFSET_COMMIT_KEYS
-            and version == FLEXIBLE_OFFSET_COMMIT_VALUE
-        ):
-            (offset,) = struct.unpack_from(">q", value, 2)
-            metadata, at = _compact_text(value, 14)
-            (committed_ms,) = struct.unpack_from(">q", value, at)
-            return _json(offset=offset, metadata=metadata, committed_ms=committed_ms)
-        if topic == TRANSACTION_STATE and kind == TRANSACTION_KEY and version in (0, 1):
-            producer_id, epoch, timeout_ms, state = struct.unpack_from(">qhib", value, 2)
+    """Return the value as JSON text. None if it is not supported. The key gives the type of the value."""
+    message = _message(topic, key, value, 1)
+    match message:
+        case OffsetCommitValue() | LegacyOffsetCommitValue():
             return _json(
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                timeout_ms=timeout_ms,
-                state=TRANSACTION_STATES.get(state, state),
+                offset=message.offset, metadata=message.metadata, committed_ms=message.commit_timestamp
             )
-    except (struct.error, UnicodeDecodeError):
-        return None
+        case TransactionLogValue():
+            return _json(
+                producer_id=message.producer_id,
+                producer_epoch=message.producer_epoch,
+                timeout_ms=message.transaction_timeout_ms,
+                state=TRANSACTION_STATES.get(message.transaction_status, message.transaction_status),
+            )
     return None
 
 
-def _text(data: bytes, at: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from(">h", data, at)
-    end = at + 2 + length
-    if length < 0 or end > len(data):
-        raise struct.error
-    return data[at + 2 : end].decode(), end
+def _message(topic: str, key: bytes | None, data: bytes | None, part: int) -> Message | None:
+    """Return the key (part 0) or value (part 1) of a record. None for an unknown type or version, and for truncated bytes."""
+    if topic not in CLASSES or key is None or data is None:
+        return None
+    try:
+        message_class = CLASSES[topic](_int16(key))[part]
+        version = _int16(data) if part else message_class.MIN_VERSION
+        if not message_class.MIN_VERSION <= version <= message_class.MAX_VERSION:
+            return None
+        return decode(message_class, version, data, TYPE_BYTES)
+    except (KeyError, WireError):
+        return None
 
 
-def _compact_text(data: bytes, at: int) -> tuple[str, int]:
-    length = 0
-    for number in range(MAX_LENGTH_BYTES):
-        (byte,) = struct.unpack_from(">B", data, at)
-        length |= (byte & 0x7F) << (7 * number)
-        at += 1
-        if byte < 0x80:
-            break
-    else:
-        raise struct.error
-    # The length is written one higher; zero stands for no text.
-    end = at + length - 1
-    if length == 0 or end > len(data):
-        raise struct.error
-    return data[at:end].decode(), end
+def _int16(data: bytes) -> int:
+    return int.from_bytes(data[:TYPE_BYTES], "big", signed=True)
 
 
 def _json(**fields: Any) -> str:

@@ -1,4 +1,4 @@
-"""How far a group is behind, from what it committed and where the partitions start and end."""
+"""The lag of a group, from its committed offsets and the start and end offsets of the partitions."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from kafkacompat.console.core.snapshot import GroupSeen, PartitionSeen
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition of a group; lag is None where the partition's end is not known, or the partition is gone."""
+    """One partition of a group. lag is None if the end offset is unknown, or if the partition does not exist."""
 
     topic: str
     partition: int
     committed: int
     latest: int | None
     lag: int | None
-    """Records that the group has yet to read. A commit below the first kept record counts from that record."""
+    """Records that the group has not read yet. A committed offset below the start of the log counts from the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """All committed partitions of a group; lag is None if none of them is known."""
+    """All partitions with a committed offset. lag is None if the lag of every partition is unknown."""
 
     partitions: tuple[PartitionLag, ...]
     lag: int | None
 
 
 def group_lag(group: GroupSeen, partitions: Mapping[tuple[str, int], PartitionSeen]) -> GroupLag:
-    """Lag of a group; partitions by topic and number."""
+    """Return the lag of a group. `partitions` are by topic and number."""
     rows = []
     for (topic, number), committed in sorted(group.committed.items()):
         partition = partitions.get((topic, number))

@@ -1,4 +1,4 @@
-"""Query parameters of the JSON API: each with its bounds, and one clear line for whatever is outside them. Knows no HTTP."""
+"""Query parameters of the JSON API with their bounds. A value out of bounds gives one clear line. No HTTP."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
 
 class BadParameter(ValueError):
-    """A parameter outside its bounds; the text says which and what would do."""
+    """A parameter is out of bounds. The text names it and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsQuery:
-    """Which records of a partition to show. At most one of offset, before and time_ms is set; none means the latest."""
+    """The requested records of a partition. At most one of offset, before and time_ms is set. None of them means the
+    latest records."""
 
     topic: str
     partition: int
@@ -42,7 +43,7 @@ class RecordsQuery:
 
 
 def records_query(pairs: Iterable[tuple[str, str]]) -> RecordsQuery:
-    """The query of GET /api/records from its name-value pairs. BadParameter if one is missing, doubled or out of bounds."""
+    """Parse the name-value pairs of GET /api/records. Raises BadParameter if one is missing, repeated or out of bounds."""
     given: dict[str, str] = {}
     for name, text in pairs:
         if name not in KNOWN:

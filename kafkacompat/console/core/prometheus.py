@@ -1,27 +1,49 @@
-"""What the console knows of the cluster in Prometheus' text format. Knows snapshots and rates, no HTTP."""
+"""The console's data about the cluster as Prometheus metrics. Uses snapshots and rates, no HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from kafkacompat.console.core.cluster_view import View
 
-Sample = tuple[dict[str, str], float]
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
-def metrics_text(cluster: View, reading: View) -> str:
-    """The metrics of a cluster view and a reading view."""
-    lines: list[str] = []
-    up = 1 if cluster["broker"]["state"] == "reachable" else 0
-    _gauge(lines, "kafkacompat_console_broker_up", "1 if the broker answered the last look.", [({}, up)])
-    for name in ("records", "repeats", "malformed"):
-        text = f"Result records read: {name}."
-        _metric(lines, f"kafkacompat_console_results_{name}_total", "counter", text, [({}, reading[name])])
-    seen = cluster["cluster"]
-    if seen is None or not up:
-        # What was true when the broker answered last is not told as if it were now: the series end.
-        return _joined(lines)
-    topics, groups = seen["topics"], seen["groups"]
+def metrics_text(cluster: View, reading: View) -> bytes:
+    """Return the metrics of a cluster view and a reading view, in Prometheus' text format."""
+    return generate_latest(Seen(cluster, reading))
+
+
+class Seen(Collector):
+    """The metrics of one look at the cluster. The values come from the views, so no registry keeps them between two looks."""
+
+    def __init__(self, cluster: View, reading: View) -> None:
+        self._cluster = cluster
+        self._reading = reading
+
+    def collect(self) -> Iterator[Metric]:
+        up = self._cluster["broker"]["state"] == "reachable"
+        yield GaugeMetricFamily(
+            "kafkacompat_console_broker_up", "1 if the broker answered the last look.", up
+        )
+        for name in ("records", "repeats", "malformed"):
+            counter, text = f"kafkacompat_console_results_{name}", f"Result records read: {name}."
+            yield CounterMetricFamily(counter, text, self._reading[name])
+        seen = self._cluster["cluster"]
+        # While the broker is away, old values are not exported as current ones: the series end.
+        if seen is not None and up:
+            yield from _topics(seen["topics"])
+            yield from _groups(seen["groups"])
+            alive = [(str(node["node"]), node["alive"]) for node in seen["nodes"]]
+            text = "1 if the cluster's metadata names the node as alive."
+            yield _gauge("kafka_node_up", text, "node", alive)
+
+
+def _topics(topics: list[View]) -> Iterator[Metric]:
     for metric, field, text in (
         ("kafka_topic_records", "records", "Offsets between a topic's start and end."),
         ("kafka_topic_records_per_second", "records_per_s", "Records written a second."),
@@ -33,31 +55,20 @@ def metrics_text(cluster: View, reading: View) -> str:
         ),
         ("kafka_topic_offline_partitions", "offline", "Partitions without a leader."),
     ):
-        samples = [({"topic": topic["topic"]}, topic[field]) for topic in topics if topic[field] is not None]
-        _gauge(lines, metric, text, samples)
-    lags = [({"group": group["group"]}, group["lag"]) for group in groups if group["lag"] is not None]
-    _gauge(lines, "kafka_group_lag_records", "Records that a group has yet to read.", lags)
-    members = [({"group": group["group"]}, group["members"]) for group in groups]
-    _gauge(lines, "kafka_group_members", "Members of a group.", members)
-    alive = [({"node": str(node["node"])}, int(node["alive"])) for node in seen["nodes"]]
-    _gauge(lines, "kafka_node_up", "1 if the cluster's metadata names the node as alive.", alive)
-    return _joined(lines)
+        yield _gauge(metric, text, "topic", ((topic["topic"], topic[field]) for topic in topics))
 
 
-def _gauge(lines: list[str], name: str, text: str, samples: Iterable[Sample]) -> None:
-    _metric(lines, name, "gauge", text, samples)
+def _groups(groups: list[View]) -> Iterator[Metric]:
+    lags = ((group["group"], group["lag"]) for group in groups)
+    yield _gauge("kafka_group_lag_records", "Records that a group has yet to read.", "group", lags)
+    members = ((group["group"], group["members"]) for group in groups)
+    yield _gauge("kafka_group_members", "Members of a group.", "group", members)
 
 
-def _metric(lines: list[str], name: str, kind: str, text: str, samples: Iterable[Sample]) -> None:
-    lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-    for labels, value in samples:
-        inside = ",".join(f'{label}="{_escaped(content)}"' for label, content in labels.items())
-        lines.append(f"{name}{{{inside}}} {value:.17g}" if inside else f"{name} {value:.17g}")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _joined(lines: list[str]) -> str:
-    return "\n".join(lines) + "\n"
+def _gauge(name: str, text: str, label: str, values: Iterable[tuple[str, float | None]]) -> Metric:
+    """Return one series for each known value."""
+    gauge = GaugeMetricFamily(name, text, labels=(label,))
+    for content, value in values:
+        if value is not None:
+            gauge.add_metric((content,), value)
+    return gauge

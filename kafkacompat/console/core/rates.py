@@ -1,4 +1,5 @@
-"""Records a second from end offsets over time. Time comes in as milliseconds; samples are bounded by age and number."""
+"""Records per second, from end offsets over time. The time is a parameter, in milliseconds. Samples are bounded by age
+and number."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Ends = dict[str, int]
 
 
 class Rates:
-    """Rates per key (a topic's id) over the last RATE_WINDOW_MS, and the history of their sum."""
+    """Rates by key (a topic's id) over the last RATE_WINDOW_MS, and the history of their sum."""
 
     __slots__ = ("_history", "_samples")
 
@@ -23,13 +24,13 @@ class Rates:
         self._history: deque[tuple[int, float]] = deque(maxlen=HISTORY_POINTS)
 
     def copy(self) -> Rates:
-        """As it is now, for another thread."""
+        """Return a copy for another thread."""
         made = Rates()
         made._samples, made._history = self._samples.copy(), self._history.copy()
         return made
 
     def add(self, now_ms: int, ends: Ends) -> None:
-        """Take in the sums of end offsets at now_ms. A sample from before the last one (the clock was set) starts anew."""
+        """Add the sums of end offsets at now_ms. If now_ms is before the previous sample (the clock was set), start again."""
         if self._samples and now_ms <= self._samples[-1][0]:
             self._samples.clear()
         self._samples.append((now_ms, ends))
@@ -40,7 +41,8 @@ class Rates:
             self._history.append((now_ms, sum(known)))
 
     def per_second(self, key: str) -> float | None:
-        """Records a second; None until there are two samples. A log that was cut back counts from there."""
+        """Return records per second, or None until there are two samples. After a truncation of the log, counting
+        restarts there."""
         points = [(at_ms, ends[key]) for at_ms, ends in self._samples if key in ends]
         if len(points) < 2 or points[-1][0] - points[0][0] < MIN_SPAN_MS:
             return None
@@ -48,5 +50,5 @@ class Rates:
         return grown * 1000 / (points[-1][0] - points[0][0])
 
     def history(self) -> list[tuple[int, float]]:
-        """(time, records a second over all keys), oldest first."""
+        """Return (time, records per second over all keys), oldest first."""
         return list(self._history)

@@ -1,6 +1,7 @@
-"""Which result topics the console reads, what identifies a row in them, and which fields a row must have.
+"""The result topics that the console reads, the identity of a row in each, and the fields that a row must have.
 
-Knows the pipeline's schemas and nothing of readers or views. Fields of a row not named here are kept out of memory.
+This module knows the pipeline's schemas, but neither readers nor views. Fields that are not named here are not kept in
+memory.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ Types = tuple[type, ...]
 
 @dataclass(frozen=True, slots=True)
 class ResultTopic:
-    """How one topic folds.
+    """How the records of one topic become rows.
 
-    order: the field by which old rows make room; max_rows: how many rows are kept; by_event: rows are told apart by
-    event_id instead of the record's key; tail_records: read only that many from each partition's end (None: all).
+    order: the field by which the oldest rows are dropped. max_rows: how many rows are kept. by_event: event_id
+    identifies a row instead of the record's key. tail_records: read only that many records from the end of each
+    partition (None: all).
     """
 
     name: str

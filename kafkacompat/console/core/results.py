@@ -1,8 +1,8 @@
-"""Folds the records of the result topics into the latest row of each key, once each however often they are sent.
+"""Folds the records of the result topics into the latest row of each key. A record that was written twice counts once.
 
-Result topics are written at least once: a repeated row carries the key (or, for alerts and rejects, the event_id) that it
-had before. Of a key the later offset wins. Rows are bounded per topic; the oldest by event time make room.
-Knows no consumer, no clock and no view.
+Result topics are written at least once. A repeated row has the same key (or event_id, for alerts and rejects) as
+before. For each key the highest offset wins. Rows are bounded per topic; the oldest by event time are dropped. This
+module knows no consumers, no clock and no views.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ResultRecord:
-    """One record as it was read; timestamp_ms is the record's own."""
+    """One record as it was read. timestamp_ms is the record's timestamp."""
 
     topic: str
     partition: int
@@ -39,7 +39,7 @@ class ResultRecord:
 
 @dataclass(slots=True)
 class Row:
-    """The newest row of one key. fields holds the topic's named fields only."""
+    """The newest row of one key. `fields` has only the topic's named fields."""
 
     partition: int
     offset: int
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(slots=True)
 class TopicFold:
-    """What one topic has folded to, and how many records were read, repeated or not understood."""
+    """The rows of one topic, and how many records were read, repeated or malformed."""
 
     shape: ResultTopic
     rows: dict[bytes, Row] = field(default_factory=dict)
@@ -61,11 +61,11 @@ class TopicFold:
 
 
 class RowError(ValueError):
-    """A value that does not follow its topic's schema; the text says why."""
+    """The value does not follow its topic's schema. The text says why."""
 
 
 def row_fields(shape: ResultTopic, value: bytes) -> Fields:
-    """The named fields of a record's value. RowError if it is no JSON object of this shape."""
+    """Return the named fields of a record's value. Raises RowError if it is not a JSON object of this shape."""
     if len(value) > MAX_VALUE_BYTES:
         raise RowError(f"value of {len(value)} bytes")
     try:
@@ -89,7 +89,7 @@ def _checked(name: str, value: Any, types: Types) -> Any:
         raise RowError(f"wrong type: {name}")
     if isinstance(value, str):
         return _kept(value)
-    # Compared so, an integer of any length and a NaN are told without being turned into something else.
+    # This comparison is also safe for a NaN and for an integer of any length. It converts nothing.
     if isinstance(value, (int, float)) and not abs(value) <= MAX_JSON_INTEGER:
         raise RowError(f"out of range: {name}")
     return value
@@ -100,12 +100,12 @@ def _kept(text: str) -> str:
 
 
 def _identity(key: bytes) -> bytes:
-    """The key, or what tells it apart if it is long: rows are bounded in number, so their keys must be in size."""
+    """Return the key, or a digest of a long key. The number of rows is bounded, so the size of their keys must be too."""
     return key if len(key) < MAX_KEY_BYTES else key[: MAX_KEY_BYTES // 2] + hashlib.sha256(key).digest()
 
 
 class Results:
-    """All folded topics. revision grows whenever anything a view shows has changed."""
+    """The folded rows of all topics. `revision` grows whenever anything changes that a view shows."""
 
     __slots__ = ("revision", "topics")
 
@@ -114,18 +114,18 @@ class Results:
         self.revision = 0
 
     def rows(self, topic: str) -> list[Fields]:
-        """The rows of a topic, in no order."""
+        """Return the rows of a topic, in no particular order."""
         return [row.fields for row in self.topics[topic].rows.values()]
 
     def forget(self, topic: str) -> None:
-        """Drop all that was folded: the topic is gone, or another one bears its name."""
+        """Drop all rows of a topic that was deleted, or deleted and created again."""
         fold = self.topics.get(topic)
         if fold is not None:
             self.topics[topic] = TopicFold(fold.shape)
             self.revision += 1
 
     def fold(self, record: ResultRecord) -> None:
-        """Take in one record; records of topics that are no result topics are ignored."""
+        """Add one record. Records of other topics are ignored."""
         fold = self.topics.get(record.topic)
         if fold is None:
             return
@@ -159,7 +159,7 @@ class Results:
 def _is_later(record: ResultRecord, known: Row) -> bool:
     if record.partition == known.partition:
         return record.offset > known.offset
-    # A topic that was given more partitions holds a key in two of them.
+    # After partitions were added to the topic, a key may be in two of them.
     return record.timestamp_ms >= known.timestamp_ms
 
 

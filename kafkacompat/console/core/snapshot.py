@@ -1,4 +1,4 @@
-"""What one look at the cluster found, as plain data. Knows neither the client that looked nor the view of it."""
+"""The cluster's state at one moment, as plain data. Independent of clients and views."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """A broker that the cluster's metadata names, thus one that is alive."""
+    """A broker in the cluster's metadata, which means that it is alive."""
 
     node_id: int
     host: str
@@ -19,7 +19,7 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSeen:
-    """One partition. leader is NO_LEADER without one; the offsets are None where they could not be asked for."""
+    """One partition. leader is NO_LEADER without one. The offsets are None if they could not be read."""
 
     partition: int
     leader: int
@@ -30,18 +30,18 @@ class PartitionSeen:
 
     @property
     def under_replicated(self) -> bool:
-        """Some replica is not in sync."""
+        """Whether a replica is not in sync."""
         return len(self.in_sync) < len(self.replicas)
 
     @property
     def offline(self) -> bool:
-        """Nobody leads it: it can be neither read nor written."""
+        """Whether it has no leader, so that it can be neither read nor written."""
         return self.leader == NO_LEADER
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """One topic; topic_id tells it from an earlier topic of the same name."""
+    """One topic. topic_id distinguishes it from an earlier topic with the same name."""
 
     name: str
     topic_id: str
@@ -50,14 +50,14 @@ class TopicSeen:
 
     @property
     def end_offsets(self) -> int | None:
-        """The sum of the end offsets; None as long as one of them is not known."""
+        """The sum of the end offsets. None if one of them is unknown."""
         ends = [partition.latest for partition in self.partitions]
         return None if None in ends else sum(end for end in ends if end is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """A consumer group: its members and what it has committed, (topic, partition) -> offset."""
+    """A consumer group: its members and its committed offsets, (topic, partition) -> offset."""
 
     group_id: str
     kind: str
@@ -69,7 +69,7 @@ class GroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
-    """Bytes that one node's log of one partition takes on disk."""
+    """The size in bytes of one node's log of one partition."""
 
     node_id: int
     topic: str
@@ -79,7 +79,7 @@ class ReplicaSize:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look at the cluster. sizes is None when no node told them; the reason is sizes_error."""
+    """The cluster's state at one moment. sizes is None if no node reported them. sizes_error is the reason."""
 
     taken_ms: int
     cluster_id: str

@@ -1,6 +1,7 @@
-"""View models of the three jobs' results: what the page draws, as plain JSON objects, bounded.
+"""View models of the results of the three jobs: bounded JSON objects that the page draws.
 
-Times are event time in ms UTC. Rates are per second of the window. Knows the folded rows and nothing of reading or HTTP.
+Times are event times in ms UTC. Rates are per second of the window. This module knows the folded rows, but neither
+reading nor HTTP.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ View = dict[str, Any]
 
 
 def results_view(results: Results) -> View:
-    """Everything the dashboard shows of the pipeline."""
+    """Return everything that the dashboard shows about the pipeline."""
     return {
         "revision": results.revision,
         "logs": logs_view(results),
@@ -44,17 +45,17 @@ def results_view(results: Results) -> View:
 
 
 def newest_windows(rows: Iterable[Fields], count: int) -> list[Fields]:
-    """The rows of the newest windows, oldest first."""
+    """Return the rows of the newest windows, oldest first."""
     return sorted(rows, key=lambda row: row["window_start_ms"])[-count:]
 
 
 def window_seconds(row: Fields) -> float:
-    """Length of a row's window; at least 1 ms, so that a rate can be told."""
+    """Return the length of a row's window: at least 1 ms, so that a rate can be computed."""
     return float(max(1, row["window_end_ms"] - row["window_start_ms"])) / 1000
 
 
 def logs_view(results: Results) -> View:
-    """Requests, bytes and status classes per window, and the latest rejected lines."""
+    """Return requests, bytes and status classes per window, and the latest rejected lines."""
     rows = newest_windows(results.rows(names.LOGS_SUMMARY), MAX_CHART_WINDOWS)
     windows = [
         {
@@ -77,7 +78,7 @@ def logs_view(results: Results) -> View:
 
 
 def rejected_view(results: Results) -> View:
-    """Why records were rejected, over all three jobs, and the latest of them."""
+    """Return the reasons for rejected records of all three jobs, and the latest rejected records."""
     rows = [row | {"rejected_by": topic} for topic in names.REJECTED for row in results.rows(topic)]
     rows.sort(key=lambda row: row["received_ms"], reverse=True)
     reasons = Counter(row["reason"] for row in rows).most_common(RECENT_REJECTED)
@@ -92,7 +93,7 @@ def rejected_view(results: Results) -> View:
 
 
 def activity_view(results: Results) -> View:
-    """Top pages of the latest full window, visitors per window, sessions."""
+    """Return the top pages of the latest full window, the visitors per window, and the sessions."""
     windows = newest_windows(results.rows(names.ACTIVITY_VISITORS), MAX_CHART_WINDOWS)
     return {
         "top_pages": top_pages_view(results.rows(names.ACTIVITY_TOP_PAGES)),
@@ -111,9 +112,10 @@ def activity_view(results: Results) -> View:
 
 
 def top_pages_view(rows: list[Fields]) -> View:
-    """The most seen pages of the window before the newest, which still fills; or of the only one.
+    """Return the most viewed pages of the window before the newest one, which still fills. If there is only one
+    window, use it.
 
-    Each with its rank in the window before that one (None: it was not in it).
+    Each page has its rank in the window before that (None if it was not in it).
     """
     starts = sorted({row["window_start_ms"] for row in rows}, reverse=True)
     if not starts:
@@ -142,7 +144,7 @@ def _ranked(rows: Iterable[Fields]) -> list[Fields]:
 
 
 def sessions_view(rows: list[Fields]) -> View:
-    """Each user's latest session: how many, how long, how deep, and the most recent ones. Durations in ms."""
+    """Summarize each user's latest session: number, duration in ms, depth, and the most recent sessions."""
     durations = [max(0, row["session_end_ms"] - row["session_start_ms"]) for row in rows]
     recent = sorted(rows, key=lambda row: (row["session_end_ms"], row["user_id"]), reverse=True)
     shown = ("user_id", "session_start_ms", "session_end_ms", "page_views", "searches", "last_page")
@@ -162,7 +164,7 @@ def sessions_view(rows: list[Fields]) -> View:
 
 
 def metrics_view(results: Results) -> View:
-    """Per service its newest window, its last windows and last sample; and the latest alerts."""
+    """Return each service's newest window, last windows and last sample, and the latest alerts."""
     windows: dict[str, list[Fields]] = {}
     for row in results.rows(names.METRICS_WINDOWS):
         windows.setdefault(row["service"], []).append(row)
@@ -183,13 +185,16 @@ def metrics_view(results: Results) -> View:
 
 
 def newest_end_ms(rows: Iterable[Fields]) -> int:
-    """Where the newest window ends; 0 without one."""
+    """Return the end of the newest window, or 0 without one."""
     return max((row["window_end_ms"] for row in rows), default=0)
 
 
 def alerts_view(alerts: list[Fields], now_ms: int) -> View:
-    """The latest changes of alerts of a list, newest first; how many began to fire in the hour of event time before now_ms; and the
-    services for which one still fires."""
+    """Return the latest changes of alerts, newest first.
+
+    Also return how many alerts began to fire in the hour of event time before now_ms, and the services that have a
+    firing alert.
+    """
     began = [row for row in alerts if row["state"] != RESOLVED]
     last = {(row["service"], row["rule"]): row["state"] for row in reversed(alerts)}
     return {
@@ -240,7 +245,7 @@ def _alert_view(row: Fields) -> View:
 
 
 def reading_view(results: Results) -> View:
-    """How many records were read of each result topic, repeats left out, and rows that did not follow the schema."""
+    """Return for each result topic the number of records read without repeats, and the number of malformed rows."""
     folds = results.topics.values()
     return {
         "records": sum(fold.records for fold in folds),

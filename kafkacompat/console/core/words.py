@@ -1,4 +1,4 @@
-"""Text that came with a record, made fit to be sent on: every letter of it can be encoded. Knows nothing."""
+"""Makes text from a record safe to send: afterwards every character can be encoded. No imports."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def encodable(text: str) -> str:
-    """The text with UNKNOWN_LETTER for each half of a surrogate pair, which JSON can escape and UTF-8 cannot say."""
+    """Replace each lone surrogate by UNKNOWN_LETTER. JSON can escape a lone surrogate, but UTF-8 cannot encode it."""
     return _HALF_PAIR.sub(UNKNOWN_LETTER, text)

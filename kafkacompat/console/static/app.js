@@ -1,4 +1,4 @@
-// Starts the page: which view is shown, and asking for what is new at a bounded pace, only while somebody looks.
+// Starts the page: selects the view, and polls for new data at a bounded rate while the page is visible.
 
 import { byId, setText } from "./dom.js";
 import { seconds, duration } from "./format.js";
@@ -37,13 +37,13 @@ function showBanner() {
   }
   else if (broker?.broker.state === "unreachable") {
     const { bootstrap, since_ms: since, reason } = broker.broker;
-    text = `The broker at ${bootstrap} is not reachable since ${seconds(since)}: ${reason}.${lastSeen(broker)}`;
+    text = `The broker at ${bootstrap} has not been reachable since ${seconds(since)}: ${reason}.${lastSeen(broker)}`;
     from = since;
   }
   byId("banner").hidden = text === "";
   document.body.classList.toggle("stale", text !== "");
   setText(byId("banner-text"), text);
-  // Beside the alert, not in it: a screen reader would say every second.
+  // Not inside the alert: a screen reader would read the changing age every second.
   setText(byId("banner-age"), from === null ? "" : `(${duration(Date.now() - from)})`);
 }
 
@@ -54,6 +54,8 @@ function keepAsking(path, interval, use) {
     if (!document.hidden) {
       try {
         const response = await fetch(path, { signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS), cache: "no-cache" });
+        // The console was restarted with another token: the page at / asks for it.
+        if (response.status === 401) { location.reload(); return; }
         if (!response.ok) throw new Error(`status ${response.status}`);
         const answer = await response.json();
         consoleAwaySince = null;

@@ -1,4 +1,4 @@
-// The records' view: a partition's records by offset or time, page by page. The address bar holds what is shown.
+// The records' view: a partition's records by offset or time, page by page. The address bar has the current query.
 
 import { byId, empty, h, replace, setText, table } from "./dom.js";
 import { bytes, count, precise } from "./format.js";
@@ -34,7 +34,7 @@ export class BrowseView {
     this.fillPartitions(this.query?.get("partition"));
   }
 
-  // Called with the part of the address behind #/browse.
+  // Called with the part of the address after #/browse.
   show(query) {
     this.query = query;
     const topic = query.get("topic");
@@ -59,14 +59,14 @@ export class BrowseView {
     if (topic?.partitions.some((each) => String(each.partition) === chosen)) byId("browse-partition").value = chosen;
   }
 
-  // An address may ask for what is not among the choices.
+  // An address may have a limit that is not among the choices.
   fillLimit(limit) {
     const choices = byId("browse-limit");
     if ([...choices.options].every((option) => option.value !== limit)) choices.append(h("option", {}, limit));
     choices.value = limit;
   }
 
-  // Where the page that is shown was asked to start; paging back leaves it as it is.
+  // Fill in the start of the current page. Paging back does not change it.
   fillStart(query) {
     if (query.has("before")) return;
     const time = query.has("time_ms");
@@ -88,11 +88,11 @@ export class BrowseView {
     if (start === "latest") { this.go({}); return; }
     if (start === "offset") { this.go({ offset: at || "0" }); return; }
     const time = Date.parse(`${at.replace(" ", "T")}${/Z$/.test(at) ? "" : /T|\s/.test(at) ? "Z" : ""}`);
-    if (Number.isNaN(time) || time < 0) { this.fail(`${at || "nothing"} is no time; write it as 2026-11-21 10:15:00`); return; }
+    if (Number.isNaN(time) || time < 0) { this.fail(`${at || "nothing"} is not a time; write it like 2026-11-21 10:15:00`); return; }
     this.go({ time_ms: String(time) });
   }
 
-  // To another page of what is shown: the form may have been changed and not been sent.
+  // Go to another page of the current query. The form may have changes that were not submitted.
   turn(where) {
     this.go({ ...where, topic: this.page.topic, partition: String(this.page.partition) });
   }
@@ -201,7 +201,7 @@ export class BrowseView {
 
 function short({ kind, text }) {
   if (kind === "null") return h("span", { class: "muted" }, "null");
-  // Cut first: joining the lines of a long text that is mostly blanks would take minutes.
+  // Truncate before joining lines: with a long text that is mostly blanks, joining would take minutes.
   const line = kind === "json" ? text.slice(0, PREVIEW_CHARACTERS * 16).replace(/\s*\n\s*/g, " ") : kind === "hex" ? text.split("\n")[0] : text;
   return line.slice(0, PREVIEW_CHARACTERS);
 }

@@ -1,5 +1,5 @@
 // Charts drawn as SVG: bars stacked over time, lines over time, and small lines without axes.
-// A TimeChart keeps its place in the page, redraws when its data or width changes, and follows the pointer or the arrow keys.
+// A TimeChart stays at its place in the page, redraws when its data or width changes, and follows the pointer or the arrow keys.
 
 import { h, s } from "./dom.js";
 import { clock, day, moment, seconds } from "./format.js";
@@ -12,10 +12,10 @@ const RIGHT = 8;
 const TICK_GAP = 76;
 const MINUTE = 60_000;
 const STEPS = [1 / 6, 1 / 3, 1 / 2, 1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080].map((minutes) => minutes * MINUTE);
-// Fewer bars than this leave room for those to come.
+// With fewer bars than this, room for later bars stays empty.
 const FEWEST_BARS = 12;
 
-// Less than this is nothing: steps between numbers that small would be none, and counting up by them would not end.
+// Smaller values count as 0: steps between such numbers would round to 0, and the loop over the ticks would not end.
 const SMALLEST = 1e-12;
 
 export function niceTicks(highest, wanted = 4) {
@@ -121,7 +121,7 @@ export class TimeChart {
         if (value === null) { pen = "M"; continue; }
         const at = this.middle(point);
         const place = `${at.toFixed(1)} ${y(value).toFixed(1)}`;
-        // What still fills is no fall: it is drawn pale, from the end of the line on.
+        // The newest window is incomplete, so its low value is no drop. It is drawn pale, after the end of the line.
         if (point.open && pen === "L") { newest = `M${path.split(/[ML]/).at(-1)}L${place}`; continue; }
         path += pen + place;
         pen = "L";
@@ -187,7 +187,7 @@ export class TimeChart {
   }
 }
 
-// A chart's data as a table inside its <details>, made only while that is open.
+// A chart's data as a table inside its <details>, created only while that is open.
 export function chartTable(details, chart, caption, tableOf) {
   const fill = () => {
     if (!details.open || !chart.data) return;
@@ -200,7 +200,7 @@ export function chartTable(details, chart, caption, tableOf) {
   return fill;
 }
 
-// A small line of the values; stretched: as wide as its place.
+// A small line chart of the values. stretched: as wide as its container.
 export function spark(values, tone = "", { width = SPARK_WIDTH, height = 28, stretched = true } = {}) {
   const known = values.filter((value) => value !== null);
   if (known.length < 2) return null;

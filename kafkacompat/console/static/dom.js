@@ -1,4 +1,4 @@
-// Makes elements. Text goes in as text only: nothing that a record says is ever read as markup.
+// Creates elements. Text is inserted as text only: the content of a record is never interpreted as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -36,14 +36,14 @@ export function table(caption, columns, rows, extra = null) {
   return h("div", { class: "scroll" }, h("table", {}, h("caption", { class: "hidden" }, caption), h("thead", {}, head), h("tbody", {}, body)));
 }
 
-// Whether the reader has marked text in here, to copy it.
+// Whether the user has selected text in this element, to copy it.
 function marked(host) {
   const selection = document.getSelection();
   return selection !== null && !selection.isCollapsed && selection.rangeCount > 0 && selection.getRangeAt(0).intersectsNode(host);
 }
 
-// Puts new content into a place and gives the focus back to the element with the same data-key. What is the same stays as it
-// is, and what the reader has marked stays until the mark is gone: the next content comes a second later.
+// Replaces the content of an element and restores the focus to the element with the same data-key. Equal content is not replaced.
+// Content with a text selection is not replaced either, until the selection ends: new content arrives every second.
 export function replace(host, ...content) {
   const parts = content.flat().filter((part) => part !== null && part !== undefined);
   const same = parts.length === host.childNodes.length && parts.every((part, number) => part instanceof Node && !part.querySelector?.("button") && part.isEqualNode(host.childNodes[number]));

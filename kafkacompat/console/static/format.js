@@ -1,4 +1,4 @@
-// Numbers, sizes and times as a person reads them. Times are UTC.
+// Formats numbers, sizes and times for people. Times are UTC.
 
 export const NONE = "–";
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -32,12 +32,12 @@ export function duration(value) {
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
 }
 
-// The years that a date can be told of.
+// Date supports only times within 8.64e15 ms of 1970.
 const iso = (ms) => (known(ms) && Math.abs(ms) < 8.64e15 ? new Date(ms).toISOString() : null);
 export const clock = (ms) => iso(ms)?.slice(11, 16) ?? NONE;
 export const seconds = (ms) => iso(ms)?.slice(11, 19) ?? NONE;
 export const day = (ms) => (iso(ms) ? new Date(ms).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" }) : NONE);
-// The time of day, with its date when that is another than today's, and the year when that is another: event time may lie far back.
+// The time of day, with the date if it is not today's, and with the year if it is not this year's: event times may be old.
 export const when = (ms) => {
   const [date, today] = [ms, Date.now()].map((each) => iso(each)?.slice(0, 10));
   if (!date || date === today) return clock(ms);

@@ -16,7 +16,7 @@ const command = (words) => `kafkacompat pipeline ${words} --bootstrap ${bootstra
 const run = (job) => command(`run ${job}`);
 let bootstrap = "HOST:PORT";
 
-// The newest window still fills, so figures are taken from the one before it.
+// The newest window is incomplete, so figures come from the window before it.
 const settled = (windows) => windows.at(-2) ?? windows.at(-1) ?? null;
 
 export class PipelineView {
@@ -39,7 +39,7 @@ export class PipelineView {
     const same = bootstrap === view.broker.bootstrap;
     bootstrap = view.broker.bootstrap;
     this.rateHistory = view.cluster?.rate_history ?? [];
-    // The commands that are proposed name the broker.
+    // The suggested commands contain the broker's address.
     if (this.results && same) this.tiles(this.results);
     else if (this.results) this.updateResults(this.results);
   }
@@ -209,7 +209,7 @@ function serviceState(row, alarmed) {
   return mood ? h("span", { class: `tag ${mood}` }, "errors") : h("span", { class: "tag good" }, "ok");
 }
 
-// Of all the cores of a host: a sample tells how many it has, a window has divided by them already.
+// The share of all cores of a host. A sample has the number of cores; in a window the value is already divided by it.
 function cpuShare(row) {
   return (row?.cpu_percent ?? NaN) / (row?.cpu_cores ?? 1) / 100;
 }
@@ -220,7 +220,7 @@ function measured(rule, value) {
   return rule.includes("ms") || rule.includes("latency") ? milliseconds(value) : decimal(value);
 }
 
-// Says below a chart without data what to run.
+// Shows below a chart without data which command to run.
 function hint(host, wanted, ...said) {
   host.querySelector(".empty")?.remove();
   if (wanted) host.append(empty(...said));

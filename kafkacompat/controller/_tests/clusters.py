@@ -1,4 +1,4 @@
-"""Images of several brokers for command tests, and a step that replays what a command wrote."""
+"""Images of several brokers for command tests, and a step that replays the records of a command."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def cluster(
     features: Mapping[str, int] = LEVELS,
     configs: Mapping[tuple[int, str], Mapping[str, str]] = {},
 ) -> MetadataImage:
-    """Topic t with these partitions."""
+    """A cluster with topic t and these partitions."""
     topic = TopicImage("t", TOPIC_ID, dict(enumerate(partitions)))
     members = [broker(each) if isinstance(each, int) else each for each in brokers]
     return MetadataImage(
@@ -86,14 +86,14 @@ def cluster(
 
 
 def isr_change(image: MetadataImage, *isr: int) -> MetadataRecord | None:
-    """What the controller writes when the leader of the first partition reports this ISR."""
+    """The controller's record when the leader of the first partition reports this ISR."""
     builder = partition_change(image, settings(), image.topics["t"], 0)
     builder.target_isr = isr
     return builder.build()
 
 
 def after(image: MetadataImage, result: ControllerResult[Any, Any]) -> MetadataImage:
-    """The image once the result's records are replayed."""
+    """The image after the result's records."""
     delta = MetadataDelta(image)
     for record in result.records:
         delta.replay(record.message.API_KEY, record.message)

@@ -1,4 +1,5 @@
-"""A whole controller in memory: machine, commands and quorum driver over a log, a disk and workers that a test drives."""
+"""A complete controller in memory: machine, commands and quorum driver over a log, a disk and workers controlled by
+the test."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.ports import FileSlice
+from kafkacompat.quota.managers import QuotaManagers
 from kafkacompat.raft._tests.driver_support import World
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_driver import QuorumDriver
@@ -43,11 +45,11 @@ CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAbQ"
 
 
 HEARD_ON = 7
-"""The connection by which brokers speak unless a test says otherwise."""
+"""The default connection of brokers."""
 
 
 class NoTransport:
-    """There is nobody else."""
+    """There is no other node."""
 
     on_refused: Callable[[int], None]
 
@@ -73,7 +75,7 @@ class Harness:
         directory: str = DIRECTORY,
         reachable: Sequence[tuple[str, int]] = (BROKER_ADDRESS,),
     ) -> None:
-        """`reachable`: where the first connection attempt gets through."""
+        """`reachable`: addresses where the first connection attempt succeeds."""
         self.disk: Any = disk or MemoryDisk()
         self.disk.make_directory(directory)
         self.workers = HandWorkers()
@@ -85,7 +87,7 @@ class Harness:
         self.failures: list[BaseException] = []
         self.images: list[MetadataImage] = []
         self.probes: list[tuple[str, int, Deferred[Probed]]] = []
-        """Connection attempts that the test answers: all but the first to each of `reachable`."""
+        """Connection attempts that the test answers: all except the first to each of `reachable`."""
         self.reachable = set(reachable)
         self.properties = properties
         settings = ServerConfig.from_properties({**defaults_without_file(), **(properties or {})})
@@ -125,6 +127,7 @@ class Harness:
             self.reach,
             own_decisions,
         )
+        self.quotas = QuotaManagers()
         self.controller = ActiveController(
             self.machine,
             controller_settings,
@@ -132,11 +135,14 @@ class Harness:
             self.random,
             self.liveness,
             PeriodicTaskControlManager(
-                self.machine, controller_settings, sessions, self.world, own_decisions
+                self.machine, controller_settings, sessions, self.world, self.world, own_decisions
             ),
             own_decisions,
             turns,
+            self.world,
             bootstrap_values(),
+            lambda host: Deferred.of("127.0.0.1" if host == "localhost" else None),
+            self.quotas,
         )
         self.machine.subscribe(lambda old, new: self.images.append(new))
 
@@ -155,7 +161,7 @@ class Harness:
         return self
 
     def serve(self, previous_broker_epoch: int = -1, incarnation: int = 1, broker_id: int = 1) -> int:
-        """Register and unfence a broker; its epoch."""
+        """Register and unfence a broker. Returns its epoch."""
         directories = [DIRECTORY_ID] if broker_id == 1 else [bytes([0x30 + broker_id]) * 16]
         request = registration(previous_broker_epoch, incarnation, broker_id, directories)
         answer = self.call(self.controller.broker_registration, request)
@@ -180,7 +186,7 @@ class Harness:
         return self.machine.image
 
     def data(self) -> bytes:
-        """All that is in the log."""
+        """All bytes of the log."""
         read = self.log.read(self.log.log_start_offset, 1 << 30, self.log.log_end_offset, True).records
         return read.read() if isinstance(read, FileSlice) else bytes(read)
 
@@ -188,7 +194,7 @@ class Harness:
         return list(iterate_batches(self.data()))
 
     def after_kill(self, **options: Any) -> Harness:
-        """Its next life, which finds what was written. Not started."""
+        """A new controller on the same disk, as after a kill. Not started."""
         return Harness(self.disk.copy(), self.properties, **options)
 
     def messages(self, start_offset: int = 0) -> list[Any]:
@@ -204,7 +210,7 @@ class Harness:
         return found
 
     def call(self, command: Any, request: Any) -> Any:
-        # The node's own broker, 1, asks in its own process.
+        # The node's own broker, 1, sends requests from the same process.
         is_own = getattr(request, "broker_id", None) == 1
         answer = command(request, context(connection_id=NO_CONNECTION if is_own else HEARD_ON))
         self.workers.run_all()

@@ -1,4 +1,4 @@
-"""CreateAcls and DeleteAcls: what is written, and what is refused, entry by entry."""
+"""CreateAcls and DeleteAcls: records and refusals, entry by entry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC, CLUSTER, READ, ALLOW, LITERAL = 2, 4, 3, 3, 3
 
 
 class Ids:
-    """Uuids in order, the first of them twice."""
+    """Ascending uuids; the first one comes twice."""
 
     def __init__(self) -> None:
         self._next = count()

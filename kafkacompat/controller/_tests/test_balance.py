@@ -1,4 +1,4 @@
-"""Elections that nobody asks for."""
+"""Automatic elections."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_setting_that_allows_unclean_elections_makes_them_due() -> None:
 
 
 def test_clearing_eligible_leaders_is_a_change_of_those_partitions_that_had_some() -> None:
-    """As in Apache Kafka, where an AlterPartition made before it is told of the newer partition epoch."""
+    """As in Apache Kafka, where an earlier AlterPartition is answered with the newer partition epoch."""
     image = cluster(
         partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)),
         partition(1, 2, isr=(), leader=-1, last_known_elr=(1,)),
@@ -88,7 +88,8 @@ def test_clearing_eligible_leaders_is_a_change_of_those_partitions_that_had_some
 
 
 def test_the_last_known_leader_is_noted_when_the_partition_loses_its_leader_whatever_its_isr_says() -> None:
-    """A cancelled move may list a fenced replica as in sync and still find no leader; seen in Apache Kafka 4.3.0."""
+    """A cancelled move may list a fenced replica as in sync and still have no leader, as observed in Apache Kafka
+    4.3.0."""
     moving = partition(3, 4, isr=(3,), adding_replicas=(3,), leader=3)
     configs = {(2, "t"): {UNCLEAN: "true"}}
     image = cluster(moving, brokers=(broker(3), broker(4, fenced=True)), configs=configs)
@@ -101,7 +102,7 @@ def test_the_last_known_leader_is_noted_when_the_partition_loses_its_leader_what
 
 
 def test_a_last_known_leader_that_was_moved_away_does_not_lead_again() -> None:
-    """The move ended with the change by which the partition lost its leader, and whoever it moved to has fallen since."""
+    """The move ended with the change that cost the partition its leader, and the new replica has failed since."""
     configs = {(2, "t"): {UNCLEAN: "false"}}
     for replicas, leader in (((1, 2), -1), ((1, 3), 3)):
         lost = partition(*replicas, isr=(), leader=-1, last_known_elr=(3,))

@@ -1,4 +1,4 @@
-"""Sessions of brokers: when they are over, in which order that is told, and what a new epoch does to them."""
+"""Sessions of brokers: when they expire, in which order, and the effect of a new epoch."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_an_unregistered_broker_is_forgotten() -> None:
 def test_whoever_was_heard_last_too_long_ago_is_told_until_it_is_fenced_and_nobody_else(
     steps: list[tuple[str, int, int]],
 ) -> None:
-    """Against a model that keeps nothing but last contacts and who is gone."""
+    """Compared with a model that keeps only last contacts and dead brokers."""
     found, now_ms = sessions(100), 0
     heard: dict[int, int] = {}
     gone: set[int] = set()

@@ -1,4 +1,4 @@
-"""What brokers and controllers ask of the controller besides heartbeats and ISR changes, and how it refuses."""
+"""Requests of brokers and controllers to the controller besides heartbeats and ISR changes, and their refusals."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_who_comes_back_without_goodbye_leaves_the_eligible_leaders_also_when_th
 def test_the_last_of_an_isr_that_comes_back_without_goodbye_stays_in_it_when_the_feature_is_off(
     is_fenced: bool,
 ) -> None:
-    """Nobody else is known to have every record: without it nobody could lead again."""
+    """No other broker is known to have every record: without it the partition would have no leader."""
     last = partition(1, 2, isr=(2,), leader=-1 if is_fenced else 2)
     members = (broker(1), broker(2, fenced=is_fenced))
     image = cluster(last, brokers=members, features={"metadata.version": 30})
@@ -130,7 +130,8 @@ def test_the_last_of_an_isr_that_comes_back_without_goodbye_stays_in_it_when_the
 
 
 def test_the_last_of_an_isr_without_a_leader_that_comes_back_without_goodbye_is_the_last_known() -> None:
-    """Such an ISR is left from when the feature was off. Apache Kafka 4.3.0 forgets who was in it, and nobody leads any more."""
+    """Such an ISR dates from when the feature was off. Apache Kafka 4.3.0 does not record its member, and no replica
+    leads any more."""
     last = partition(1, 2, isr=(2,), leader=-1)
     image = cluster(last, brokers=(broker(1), broker(2, fenced=True)))
     new = after(image, register(image, BrokerHeartbeatManager(9000), 0, incarnation=77))

@@ -1,4 +1,4 @@
-"""Elections, reassignments, features and the quorum's description through a whole local controller."""
+"""Elections, reassignments, features and the quorum's description through a complete local controller."""
 
 from __future__ import annotations
 

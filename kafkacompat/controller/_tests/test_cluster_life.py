@@ -1,6 +1,7 @@
-"""Random lives of a small cluster: brokers come, go and lie, partitions move, and what must hold of the image holds throughout.
+"""Random histories of a small cluster: brokers come, go and send wrong data, partitions move, and the invariants of
+the image hold throughout.
 
-Every record is framed and read back in the version it is written in, so that a field which that version lacks is missed.
+Every record is encoded and decoded in its version, so a field that the version lacks is noticed.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class ClusterLife(RuleBasedStateMachine):
     # Running commands.
 
     def do(self, command: Callable[[], ControllerResult[Any, T]]) -> T | None:
-        """Replay what the command writes, through its bytes; None when the broker was refused."""
+        """Replay a command's records through their bytes. None if the broker was refused."""
         try:
             result = command()
         except BrokerRefused:
@@ -115,7 +116,7 @@ class ClusterLife(RuleBasedStateMachine):
         return self.image.offset + 1
 
     def seen(self, but: int | None = None) -> MetadataImage:
-        """What commands decide by."""
+        """The image for commands."""
         return self.sessions.seen(self.image, but)
 
     def partitions(self) -> list[tuple[bytes, str, int, PartitionRegistration]]:
@@ -314,7 +315,7 @@ class ClusterLife(RuleBasedStateMachine):
         )
         assert self.do(lambda: assign_replicas_to_dirs(self.seen(), self.settings, request)) is not None
         now = self.image.topics_by_id[topic_id].partitions[index]
-        if broker.id in now.replicas:  # else this change completed a move away from there
+        if broker.id in now.replicas:  # otherwise this change completed a move away from there
             assert now.directories[now.replicas.index(broker.id)] == chosen
         assert not lost or broker.id not in now.isr or now.isr == (broker.id,)
 
@@ -396,7 +397,7 @@ class ClusterLife(RuleBasedStateMachine):
         )
         self.do(lambda: incremental_alter_configs(self.seen(), self.settings, request))
 
-    # What must hold.
+    # Invariants.
 
     @invariant()
     def partitions_are_sound(self) -> None:
@@ -417,7 +418,7 @@ class ClusterLife(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_for_an_election_in_vain(self) -> None:
-        """A live member of the ISR never stands by while there is no leader."""
+        """There is always a leader while a member of the ISR is live."""
         for _, _, _, each in self.partitions():
             if each.leader == NO_LEADER:
                 for replica in each.isr:

@@ -1,4 +1,4 @@
-"""Admin commands against the codes and texts that Apache Kafka 4.3.0 answered."""
+"""Admin commands compared with the codes and texts of Apache Kafka 4.3.0."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def assigned(name: str, *replicas: list[int], partitions: int = -1, replication:
 
 
 def says(actual: str | None, expected: str | None) -> bool:
-    """The same text; one that ends with a colon leaves the reason's words to the settings."""
+    """The same text. After a final colon any reason is accepted, because the settings give its words."""
     if expected is not None and expected.endswith(":"):
         return actual is not None and actual.startswith(expected)
     return actual == expected

@@ -1,5 +1,5 @@
-"""The active controller where something fails: a full disk, a subscriber or a command with a bug. What it decides by itself is
-decided anew later, and what is half published halts the node."""
+"""The active controller when something fails: a full disk, a subscriber or a command with a bug. Its own decisions are
+made again later, and a partly published image halts the node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafkacompat.wire.messages.topic_record import TopicRecord
 from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 
 FULL = ".log"
-"""What is not written of the disk when it is full."""
+"""Files that a full disk refuses to write."""
 
 
 def topics(*names: str, partitions: int = 1, replicas: int = 1) -> CreateTopicsRequest:
@@ -163,7 +163,7 @@ def test_with_other_voters_a_controller_that_cannot_write_hands_over(monkeypatch
     assert len(resigned) == 1
     assert not harness.controller.is_active
     assert "t" not in harness.machine.core.image.topics
-    harness.world.advance(60_000)  # no timer of the former leadership does anything
+    harness.world.advance(60_000)  # no timer of the former leadership has an effect
     assert len(resigned) == 1
 
 
@@ -190,7 +190,7 @@ def test_a_new_log_gets_its_first_records_once_there_is_room() -> None:
 
 
 def test_a_subscriber_that_raises_halts_the_node() -> None:
-    """Those behind it have not seen an image on which the next one builds."""
+    """Later subscribers have not got an image on which the next one builds."""
     harness = with_two_brokers()
     seen: list[MetadataImage] = []
 
@@ -217,7 +217,7 @@ def test_records_that_do_not_fit_leave_nothing_in_the_next_ones() -> None:
 
 
 def imbalanced(harness: Harness, partitions: int) -> None:
-    """Every partition prefers broker 2, which has come back, and is led by broker 1."""
+    """Every partition prefers broker 2, which has returned, and is led by broker 1."""
     harness.call(harness.controller.create_topics, topics("t", partitions=partitions, replicas=2))
     epoch = harness.image.brokers[2].epoch
     harness.liveness.connection_closed(HEARD_ON)
@@ -231,7 +231,7 @@ def leaders(harness: Harness) -> set[bool]:
 
 
 def joined(harness: Harness) -> None:
-    """The ISRs as replication would make them."""
+    """The ISRs as after replication."""
     from kafkacompat.controller.leader_and_isr import partition_change
 
     image = harness.machine.core.image

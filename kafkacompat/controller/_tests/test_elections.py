@@ -1,4 +1,4 @@
-"""ElectLeaders over several brokers; codes and texts as Apache Kafka 4.3.0 gave them."""
+"""ElectLeaders over several brokers, with the codes and texts of Apache Kafka 4.3.0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 def elect(image: MetadataImage, kind: int, *indexes: int) -> tuple[Any, list[tuple[int, int]]]:
-    """(result, (partition, error) of each in the answer); no index means every partition."""
+    """(result, (partition, error) of each partition in the answer). No index means every partition."""
     named = [TopicPartitions(topic="t", partitions=list(indexes))] if indexes else None
     result = elect_leaders(image, settings(), ElectLeadersRequest(election_type=kind, topic_partitions=named))
     assert result.response.error_code == 0

@@ -1,5 +1,5 @@
-"""What becomes of eligible leader replicas when the feature or min.insync.replicas changes: who lacks a record never leads, and who
-has all of them still may."""
+"""Eligible leader replicas when the feature or min.insync.replicas changes: a replica that lacks a record never leads,
+and one that has all of them still may."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def found(image: MetadataImage) -> PartitionRegistration:
 
 
 def with_feature(image: MetadataImage, level: int) -> MetadataImage:
-    """As a log of Apache Kafka has it: nothing else is changed with it."""
+    """As in a log of Apache Kafka: nothing else changes with it."""
     return replace(image, features={**image.features, ELR: level})
 
 
 def is_fenced(image: MetadataImage, broker_id: int, *isr: int) -> MetadataImage:
-    """And this is what is left of the ISR."""
+    """The broker is fenced, and this is the remaining ISR."""
     image = replace(image, brokers={**image.brokers, broker_id: broker(broker_id, fenced=True)})
     record = isr_change(image, *isr)
     return image if record is None else after(image, ControllerResult((record,), None))
@@ -77,7 +77,7 @@ def test_switched_off_nobody_outside_an_isr_is_eligible_and_not_when_it_is_on_ag
 
 
 def test_what_was_left_behind_by_a_switch_goes_when_it_is_on_again() -> None:
-    """Apache Kafka 4.3.0 leaves it: with min.insync.replicas 1 the leader commits alone meanwhile."""
+    """Apache Kafka 4.3.0 keeps it. With min.insync.replicas 1 the leader meanwhile commits alone."""
     image = set_feature(with_feature(cluster(LED, configs=TWO), 0), 1)
     assert found(image).eligible_leader_replicas == ()
 
@@ -99,7 +99,7 @@ def test_another_min_insync_replicas_ends_it_where_somebody_may_commit(kind: int
 
 @pytest.mark.parametrize("change", ["feature", "topic", "cluster"])
 def test_where_nobody_commits_who_has_everything_may_still_lead(change: str) -> None:
-    """Apache Kafka 4.3.0 forgets who it was: all of them may come back, and nobody may lead."""
+    """Apache Kafka 4.3.0 does not record it: all brokers may return, and none may lead."""
     image = cluster(GONE, brokers=FENCED, configs=TWO)
     if change == "feature":
         image = set_feature(image, 0)

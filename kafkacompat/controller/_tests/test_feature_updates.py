@@ -1,4 +1,4 @@
-"""UpdateFeatures over several nodes; codes and texts as Apache Kafka 4.3.0 gave them."""
+"""UpdateFeatures over several nodes, with the codes and texts of Apache Kafka 4.3.0."""
 
 from __future__ import annotations
 

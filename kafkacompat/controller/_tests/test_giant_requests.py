@@ -1,4 +1,5 @@
-"""Requests to the controller of as many elements as one may hold: none is gone through between two turns of the loop."""
+"""Requests to the controller with the largest number of elements: none is handled completely between two turns of the
+loop."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import configs, elections, reassignments, topic_deletion
+from kafkacompat.controller import config_changes, configs, elections, reassignments, topic_deletion
 from kafkacompat.controller._tests.harness import Harness, context
 from kafkacompat.controller._tests.test_steps import pauses, settle, with_partitions
 from kafkacompat.controller.configuration_validator import MAX_VALUE_LENGTH
@@ -59,7 +60,7 @@ def test_the_settings_of_one_resource_are_changed_in_steps(harness: Harness) -> 
     many = [(f"x{index}", 0, "1") for index in range(MANY)]
     made, paused = altered(harness, resource("t", *many))
     assert made.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
-    # Taken from the request, looked at, and put beside what there is.
+    # Read from the request, checked, and compared with the present settings.
     assert paused >= 3 * MANY // configs.STEP
     assert made.records == ()
 
@@ -88,12 +89,12 @@ def test_long_values_count_by_their_characters(harness: Harness) -> None:
         harness, *[resource(f"x{index}", ("cleanup.policy", 3, long)) for index in range(20)]
     )
     assert {each.error_code for each in made.response.responses} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert paused >= 20 * len(long) // configs.CHARACTERS_A_UNIT // configs.STEP
+    assert paused >= 20 * len(long) // config_changes.CHARACTERS_A_UNIT // configs.STEP
     assert altered(harness, one)[0].response.responses[0].error_code == ErrorCode.NONE
 
 
 def test_the_first_fault_of_a_resource_is_told_in_kafkas_order(harness: Harness) -> None:
-    """Names that are repeated, then nulls, then operations, then lengths."""
+    """Repeated names, then nulls, then operations, then lengths."""
     long = "1" * (MAX_VALUE_LENGTH + 1)
     faults = [("a", 0, "1"), ("a", 0, "1"), ("b", 0, None), ("c", 9, "1"), ("d", 0, long)]
     texts = []

@@ -1,4 +1,5 @@
-"""BrokerHeartbeat: every move between fenced, unfenced, controlled shutdown and stopped, and directories that fail."""
+"""BrokerHeartbeat: every transition between fenced, unfenced, controlled shutdown and stopped, and failing
+directories."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ NEXT_OFFSET = 60
 
 
 class Controller:
-    """An image and sessions that heartbeats change."""
+    """An image and sessions, changed by heartbeats."""
 
     def __init__(self, image: MetadataImage, **properties: str) -> None:
         self.image = image
@@ -111,7 +112,7 @@ def test_controlled_shutdown_waits_until_the_others_know_the_new_leaders() -> No
     assert not controller.image.brokers[1].fenced
     assert controller.sessions.controlled_shutdown_offset(1) == 61
     assert moved.message.leader == 2
-    # Nobody has read offset 61 yet; then one has; then both.
+    # No broker has read offset 61 yet; then one has; then both.
     assert controller.beat(1, offset=61, want_shut_down=True) == (False, False, False)
     assert controller.records == ()
     controller.beat(2, offset=61)

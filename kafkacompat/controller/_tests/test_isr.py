@@ -1,4 +1,4 @@
-"""AlterPartition: who may say what about the ISR, and what the controller makes of it."""
+"""AlterPartition: which senders may change the ISR, and the controller's response."""
 
 from __future__ import annotations
 
@@ -117,10 +117,17 @@ def test_an_unknown_topic_is_told_at_each_partition() -> None:
 
 
 def test_a_stale_broker_is_refused_whole() -> None:
-    request = AlterPartitionRequest(broker_id=1, broker_epoch=99)
+    topics = [TopicData(topic_id=TOPIC_ID, partitions=[])]
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=99, topics=topics)
     with pytest.raises(BrokerRefused) as caught:
         alter_partition(cluster(partition(1, 2, 3)), settings(), request)
     assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_stale_broker_that_asks_for_nothing_is_not_refused() -> None:
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=99)
+    result = alter_partition(cluster(partition(1, 2, 3)), settings(), request)
+    assert (result.records, result.response.error_code, result.response.topics) == ((), 0, [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The metadata log's state machine: images in order, and proposals taken back when leadership is lost."""
+"""The metadata log's state machine: images in order, and proposals reverted when leadership is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafkacompat.wire.messages.topic_record import TopicRecord
 
 
 class FakeQuorum:
-    """Commits when told, in order; loses all that waits when told."""
+    """Commits on request, in order, or loses everything that waits."""
 
     def __init__(self) -> None:
         self.next_offset = 10
@@ -133,7 +133,7 @@ def test_lost_leadership_takes_back_what_was_not_committed_and_says_so(machine: 
     assert sorted(machine.core.image.topics) == ["a"]
     with pytest.raises(NotController):
         machine.submit(ControllerResult((), None))
-    # The next leader has committed it after all: it comes by the log like anybody's.
+    # The next leader has committed it after all: it comes through the log like any other record.
     machine.apply(LoadedBatch(frame_all([topic("b")]), 11, 3))
     machine.caught_up()
     assert sorted(machine.image.topics) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go in a cluster of many brokers, some of them away or leaving, in racks."""
+"""Placement of new partitions' replicas in a cluster of many brokers in racks, some of them fenced or shutting down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written for one partition: who leads, who is in the ISR and who stays eligible, a rule at a time."""
+"""The record of one partition: leader, ISR and eligible replicas, one rule at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def at(broker_id: int) -> bytes:
 
 
 def partition(**fields: Any) -> PartitionRegistration:
-    """On 1, 2 and 3, all in sync, led by 1."""
+    """A partition on 1, 2 and 3, all in sync, led by 1."""
     given = {
         "replicas": (1, 2, 3),
         "isr": (1, 2, 3),
@@ -48,7 +48,7 @@ def built(
     elr: bool = True,
     **wanted: Any,
 ) -> dict[str, Any]:
-    """The fields of the record that say anything. min.insync.replicas is 2."""
+    """The fields that the record sets. min.insync.replicas is 2."""
     builder = PartitionChangeBuilder(
         known,
         bytes(16),

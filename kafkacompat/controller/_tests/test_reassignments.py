@@ -1,4 +1,4 @@
-"""Moving partitions over several brokers: start, completion by the ISR, cancellation, refusals (KIP-455, KIP-860)."""
+"""Reassignments over several brokers: start, completion by the ISR, cancellation, refusals (KIP-455, KIP-860)."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ def test_as_many_that_come_as_go_wait_only_for_those_that_come() -> None:
 
 
 def test_who_is_moved_away_is_not_eligible_any_more() -> None:
-    """Kafka 4.3.0 keeps it eligible: moved back, it would lead with an empty log, and till then no last leader is elected."""
+    """Kafka 4.3.0 keeps it eligible. Moved back, it would lead with an empty log, and until then no last known leader
+    is elected."""
     image = cluster(
         partition(1, 2, 3, isr=(1,), leader=1, eligible_leader_replicas=(2,)),
         configs={(2, "t"): {"min.insync.replicas": "2"}},
@@ -257,7 +258,7 @@ def test_any_move_ends_at_its_target_or_back_where_it_began(
 
 
 def stated(record: Any) -> dict[str, Any]:
-    """What a PartitionChangeRecord says, its addresses aside."""
+    """The fields of a PartitionChangeRecord, except its key."""
     fields = {
         "isr": record.isr,
         "leader": None if record.leader == -2 else record.leader,
@@ -272,7 +273,8 @@ def stated(record: Any) -> dict[str, Any]:
 
 
 def test_the_records_of_moves_are_those_that_apache_kafka_wrote() -> None:
-    """A Kafka 4.3.0 controller with three brokers was asked the same; min.insync.replicas 1, eligible leaders on."""
+    """A Kafka 4.3.0 controller with three brokers got the same requests; min.insync.replicas 1, eligible leader
+    replicas on."""
     image = cluster(partition(1), brokers=(1, 2, 3))
 
     def asked(target: list[int] | None) -> dict[str, Any]:
@@ -332,7 +334,7 @@ def test_the_records_of_moves_are_those_that_apache_kafka_wrote() -> None:
 
 
 def test_a_partition_without_a_leader_moves_but_does_not_come_back() -> None:
-    """As a Kafka 4.3.0 controller did when the only replica's session had ended."""
+    """As in a Kafka 4.3.0 controller after the only replica's session had expired."""
     gone = partition(2, isr=(), leader=-1, eligible_leader_replicas=(2,), last_known_elr=(2,))
     image = cluster(gone, brokers=(1, broker(2, fenced=True)))
     result, _ = alter(image, (0, [1]))

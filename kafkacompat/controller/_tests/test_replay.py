@@ -1,4 +1,4 @@
-"""Records onto an image: Kafka's own log, every record type, transactions, and what must be fatal."""
+"""Records applied to an image: Kafka's own log, every record type, transactions, and fatal errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def golden_values() -> list[bytes]:
 
 
 def golden_image() -> MetadataImage:
-    core = ControllerCore(None)  # type: ignore[arg-type]  # loading asks no setting
+    core = ControllerCore(None)  # type: ignore[arg-type]  # loading reads no setting
     core.load_values(golden_values())
     return core.finish_loading(148, 3)
 
@@ -100,9 +100,9 @@ def test_the_image_of_kafkas_log() -> None:
 
 @pytest.mark.parametrize("is_rich", [True, False], ids=["rich", "empty"])
 def test_an_image_survives_its_own_snapshot(is_rich: bool) -> None:
-    """An empty one too: with a metadata.version it had not, no controller would write a new log's first records any more."""
+    """Also an empty one: with an additional metadata.version, no controller would write a new log's first records."""
     image = rich_image() if is_rich else MetadataImage(offset=0, epoch=1)
-    core = ControllerCore(None)  # type: ignore[arg-type]  # loading asks no setting
+    core = ControllerCore(None)  # type: ignore[arg-type]  # loading reads no setting
     core.load_values([frame(record) for record in image_records(image)])
     assert core.finish_loading(image.offset, image.epoch) == image
 

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: what is written, and who is refused, user by user."""
+"""AlterUserScramCredentials: records and refusals, user by user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The local controller from an empty log to topics, restarts and kill -9, against records that Kafka 4.3.0 wrote."""
+"""The local controller from an empty log to topics, restarts and kill -9, compared with records that Kafka 4.3.0
+wrote."""
 
 from __future__ import annotations
 
@@ -192,7 +193,8 @@ def test_clean_restart_elects_from_the_eligible_leaders_as_kafka_does() -> None:
 
 
 def test_kill_minus_nine_ends_in_the_state_that_kafka_ends_in() -> None:
-    """Kafka writes it in two steps (session expiry, registration); the leader epoch and all fields come out the same."""
+    """Kafka writes it in two steps (session expiry, registration). The leader epoch and all fields are the same in the
+    end."""
     first = Harness().start()
     first.serve()
     create(first, "t", 1)
@@ -270,7 +272,7 @@ def test_a_full_disk_refuses_the_command_and_nothing_of_it_stays() -> None:
 
 
 def of_two_brokers() -> tuple[Harness, Harness]:
-    """A node's life with another broker in its cluster, and its next life."""
+    """A node that has had another broker in its cluster, after a restart."""
     first = Harness().start()
     first.serve()
     first.serve(broker_id=2, incarnation=9)
@@ -295,7 +297,7 @@ def test_a_broker_that_is_heard_no_more_is_fenced_when_its_session_expires() -> 
 
 
 def is_left(harness: Harness, broker_id: int = 2) -> bool:
-    """Nobody counts on the broker, and clients are still told of it."""
+    """Other brokers lead, and clients still see the broker."""
     harness.workers.run_all()
     broker = harness.image.brokers[broker_id]
     partitions = [each for topic in harness.image.topics.values() for each in topic.partitions.values()]
@@ -313,7 +315,8 @@ def test_a_broker_whose_process_is_gone_when_the_controller_comes_to_power_leads
 
 
 def with_one_gone() -> tuple[Harness, int]:
-    """Brokers 1, 2 and 3, and a topic of two; the process of 2, of the epoch returned, is gone since its last heartbeat."""
+    """Brokers 1, 2 and 3, and a topic with two replicas. The process of broker 2, in the returned epoch, has ended
+    since its last heartbeat."""
     harness = Harness().start()
     harness.serve()
     epoch = harness.serve(broker_id=2, incarnation=9)
@@ -409,7 +412,7 @@ COMPOSE_LISTENERS = (("EXTERNAL", "localhost", 29092), ("INTERNAL", *INTERNAL))
 
 
 def with_external_first(*reachable: tuple[str, int]) -> tuple[Harness, int]:
-    """A controller, and broker 2 whose first listener is for clients elsewhere, as compose files have it; its epoch."""
+    """A controller, and broker 2 whose first listener is for outside clients, as in compose files. Returns its epoch."""
     harness = Harness(
         properties={
             "inter.broker.listener.name": "INTERNAL",
@@ -435,7 +438,7 @@ def test_only_the_listener_that_brokers_use_among_themselves_tells_whether_a_bro
 
 
 def test_an_address_that_the_controller_never_reached_fences_nobody() -> None:
-    """A firewall that refuses, or another network's address: the session alone counts."""
+    """A firewall that refuses, or an address in another network: only the session counts."""
     harness, _ = with_external_first()
     ((host, port, found),) = harness.probes
     assert (host, port) == INTERNAL
@@ -455,7 +458,7 @@ def test_a_failover_fences_no_healthy_broker_whose_first_listener_is_not_for_the
 
 
 def test_an_unfenced_broker_is_dialled_until_it_was_reached_once() -> None:
-    """Apache Kafka's brokers listen a moment after they are unfenced."""
+    """Apache Kafka's brokers begin to listen a moment after they are unfenced."""
     harness, epoch = with_external_first()
     for wait_ms in (*AGAIN_MS, AGAIN_MS[-1]):
         harness.beat(epoch, broker_id=2)
@@ -489,7 +492,7 @@ def test_a_closed_connection_alone_does_nothing_and_a_refused_one_after_it_does(
 
 
 def test_an_address_that_does_not_answer_says_nothing_however_often_it_is_tried() -> None:
-    """A partition of the network looks like that, with the broker alive behind it: its session alone decides."""
+    """A network partition looks the same, with the broker alive behind it: only its session decides."""
     harness = Harness().start()
     harness.serve()
     harness.serve(broker_id=2, incarnation=9)
@@ -504,7 +507,7 @@ def test_an_address_that_does_not_answer_says_nothing_however_often_it_is_tried(
 
 
 def test_a_process_whose_listener_outlives_its_connections_for_a_moment_is_gone_at_the_next_refusal() -> None:
-    """A killed process loses its sockets one by one: the first new connection may still be taken."""
+    """A killed process loses its sockets one by one, so the first new connection may still be accepted."""
     harness = Harness().start()
     harness.serve()
     harness.serve(broker_id=2, incarnation=9)
@@ -570,7 +573,7 @@ def test_a_process_that_took_a_dead_ones_address_need_not_wait_for_its_session()
 
 
 def test_two_hosts_that_advertise_one_address_are_not_one_process() -> None:
-    """By a copied configuration, or behind a balancer: the first may only have lost its connection."""
+    """A copied configuration, or a load balancer: the first process may only have lost its connection."""
     harness = Harness().start()
     harness.serve()
     harness.serve(broker_id=2, incarnation=9)
@@ -613,7 +616,7 @@ def test_a_damaged_metadata_log_stops_the_start_with_its_place() -> None:
     first.serve()
     place = first.batches()[3].position
     second = first.after_kill()
-    # Later than recovery, which would have cut it off.
+    # After recovery, which would have cut it off.
     second.disk.files[f"{DIRECTORY}/{0:020d}.log"][place - 1] ^= 1
     second.driver.start(second.machine)
     second.workers.run_all()

@@ -1,5 +1,5 @@
-"""What a cluster of many partitions costs at one stretch: no command, replay, snapshot or fencing does more than a step's records
-between two turns of the loop, and nothing is decided in between on what is not decided yet."""
+"""The cost of a cluster with many partitions in one step: no command, replay, snapshot or fencing handles more records
+than one step allows between two turns of the loop, and no decision depends on an unfinished one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PARTITIONS = 1_500
 
 
 class Turn:
-    """Counts what is done between two turns of a world's timers."""
+    """Counts the work between two turns of a world's timers."""
 
     def __init__(self, patch: pytest.MonkeyPatch, world: World) -> None:
         self.counts: dict[str, int] = {}
@@ -79,14 +79,14 @@ class Turn:
         patch.setattr(owner, method, counted)
 
     def check(self, **least: int) -> None:
-        """Nothing was too much, and all of it was done."""
+        """No step was too large, and everything was done."""
         for name, count in least.items():
             assert self.totals[name] >= count
         assert {name: most for name, most in self.most.items() if most > RECORDS_A_STEP + 2} == {}
 
 
 def with_partitions(count: int = PARTITIONS, **options: Any) -> Harness:
-    """Two brokers, and one topic that both have."""
+    """Two brokers, and one topic with replicas on both."""
     harness = Harness(**options).start()
     harness.serve()
     harness.serve(broker_id=2, incarnation=9)
@@ -159,7 +159,7 @@ def test_a_command_waits_for_the_one_before_it_and_sees_what_it_decided() -> Non
 
 
 def pauses(steps: Steps[Any]) -> tuple[Any, int]:
-    """The value, and how often others came in between."""
+    """The value, and the number of pauses."""
     count = 0
     while True:
         try:
@@ -227,7 +227,8 @@ def test_leadership_lost_between_two_steps_ends_the_command() -> None:
 
 
 def test_a_command_whose_leadership_is_over_leaves_the_sessions_of_the_next_alone() -> None:
-    """A registration that is not written would end the session of the broker that is registered: nobody would fence it."""
+    """A registration that is not written would end the registered broker's session, and the broker would never be
+    fenced."""
     harness = with_partitions(properties={"broker.session.timeout.ms": "9000"})
     harness.world.advance(10_000)
     harness.workers.run_all()
@@ -341,7 +342,7 @@ def test_many_names_are_refused_in_steps(names: list[str], code: ErrorCode) -> N
     )
     assert {each.error_code for each in made.response.topics} == {code}
     assert len(made.response.topics) == len(set(names))
-    # Counted, measured, and answered.
+    # Counted, checked, and answered.
     assert paused >= (2 * len(names) + len(set(names))) // NAMED_A_STEP
 
 

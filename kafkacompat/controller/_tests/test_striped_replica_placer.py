@@ -1,4 +1,4 @@
-"""Striped placement over brokers and racks, and several brokers' lives in one cluster."""
+"""Striped placement over brokers and racks, and several brokers' registrations in one cluster."""
 
 from __future__ import annotations
 
@@ -136,7 +136,8 @@ def test_the_same_incarnation_keeps_its_epoch_and_another_gets_the_next_offset()
 
 
 def test_another_process_does_not_take_the_place_of_the_controllers_own_broker() -> None:
-    """Only its own process may register it anew while its session lasts; what comes by a connection is somebody else."""
+    """Only its own process may register it again during its session. A request over a connection is from another
+    process."""
     node = Harness().start()
     node.serve(incarnation=1)
     stranger = node.controller.broker_registration(

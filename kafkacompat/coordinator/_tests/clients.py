@@ -1,4 +1,4 @@
-"""Members and commits in few words, for scenarios."""
+"""Short helpers for members and commits in scenarios."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def commit(
     retention: int = -1,
     version: int = 9,
 ) -> Any:
-    """The error of the one partition, or the Deferred."""
+    """The error of the only partition, or the Deferred."""
     name, topic_id = topic, bytes(16)
     if version >= 10:
         known = world.image.topics.get(topic)
@@ -160,7 +160,7 @@ def commit(
 def fetch(
     world: World, *, topic: str = "t", partition: int = 0, group: str = GROUP, stable: bool = False
 ) -> Any:
-    """The answer of the one partition."""
+    """The answer for the only partition."""
     request = OffsetFetchRequest(
         groups=[
             OffsetFetchRequestGroup(
@@ -175,14 +175,14 @@ def fetch(
 
 
 def member_id_of(world: World, **options: Any) -> str:
-    """Ask for an id (KIP-394)."""
+    """Request a member id (KIP-394)."""
     answer = join(world, **options)
     assert answer.error_code == 79
     return str(answer.member_id)
 
 
 def form_group(world: World, size: int = 1, **options: Any) -> list[str]:
-    """A stable group of this many dynamic members; the first leads. Assignments are b'a0', b'a1' ..."""
+    """A stable group of this many dynamic members. The first is the leader. Assignments are b'a0', b'a1' ..."""
     ids = [member_id_of(world, **options) for _ in range(size)]
     waiting = [join(world, each, **options) for each in ids]
     for _ in range(600):

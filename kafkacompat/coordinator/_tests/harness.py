@@ -1,5 +1,5 @@
-"""Doubles of the doors, and a coordinator standing on them: a clock that is told the time, timers that run when it passes, real
-logs on a memory disk. No test of coordinators sleeps."""
+"""Doubles of the ports, and a coordinator on top of them: a clock set by the test, timers that fire when time passes,
+real logs on a memory disk. No test of coordinators sleeps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NODE_ID = 1
 
 
 class KeptLog(PartitionLog):
-    """The real log, on a memory disk of its own; tells its batches, and counts how often it is read."""
+    """The real log, on its own memory disk. It returns its batches and counts reads."""
 
     def __init__(self, name: TopicPartition = TopicPartition(OFFSETS_TOPIC, 0)) -> None:
         self.disk, config = MemoryDisk(), LogConfig()
@@ -47,7 +47,7 @@ class KeptLog(PartitionLog):
         self._told_end = 0
 
     def append(self, batch: bytes | bytearray) -> int:
-        """As it comes from another leader, whose checks it has passed; its last offset."""
+        """Append a batch as from another leader, without checks. Returns its last offset."""
         copy = bytearray(batch)
         stamp_offset_and_epoch(copy, self.log_end_offset, 0)
         return self.append_as_follower(copy, 0).last_offset
@@ -57,12 +57,12 @@ class KeptLog(PartitionLog):
         return super().read(offset, max_bytes, upper_bound_offset, minimum_one_batch)
 
     def flip_last_byte(self) -> None:
-        """On the disk."""
+        """Change a byte on the disk."""
         self.disk.files[f"{self.segments[-1].stem}.log"][-1] ^= 1
 
     @property
     def batches(self) -> list[bytes]:
-        """All of them, in order."""
+        """All batches in order."""
         end = self.log_end_offset
         if end < self._told_end:
             self._told, self._told_end = [], 0
@@ -76,7 +76,7 @@ class KeptLog(PartitionLog):
 
 
 class Partitions:
-    """PartitionService of one replica over real logs. `refusal` fails appends; `held` keeps the high watermark where it is."""
+    """PartitionService with one replica over real logs. `refusal` fails appends; `held` stops the high watermark."""
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, KeptLog] = {}
@@ -115,7 +115,7 @@ class Partitions:
         return ProduceResult(ErrorCode.NONE, last_offset=info.last_offset)
 
     def log_of(self, partition: TopicPartition) -> KeptLog:
-        """Made when it is first asked for."""
+        """Created on first use."""
         if partition not in self.logs:
             self.logs[partition] = KeptLog(partition)
         return self.logs[partition]
@@ -132,7 +132,7 @@ class Partitions:
         return deferred
 
     def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Let the high watermark go on, or fail whoever waits for it."""
+        """Let the high watermark advance, or fail the requests that wait for it."""
         self.held = False
         if error is ErrorCode.NONE:
             for log in self.logs.values():
@@ -193,7 +193,7 @@ class World:
         self.image = image_of([], offset=-1)
         self.count = count
         self.kept = 0
-        """How often the coordinator has told that it has loaded what lives long."""
+        """How often the coordinator has reported that it loaded long-lived objects."""
         self.coordinator = self._make()
         self.auto_create = AutoCreate()
         self.publish([topic_image(OFFSETS_TOPIC, count), topic_image("t", 3), topic_image("u", 1)])
@@ -202,7 +202,7 @@ class World:
     def _make(self) -> GroupCoordinator:
         coordinator = GroupCoordinator(
             NODE_ID,
-            self.partitions,  # type: ignore[arg-type]  # as much of the service as is used
+            self.partitions,  # type: ignore[arg-type]  # it has as much of the service as is used
             self.time,
             self.time,
             self.random,
@@ -238,7 +238,7 @@ class World:
         )
 
     def call(self, handler: Any, request: Any, version: int, client_id: str | None = "client") -> Any:
-        """A handler's answer; the Deferred itself while it is parked."""
+        """A handler's answer, or the Deferred while it is parked."""
         assert request.MIN_VERSION <= version <= request.MAX_VERSION
         answer = handler.function(self.node, context(request.API_KEY, version, client_id), request)
         if isinstance(answer, Generator):

@@ -1,5 +1,5 @@
-"""A coordinator over the real partition manager and real logs on the memory disk: what is appended, refused, replicated or timed
-out is decided by the code that decides it in a broker."""
+"""A coordinator over the real partition manager and real logs on the memory disk. The broker's own code decides what
+is appended, refused, replicated or timed out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def at_once(function: Callable[[], Any]) -> Deferred[Any]:
 
 
 class RealWorld(World):
-    """One partition of the offsets topic; with `followed` every topic has a second replica in sync, which fetches when told to."""
+    """One partition of the offsets topic. With `followed` every topic has a second in-sync replica, which fetches when
+    told to."""
 
     def __init__(self, group: GroupSettings | None = None, *, followed: bool = False) -> None:
         self.followed = followed
@@ -97,7 +98,7 @@ class RealWorld(World):
         read = log.read(0, 1 << 30, log.log_end_offset, True).records
         return list(iterate_batches(read.read() if isinstance(read, FileSlice) else read))
 
-    # What happens to the partition.
+    # Events of the partition.
 
     def follow(self, name: TopicPartition = NAME) -> None:
         """The follower has everything."""

@@ -1,4 +1,5 @@
-"""An operation that writes nothing answers out of a state, and waits until what it was told of is committed. Over real logs."""
+"""An operation without records answers from the state, and waits until everything it has read is committed. Over real
+logs."""
 
 from __future__ import annotations
 

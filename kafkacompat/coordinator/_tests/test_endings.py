@@ -1,4 +1,4 @@
-"""Every request that the group coordinator parks is answered once, however its wait ends. Over real logs."""
+"""Every request parked by the group coordinator is answered once, however its wait ends. Over real logs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Parked = Callable[[RealWorld], Any]
 
 
 def stable(world: RealWorld, size: int = 2) -> list[str]:
-    """A group of static members, so that they need no id first; committed."""
+    """A committed group of static members, which need no member id first."""
     waiting = [
         join(world, instance=f"i{index}", session=SESSION_MS, rebalance=REBALANCE_MS) for index in range(size)
     ]
@@ -142,7 +142,7 @@ PARKED: list[Parked] = [
 
 
 def errors_in(answer: Any) -> set[int]:
-    """Every error code that an answer has, at whatever level."""
+    """Every error code in an answer, at any level."""
     found = {int(answer.error_code)} if getattr(answer, "error_code", None) is not None else set()
     for name in ("members", "groups", "topics", "partitions", "results"):
         for each in getattr(answer, name, ()):
@@ -151,7 +151,7 @@ def errors_in(answer: Any) -> set[int]:
 
 
 class Watched:
-    """A parked request's answers."""
+    """The answers of a parked request."""
 
     def __init__(self, parked: Parked) -> None:
         self.world = RealWorld(followed=True)
@@ -166,7 +166,7 @@ class Watched:
         return errors_in(answer)
 
     def live_on(self) -> None:
-        """Whatever still runs may not answer again: a second answer is an error, and reported."""
+        """Continue: a second answer is an error, which is reported."""
         for _ in range(3):
             core = self.world.manager.by_name.get(NAME)
             if core is not None and core.is_leader:
@@ -227,7 +227,7 @@ def test_the_topic_is_deleted(parked: Parked) -> None:
 
 @pytest.mark.parametrize("parked", PARKED)
 def test_the_coordinator_stops(parked: Parked) -> None:
-    """What waits for replicas has its own time; what waits for members is told at once."""
+    """A request that waits for replicas keeps its own timeout. One that waits for members is answered at once."""
     watched = Watched(parked)
     watched.world.coordinator.stop()
     waits_for_members = parked in (join_that_waits_for_others, sync_that_waits_for_the_plan)

@@ -1,8 +1,8 @@
-"""Whatever members, clocks and disks do to a classic group, it keeps its promises.
+"""A classic group keeps its guarantees, whatever members, clocks and disks do.
 
-The steps are drawn at random: joins with and without ids, static and dynamic, syncs, heartbeats, leaves, commits, time passing,
-failing writes, a high watermark that lags, restarts. After every step the invariants are looked at; at the end time runs on,
-and nobody who called may be left without an answer.
+The steps are random: joins with and without ids, static and dynamic, syncs, heartbeats, leaves, commits, passing time,
+failing writes, a lagging high watermark, restarts. The invariants are checked after every step. At the end time
+continues, and every call must have an answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PROTOCOLS = [
     (("sticky", subscription("t")), ("range", subscription("t"))),
 ]
 LONGEST_WAIT_MS = 1_300_000
-"""Above every session, rebalance and join timeout that the steps use, several times over."""
+"""Several times every session, rebalance and join timeout that the steps use."""
 
 
 class GroupPromises(RuleBasedStateMachine):
@@ -61,7 +61,7 @@ class GroupPromises(RuleBasedStateMachine):
             and answer.members
             and not answer.skip_assignment
         ):
-            # Two different leaders must never be told to plan the same generation.
+            # Two different leaders must never be asked to assign the same generation.
             assert self.generations.setdefault(answer.generation_id, answer.leader) == answer.leader
             assert answer.leader in {each.member_id for each in answer.members}
 
@@ -153,7 +153,7 @@ class GroupPromises(RuleBasedStateMachine):
         self.world.partitions.release()
         self.world.restart()
         assert fetch(self.world).committed_offset == self.acknowledged
-        # Generations that were never written may be given again.
+        # A generation that was never written may be used again.
         group = self.group()
         self.last_generation = 0 if group is None else group.generation_id
         self.generations = {
@@ -190,7 +190,7 @@ class GroupPromises(RuleBasedStateMachine):
 
     @invariant()
     def nobody_parked_is_forgotten(self) -> None:
-        """A call that is not answered is held by a member, or waits for the log."""
+        """A call without an answer is held by a member, or waits for the log."""
         group = self.group()
         self.calls = [call for call in self.calls if not call.done]
         if not self.world.partitions._waiting:
@@ -201,7 +201,7 @@ class GroupPromises(RuleBasedStateMachine):
             assert held == len(self.calls)
 
     def teardown(self) -> None:
-        """When time runs on and the disk works, every call is answered and the group is left by all."""
+        """When time continues and the disk works, every call is answered and the group becomes empty."""
         if not hasattr(self, "world"):
             return
         self.world.partitions.refusal = None

@@ -1,4 +1,4 @@
-"""Batches in a coordinator's partition that are small on disk and large in what they ask: loaded in pieces, or refused."""
+"""Batches in a coordinator's partition that are small on disk and expand to much: loaded in pieces, or refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPREAD = 3
 
 
 def loading_world(logs: dict[int, list[bytearray]], count: int = 1) -> tuple[World, HandWorkers, list[Shard]]:
-    """A world whose shards have these batches before them, and workers who wait."""
+    """A world whose shards load these batches, with workers that wait."""
     partitions = Partitions()
     for index, batches in logs.items():
         log = partitions.log_of(TopicPartition(OFFSETS_TOPIC, index))
@@ -48,7 +48,7 @@ def loading_world(logs: dict[int, list[bytearray]], count: int = 1) -> tuple[Wor
 
 
 def large(*offsets: int, group: str = "g") -> bytearray:
-    """Commits, and a record of zeros of a kind that nobody knows, which unfolds to more than is unpacked at once."""
+    """Commits, and a record of zeros of an unknown kind, which expands to more than is decompressed in one step."""
     zeros = Record(len(offsets), 1_000, b"\0\x63", bytes(AT_ONCE_BYTES))
     commits = [Record(at, 1_000, *pair(offset, group=group)) for at, offset in enumerate(offsets)]
     return build_batch([*commits, zeros], compression=compression.ZSTD)
@@ -61,7 +61,7 @@ def test_headers_in_a_log_are_not_even_looked_at() -> None:
     for part in (key, value):
         append_varint(inside, len(part))
         inside += part
-    append_varint(inside, 10_000_000)  # and what follows is none
+    append_varint(inside, 10_000_000)  # the headers that are announced do not follow
     world, _, _ = loading_world({0: [batch_of_body(record(inside + b"\xff" * 10_000), compression.ZSTD)]})
     world.time.advance(0)
     assert fetch(world).committed_offset == 7
@@ -133,7 +133,7 @@ def test_a_worker_that_has_no_room_is_asked_again() -> None:
     assert fetch(world).committed_offset == 5
 
 
-# Single values that hold very much
+# Single very large values. @-1 loading does not use it
 
 
 def costs(work: Any) -> tuple[list[int], Any]:

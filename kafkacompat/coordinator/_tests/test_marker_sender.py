@@ -1,4 +1,4 @@
-"""To whom a transaction's markers go, what is sent again and when, and what is not sent any more."""
+"""The recipients of a transaction's markers, what is retried and when, and what is no longer sent."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Asked:
         ]
 
     def give(self, codes: Codes) -> None:
-        """Of every marker, the same."""
+        """The same result for every marker."""
         results = [
             WritableTxnMarkerTopicResult(
                 name=name.topic,
@@ -75,7 +75,7 @@ class Asked:
 
 
 class Node:
-    """What it was asked to write, by another node or, of this one, directly."""
+    """The requests to one node: by another node or, on this node, directly."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
@@ -96,7 +96,7 @@ class Node:
 
 
 class World:
-    """Three partitions, each led by a node of its own."""
+    """Three partitions, each led by another node."""
 
     def __init__(self) -> None:
         self.time = HandTime()
@@ -116,7 +116,7 @@ class World:
         )
 
     def lead(self, leaders: dict[TopicPartition, int]) -> None:
-        """There are no other partitions."""
+        """Set the leaders. There are no other partitions."""
         topic = topic_image("t", 1)
         partitions = {
             name.partition: replace(topic.partitions[0], leader=leader) for name, leader in leaders.items()
@@ -128,7 +128,7 @@ class World:
         self.sender.send(markers, shard, COORDINATOR_EPOCH)
 
     def counts(self) -> list[int]:
-        """Requests so far, of each node."""
+        """Number of requests to each node."""
         return [len(node.asked) for node in self.nodes.values()]
 
 

@@ -27,7 +27,7 @@ BOTH = [DATA, OFFSETS]
 
 
 def test_a_marker_without_partitions_is_not_answered_and_a_topic_that_is_named_twice_once() -> None:
-    """And a partition of the offsets' topic that is not there is unknown, as any other."""
+    """A missing partition of the offsets topic is unknown, like any other."""
     topics = [
         WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
         for name, indexes in (("x", [0]), ("x", [1]), ("y", []), (OFFSETS.topic, [999]))
@@ -44,7 +44,7 @@ def test_a_marker_without_partitions_is_not_answered_and_a_topic_that_is_named_t
 
 
 class Writing:
-    """A producer that writes to `t` and to the offsets' topic in a transaction."""
+    """A producer that writes to `t` and to the offsets topic in a transaction."""
 
     def __init__(self, *, followed: bool = False) -> None:
         self.world = RealWorld(followed=followed)
@@ -70,10 +70,15 @@ class Writing:
                 self.world.follow(name)
 
     def ask(
-        self, *names: TopicPartition, epoch: int, coordinator_epoch: int = 0, version: int = 2
+        self,
+        *names: TopicPartition,
+        epoch: int,
+        coordinator_epoch: int = 0,
+        version: int = 2,
+        producer_id: int = PRODUCER_ID,
     ) -> Deferred[Any]:
         marker = WritableTxnMarker(
-            producer_id=PRODUCER_ID,
+            producer_id=producer_id,
             producer_epoch=epoch,
             transaction_result=True,
             topics=[WritableTxnMarkerTopic(name=name.topic, partition_indexes=[0]) for name in names],
@@ -86,7 +91,7 @@ class Writing:
         return codes(self.ask(*names, **terms))
 
     def ends(self, name: TopicPartition) -> list[int]:
-        """The epochs of the markers that the log has."""
+        """The epochs of the markers in the log."""
         return [header.producer_epoch for header in self.world.batches(name) if header.is_control]
 
 
@@ -95,12 +100,27 @@ def codes(answer: Deferred[Any]) -> list[E]:
     return [E(each.error_code) for topic in marker.topics for each in topic.partitions]
 
 
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, EPOCH), (PRODUCER_ID, -1)])
+def test_a_marker_without_a_producer_fails_and_is_not_written(producer_id: int, epoch: int) -> None:
+    """It fails for all partitions if one of them would get it."""
+    writing, unknown = Writing(), TopicPartition("x", 0)
+    writing.begin()
+
+    def told(*names: TopicPartition) -> list[E]:
+        return codes(writing.ask(*names, epoch=epoch, producer_id=producer_id))
+
+    assert told(DATA, unknown) == [E.UNKNOWN_SERVER_ERROR, E.UNKNOWN_SERVER_ERROR]
+    assert told(OFFSETS, unknown) == [E.UNKNOWN_SERVER_ERROR, E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert told(unknown) == [E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert writing.ends(DATA) == writing.ends(OFFSETS) == []
+
+
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize(("version", "told"), [(0, E.NONE), (1, E.NONE), (2, E.INVALID_PRODUCER_EPOCH)])
 def test_from_transaction_version_two_on_a_marker_is_above_what_it_ends(
     name: TopicPartition, version: int, told: E
 ) -> None:
-    """Or a late marker would end the next transaction."""
+    """Otherwise a late marker would end the next transaction."""
     writing = Writing()
     writing.begin()
     assert writing.write(name, epoch=EPOCH, version=version) == [told]
@@ -120,7 +140,7 @@ def test_a_coordinator_that_was_overtaken_ends_nothing(name: TopicPartition) -> 
 
 @pytest.mark.parametrize("names", [[DATA], [OFFSETS], BOTH])
 def test_a_marker_counts_once_the_replicas_have_it(names: list[TopicPartition]) -> None:
-    """The coordinator forgets the transaction then: a marker that is lost afterwards comes no more."""
+    """The coordinator then drops the transaction, so a marker lost later would never be sent again."""
     writing = Writing(followed=True)
     writing.begin()
     answer = writing.ask(*names, epoch=EPOCH + 1)

@@ -162,7 +162,7 @@ def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
 
 
 def test_of_commits_that_are_refused_alike_one_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    """On a full disk that is each commit of each client, and the node's log may lie there too."""
+    """A full disk refuses each commit of each client, and the node's log may be on the same disk."""
     world = World()
     for refusal in (E.KAFKA_STORAGE_ERROR, None, E.KAFKA_STORAGE_ERROR):
         world.partitions.refusal = refusal
@@ -254,7 +254,7 @@ def test_topic_ids() -> None:
         OffsetFetchRequestTopics(topic_id=ids["t"], partition_indexes=[0]),
         OffsetFetchRequestTopics(topic_id=b"?" * 16, partition_indexes=[3]),
     ]
-    # A group named twice is answered once, so the second question is a request of its own.
+    # A group named twice is answered once, so the second question is a separate request.
     answers = [
         world.call(
             FETCH, OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)]), 10
@@ -313,7 +313,7 @@ def test_offset_delete() -> None:
 
 
 def test_offset_delete_answers_each_topic_once_with_all_its_partitions() -> None:
-    """Refused here or answered by the coordinator, in the one topic of the answer."""
+    """Partitions refused here and partitions answered by the coordinator are in the same topic of the answer."""
     world = World()
     (first,) = form_group(world)
     commit(world, 5, member_id=first, generation=1)
@@ -439,7 +439,7 @@ def test_describe_shows_members_whole_only_when_stable() -> None:
 
 @pytest.mark.parametrize("retention", [2**63 - 1, 2**62, -(2**63)])
 def test_a_retention_of_any_length_is_written(retention: int) -> None:
-    """However far from now: what a record can tell ends before the longest does."""
+    """However far in the future: the expiry in a record is limited."""
     world = World()
     assert commit(world, 5, group="simple", retention=retention, version=4) == E.NONE
     assert fetch(world, group="simple").committed_offset == 5
@@ -519,7 +519,7 @@ def test_many_offsets_are_committed_as_several_small_commits() -> None:
     }
     assert set(codes.values()) == {E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION}
     assert fetch(world, partition=2_599).committed_offset == 5
-    # What refuses each of the small ones refuses the large one.
+    # The large request is refused for the same reasons as the small ones.
     asked = many_offsets(2_600)
     asked.generation_id_or_member_epoch = 3
     refused = world.call(COMMIT, asked, 9)
@@ -561,7 +561,7 @@ def test_offsets_of_all_topics_and_of_many_named_ones_are_answered_in_steps(vers
             group = OffsetFetchRequestGroup(group_id="g", topics=None if of_all else [named])
             asked = OffsetFetchRequest(groups=[group])
         later = world.call(FETCH, asked, version)
-        assert isinstance(later, Deferred)  # so that the answer is encoded in steps as well
+        assert isinstance(later, Deferred)  # so that the answer is also encoded in steps
         while world.time.step():
             pass
         answer = later.result()
@@ -633,7 +633,7 @@ def test_a_retention_that_the_commit_states_counts_from_the_commit() -> None:
 
 
 def test_a_group_to_which_somebody_was_given_an_id_is_not_forgotten() -> None:
-    """It is about to come back with the id, and would have to begin anew."""
+    """The member is about to return with the id, and would have to start again."""
     world = World()
     member_id = member_id_of(world, session=1_800_000)
     world.time.advance(1_200_000)

@@ -1,4 +1,4 @@
-"""Shards: loading what Kafka wrote, leadership coming and going, refusals, timers."""
+"""Shards: loading Kafka's logs, gained and lost leadership, refusals, timers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def marker(producer: int, committed: bool) -> bytearray:
 
 
 def world_of(*batches: bytearray) -> World:
-    """A coordinator started over a log that holds these."""
+    """A coordinator started over a log with these batches."""
     partitions = Partitions()
     log = partitions.log_of(NAME)
     for each in batches:
@@ -81,7 +81,7 @@ def world_of(*batches: bytearray) -> World:
     return World(partitions=partitions)
 
 
-# Transactional commits in logs that Kafka wrote
+# Transactional commits in logs written by Kafka.
 
 
 def test_offsets_of_an_open_transaction_are_not_seen() -> None:
@@ -125,7 +125,7 @@ def test_an_open_transaction_keeps_its_group() -> None:
 
 
 def test_an_offset_past_its_retention_stays_while_a_transaction_writes_another() -> None:
-    """Its tombstone would take both, and the transaction's may be committed yet."""
+    """Its tombstone would remove both, and the transaction's offset may still be committed."""
     week_ms = 7 * 86_400_000
     world = world_of(batch(pair(1)), batch(pair(5), producer=9))
     world.time.advance(week_ms + 1_200_000)
@@ -135,7 +135,7 @@ def test_an_offset_past_its_retention_stays_while_a_transaction_writes_another()
     assert fetch(world).committed_offset == 5
 
 
-# Groups of kinds that are not served yet
+# Groups of unsupported kinds.
 
 
 def key(record_type: int, group: str = "k", member: str | None = None) -> bytes:
@@ -252,7 +252,7 @@ def loading_world() -> World:
 
 
 def test_a_join_is_told_what_is_wrong_with_it_before_who_coordinates_its_group() -> None:
-    """Only the former names the member, as in Kafka."""
+    """As in Kafka, only that refusal names the member."""
     world = loading_world()
     wrong = join(world, "m", session=1)
     assert (wrong.error_code, wrong.member_id) == (E.INVALID_SESSION_TIMEOUT, "m")
@@ -274,7 +274,7 @@ def test_requests_while_a_shard_loads() -> None:
 def test_a_log_that_changes_places_while_it_is_loaded_is_read_on_where_it_lies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its move to another directory ends just then."""
+    """Its move to another directory ends at that moment."""
     world = loading_world()
     (shard,) = world.coordinator._shards
     old, moved = world.log(), KeptLog()
@@ -308,13 +308,13 @@ def test_a_load_takes_as_many_steps_as_its_bound_asks_for() -> None:
     before, kept = world.log().reads, world.kept
     world.time.advance(0)
     assert world.log().reads - before == 50
-    assert world.kept - kept == 50  # before the garbage collector would walk over it all
+    assert world.kept - kept == 50  # before the garbage collector examines all of it
     assert shard.state is ShardState.ACTIVE
     assert fetch(world).committed_offset == 49
 
 
 class ColdLog(KeptLog):
-    """Nothing of it is in the page cache."""
+    """A log without anything in the page cache."""
 
     def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
         records = super().read(offset, max_bytes, upper_bound_offset, minimum_one_batch).records
@@ -506,7 +506,7 @@ def test_a_coordinator_without_a_leader_or_endpoint_is_not_named() -> None:
 
 
 def test_a_coordinator_on_a_broker_that_is_fenced_is_not_named() -> None:
-    """Metadata may name such a broker on for a moment: whoever is sent to it waits for nobody."""
+    """The metadata may name such a broker for another moment, and a client sent to it would find no coordinator."""
     world = World()
     assert find(world, "g").coordinators[0].node_id == 1
     brokers = {1: replace(world.image.brokers[1], fenced=True)}
@@ -560,7 +560,7 @@ def test_settings_have_kafkas_names() -> None:
     assert settings.load_step_bytes == asked["offsets.load.buffer.size"]
 
 
-# Logs of an Apache Kafka 4.3.0 node, one partition of its offsets topic each
+# Logs of an Apache Kafka 4.3.0 node, each one partition of its offsets topic.
 
 
 def captured(name: str) -> World:
@@ -590,7 +590,7 @@ def test_a_consumer_group_of_kafkas_is_carried_with_its_offsets() -> None:
     assert isinstance(stored, GroupMachine)
     assert stored.carried["kip848"].is_empty()
     assert sum(each.offset for each in stored.offsets.of_group("kip848")["t"].values()) == 3
-    # The topic of this test has another id than the one the offsets were committed for.
+    # This test's topic has another id than the topic of the committed offsets.
     assert [each.committed_offset for each in asked] == [-1, -1, -1]
     assert listed(world) == []
     world.time.advance(86_400_000 * 30)

@@ -1,4 +1,4 @@
-"""What a shard makes of its machine's results, whatever the machine: over a machine that only keeps what was said."""
+"""How a shard handles the results of any machine, tested with a machine that only keeps its records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Notes:
         self.said: list[str] = []
         self.ended: list[int] = []
         self.due: list[Result] = []
-        """To be written when all has been loaded."""
+        """Results to write when everything is loaded."""
 
     def encode(self, record: str) -> tuple[bytes, bytes | None]:
         if record == "unspeakable":
@@ -65,7 +65,7 @@ class Notes:
 
 
 class World:
-    """A shard that has not been started, over a real log."""
+    """A shard that is not started, over a real log."""
 
     def __init__(self, partitions: Partitions | None = None, *, is_patient: bool = False) -> None:
         self.time = HandTime()
@@ -99,7 +99,7 @@ class World:
 
 
 def started(*records: str, is_committed: bool = True, is_patient: bool = False) -> World:
-    """As it is when the log holds these already, and nothing has been loaded yet."""
+    """A world whose log has these records and whose shard has loaded nothing yet."""
     before = World()
     before.shard.start()
     before.partitions.held = not is_committed

@@ -1,4 +1,5 @@
-"""Static members (KIP-345): they come back under their name, keep their partitions, and fence who had the name before."""
+"""Static members (KIP-345): they return under their instance id, keep their partitions, and fence the former member
+id."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from kafkacompat.wire.errors import ErrorCode as E
 
 
 def static_group(world: World, *instances: str, **options: Any) -> list[str]:
-    """A stable group of these; the first leads."""
+    """A stable group of these instances. The first is the leader."""
     waiting = [join(world, instance=instance, **options) for instance in instances]
     world.time.advance(6_000)
     answers = [each.result() for each in waiting]

@@ -1,4 +1,4 @@
-"""Long work of coordinators is done in steps: how much each does is counted, and what others do between two steps holds."""
+"""Long work of coordinators runs in steps: the work of each is counted, and changes between two steps are respected."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ from kafkacompat.wire.messages.txn_offset_commit_request import (
 
 WEEK_MS = 604_800_000
 ONE_STEP = TURN_COST + STRETCH * 20
-"""More than one step can have cost: the piece that ends it may go beyond."""
+"""The highest cost of one step: the piece that ends it may exceed the limit."""
 
 
-# Steps themselves
+# Steps.
 
 
 def test_works_take_turns_and_a_turn_ends_when_it_has_cost_enough() -> None:
@@ -122,11 +122,11 @@ def test_what_is_left_at_the_end_is_done_at_once() -> None:
     assert done == [0, 1, 2]
 
 
-# Walks over offsets
+# Passes over offsets.
 
 
 def stored(count: int, groups: int = 1) -> World:
-    """So many offsets in each group, all at offset 1, loaded."""
+    """`count` loaded offsets in each group, all with the value 1."""
     each = [
         batch(
             *[pair(1, partition=index, group=f"g{group}") for index in range(start, min(start + 500, count))]
@@ -146,12 +146,12 @@ def machine(world: World) -> GroupMachine:
 
 
 def tombstones(log: KeptLog, start: int) -> int:
-    """Records in batches from the start-th on."""
+    """Number of records in the batches from `start` on."""
     return sum(header.record_count for data in log.batches[start:] for header in iterate_batches(data))
 
 
 def steps_of(world: World) -> Iterator[int]:
-    """How many records each step that is due now writes."""
+    """The number of records that each due step writes."""
     log = world.log()
     before = len(log.batches)
     while world.time.step():
@@ -160,7 +160,7 @@ def steps_of(world: World) -> Iterator[int]:
 
 
 def begin_expiry(world: World) -> int:
-    """The records that the first step writes."""
+    """The number of records that the first step writes."""
     before = len(world.log().batches)
     world.coordinator._sweeps.expire(list(world.coordinator._shards))
     return tombstones(world.log(), before)
@@ -183,8 +183,8 @@ def test_what_changes_between_two_steps_of_an_expiry_holds() -> None:
     world = stored(2_000)
     world.time.ms += 2 * WEEK_MS
     begin_expiry(world)
-    assert commit(world, 9, partition=1, group="g0") == E.NONE  # whose offset is gone already
-    kept = machine(world).offsets.get("g0", "t", 1_999)  # whose turn comes
+    assert commit(world, 9, partition=1, group="g0") == E.NONE  # whose offset is already removed
+    kept = machine(world).offsets.get("g0", "t", 1_999)  # whose turn is still to come
     assert kept is not None
     kept.commit_timestamp_ms = world.time.now_ms()
     assert commit(world, 5, group="new") == E.NONE
@@ -251,7 +251,7 @@ def test_offsets_of_deleted_topics_go_in_steps_and_are_not_shown_meanwhile() -> 
     world.publish(keep)
     first = tombstones(world.log(), before)
     assert 0 < first < 3_000
-    # The topic is made anew while its predecessor's offsets are still there.
+    # The topic is recreated while the old topic's offsets are still there.
     world.publish([*keep, topic_image("t", 3_000, b"n" * 16)])
     assert machine(world).offsets.get("g0", "t", 2_998) is not None
     assert fetch(world, group="g0", partition=2_998).committed_offset == -1
@@ -566,6 +566,6 @@ def test_replies_of_an_operation_that_raises_are_sent(monkeypatch: pytest.Monkey
 
 
 def test_the_bounds_leave_room() -> None:
-    """By the estimates the longest piece is half of what a step of the loop may take."""
+    """By the estimates the longest piece takes half of what a step of the loop may take."""
     assert ONE_STEP <= 10_000
     assert shard_module.REPLY_COST * REPLIES_AT_ONCE <= TURN_COST

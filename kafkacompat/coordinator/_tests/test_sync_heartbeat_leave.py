@@ -19,7 +19,7 @@ from kafkacompat.wire.errors import ErrorCode as E
 
 
 def completing(world: World, size: int = 2, **options: int) -> list[str]:
-    """A group whose members have joined generation 1 and wait for a plan."""
+    """A group whose members have joined generation 1 and wait for the assignment."""
     ids = [member_id_of(world) for _ in range(size)]
     waiting = [join(world, each, **options) for each in ids]  # type: ignore[arg-type]
     world.time.advance(6_000)
@@ -97,7 +97,8 @@ def test_a_leader_without_a_plan_is_evicted_and_its_followers_join_again() -> No
 
 
 def test_a_member_that_waited_for_its_plan_for_longer_than_its_session_has_a_session_from_then_on() -> None:
-    """Its session's end is passed over while it waits: nothing else would notice if it died right after the answer."""
+    """The end of its session is ignored while it waits. Otherwise nothing would notice if it died right after the
+    answer."""
     world = World()
     leader, second = completing(world, rebalance=60_000, session=10_000)
     waiting = sync(world, second, 1)

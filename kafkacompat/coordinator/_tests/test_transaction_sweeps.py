@@ -1,4 +1,5 @@
-"""Walks over all transactional ids, and requests to other nodes: in steps, and one that fails costs the others nothing."""
+"""Passes over all transactional ids, and requests to other nodes: in steps, and a failing one does not affect the
+others."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def known(world: World) -> int:
 
 
 def steps_of(world: World) -> list[int]:
-    """How many records each step that is due writes."""
+    """The number of records that each due step writes."""
     log = world.partitions.logs[LOG]
     counts = []
     before = len(log.batches)
@@ -100,7 +101,7 @@ def test_timed_out_transactions_are_aborted_in_steps_and_one_that_fails_keeps_no
 
 
 def test_an_outcome_in_doubt_gives_way_to_the_one_that_follows_it_also_for_the_next_coordinator() -> None:
-    """As in Kafka a step whose wait failed may be taken again, or another one; the log's last word counts."""
+    """As in Kafka, a step whose wait failed may be repeated or replaced. The last record in the log counts."""
     world = World()
     world.begin(T0, T1)
     world.partitions.held = True

@@ -1,4 +1,5 @@
-"""TxnOffsetCommit through the group coordinator: verified first, written then, and counted with the marker. Over real logs."""
+"""TxnOffsetCommit through the group coordinator: verified first, then written, and effective with the marker. Over
+real logs."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Verifier:
     def __init__(self) -> None:
         self.code = E.NONE
         self.held: Deferred[Mapping[TopicPartition, E]] | None = None
-        """Answered instead, when there is one."""
+        """The answer to give instead, if set."""
         self.asked: list[tuple[Any, ...]] = []
 
     def ask(
@@ -73,7 +74,7 @@ class Committing:
 
 
 def code(answer: Any) -> E:
-    """The error of a commit's one partition."""
+    """The error of a commit's only partition."""
     (topic,) = answer.topics
     (partition,) = topic.partitions
     return E(partition.error_code)
@@ -89,6 +90,16 @@ def test_it_is_verified_or_added_before_it_is_written(version: int) -> None:
     assert len(committing.world.batches()) == 1
     assert committing.end(True) is E.NONE
     assert len(committing.world.batches()) == 2
+
+
+def test_every_batch_of_a_transaction_begins_with_sequence_number_zero() -> None:
+    """As in Apache Kafka's CoordinatorRuntime. The log takes the second one for new all the same."""
+    committing = Committing()
+    assert [committing.commit(5, offset) for offset in (5, 6)] == [E.NONE, E.NONE]
+    assert committing.end(True) is E.NONE
+    batches = committing.world.batches()
+    assert [each.base_sequence for each in batches] == [0, 0, -1]
+    assert [each.base_offset for each in batches] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +131,8 @@ def test_what_the_transactions_coordinator_refuses_is_not_written(code: E, versi
     [(4, EPOCH, E.INVALID_TXN_STATE), (5, EPOCH + 1, E.INVALID_PRODUCER_EPOCH)],
 )
 def test_what_the_transactions_end_overtakes_is_not_written(version: int, marker_epoch: int, told: E) -> None:
-    """The coordinator has said yes to a transaction that is over when the log is asked: nobody would end it any more."""
+    """The coordinator has verified a transaction that has ended by the time of the append. Nothing would end it any
+    more."""
     committing = Committing()
     committing.verifier.held = Deferred()
     waiting = committing.ask(version)
@@ -140,7 +152,7 @@ def test_whoever_does_not_verify_is_not_written() -> None:
 
 @pytest.mark.parametrize(("version", "told"), [(1, E.NONE), (2, E.INVALID_PRODUCER_EPOCH)])
 def test_from_transaction_version_two_on_a_marker_is_above_what_it_ends(version: int, told: E) -> None:
-    """Or a late marker would end the next transaction."""
+    """Otherwise a late marker would end the next transaction."""
     committing = Committing()
     assert committing.commit(5) is E.NONE
     assert committing.end(True, EPOCH, version) is told

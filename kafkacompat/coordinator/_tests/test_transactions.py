@@ -1,4 +1,5 @@
-"""The shell of transactions: a coordinator that loses and regains its shards, markers that do not arrive, verification far away."""
+"""The shell of transactions: a coordinator that loses and regains its shards, markers that do not arrive, remote
+verification."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class Groups:
 
 
 class Channel:
-    """To another node; a test answers."""
+    """A channel to another node. The test answers."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, Deferred[Any]]] = []
@@ -149,7 +150,7 @@ class World:
         assert self.add(0, *partitions).result() is E.NONE
 
     def markers(self, partition: TopicPartition) -> list[tuple[int, int]]:
-        """(producer id, epoch) of the control batches there."""
+        """(producer id, epoch) of the control batches in the partition."""
         log = self.partitions.logs.get(partition)
         found = []
         for batch in [] if log is None else log.batches:
@@ -220,7 +221,7 @@ def test_a_step_that_cannot_be_written_has_not_been(failure: E, told: E) -> None
 
 
 def test_a_step_whose_wait_is_over_at_once_is_told_how_it_ended() -> None:
-    """As where too many wait already."""
+    """As when too many requests wait already."""
     world = World()
     world.begin(T0)
     world.partitions.held = True
@@ -239,8 +240,16 @@ def test_ids_that_are_on_their_way_are_retriable() -> None:
     assert world.init().result().error_code == E.NONE
 
 
+def test_a_timeout_is_refused_before_the_coordinator_is_looked_for() -> None:
+    world = World()
+    world.move(OTHER_NODE, 9)
+    for timeout_ms, code in ((0, E.INVALID_TRANSACTION_TIMEOUT), (1, E.NOT_COORDINATOR)):
+        request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=timeout_ms)
+        assert world.coordinator.init_producer_id(request).result().error_code == code
+
+
 def far(world: World) -> Channel:
-    """`t` is led by the other node."""
+    """The other node leads `t`."""
     world.publish(led_by(world.image.topics["t"], OTHER_NODE))
     assert world.channel is not None
     return world.channel
@@ -337,7 +346,7 @@ def test_a_prepared_outcome_is_brought_to_its_end_by_the_next_coordinator(commit
 
 
 def test_a_new_epoch_of_the_same_leader_loads_anew() -> None:
-    """What was appended in the old one may be committed though its writer was told otherwise."""
+    """A record of the old epoch may be committed although its writer got an error."""
     world = World()
     world.begin(T0)
     world.partitions.held = True
@@ -355,8 +364,8 @@ def test_a_new_epoch_of_the_same_leader_loads_anew() -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_nothing_follows_from_what_was_loaded_before_it_is_committed(kept: bool) -> None:
-    """A prepared commit that only some replicas have may be gone with the next leader: markers that had left already would have
-    committed one half of a transaction whose other half is then aborted."""
+    """A prepared commit that only some replicas have may be lost with the next leader. Markers already sent would
+    commit one half of a transaction whose other half is then aborted."""
     world = World()
     world.begin(T0)
     world.partitions.held = True
@@ -377,7 +386,7 @@ def test_nothing_follows_from_what_was_loaded_before_it_is_committed(kept: bool)
 
 
 def test_markers_of_a_transaction_topic_that_is_gone_end_nothing() -> None:
-    """Its partitions' epochs begin anew, and its ids are not known."""
+    """The epochs of its partitions start again, and its ids are unknown."""
     world = World()
     world.begin(T0)
     channel = far(world)
@@ -428,7 +437,7 @@ def test_patterns_that_are_not_taken(pattern: str) -> None:
 def test_transactions_are_listed_by_state_and_unknown_states_are_told(
     filters: list[str], listed: list[str], unknown: list[str]
 ) -> None:
-    """Kafka's names, letter by letter. Each that it does not know is told once, and matches nothing."""
+    """Kafka's names, exact. Each unknown name is reported once and matches nothing."""
     world = World()
     world.begin(T0)
     assert world.init("other").result().error_code == 0
@@ -537,7 +546,7 @@ def test_of_two_questions_that_wait_the_newer_one_stands(epochs: tuple[int, int]
 
 
 def test_a_new_producer_id_is_not_fenced_by_the_epoch_of_the_one_before() -> None:
-    """Its epochs were used up, or its transactional id expired: the new one begins at 0."""
+    """The epochs were used up, or the transactional id has expired: the new producer id begins at epoch 0."""
     far_away = Verifying()
     far_away.ask("other")
     before = far_away.ask(epoch=32_766)
@@ -580,7 +589,7 @@ def test_a_coordinator_that_is_nowhere() -> None:
 
 
 def test_a_question_that_could_not_be_sent_refuses_nobody_later() -> None:
-    """Its id may have a new producer by then, whose epochs begin at 0."""
+    """By then the id may have a new producer, whose epochs begin at 0."""
     far_away = Verifying()
     channel, far_away.world.channel = far_away.world.channel, None
     assert far_away.ask(epoch=7).result() == {T0: E.NETWORK_EXCEPTION}

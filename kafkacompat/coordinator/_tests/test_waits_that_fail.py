@@ -1,4 +1,5 @@
-"""A record is in the log, but its wait for the replicas fails: what it says holds all the same, since it may be committed any time.
+"""A record is in the log, but its wait for the replicas fails: it takes effect anyway, since it may still be
+committed.
 
 Only what the log has refused is undone. Over real logs.
 """
@@ -26,14 +27,14 @@ COMMIT_TIMEOUT_MS = 5_000
 
 
 def code(answer: Any) -> int:
-    """The error of an OffsetCommit's one partition."""
+    """The error of an OffsetCommit's only partition."""
     return int(answer.result().topics[0].partitions[0].error_code)
 
 
 def test_a_group_stays_whose_first_record_was_not_committed_in_time() -> None:
     world = RealWorld(followed=True)
     first = join(world)
-    second = join(world).member_id  # the group is there, so that this one need not wait for its record
+    second = join(world).member_id  # the group exists, so this one need not wait for its record
     waiting = join(world, second)
     world.time.advance(3_000)
     joined = waiting.result()
@@ -62,7 +63,7 @@ def test_an_id_that_nobody_was_told_keeps_nobody_waiting() -> None:
     leader = waiting.result().member_id
     sync(world, leader, 1, {leader: b"all"})
     world.follow()
-    # The next rebalance is over with those who are there: it does not wait for the id that was lost.
+    # The next rebalance ends with the present members, without waiting for the lost id.
     assert join(world, leader).generation_id == 2
 
 
@@ -92,7 +93,7 @@ def test_a_group_whose_first_record_was_refused_is_not_there() -> None:
 def test_a_timer_of_a_group_that_is_gone_says_nothing_about_the_next_of_its_name() -> None:
     world = RealWorld()
     form_group(world, 1, session=6_000)
-    world.time.advance(6_000)  # its member is gone, and one that asked for an id waits in it
+    world.time.advance(6_000)  # its member is gone, and one that requested an id waits
     member_id_of(world, session=1_800_000)
     deleted = world.call(DELETE, DeleteGroupsRequest(groups_names=["g"]), 2)
     assert [each.error_code for each in deleted.results] == [E.NONE]
@@ -135,7 +136,7 @@ def test_a_replacement_that_is_in_the_log_holds_though_its_wait_failed() -> None
     held = beat(world, follower, 1, instance="two")
     world.resign()
     world.lead_again()
-    # As the log has it: whoever holds the old id is fenced, before the coordinator has moved as after.
+    # As in the log: the holder of the old id is fenced, both before and after the coordinator moves.
     assert held == beat(world, follower, 1, instance="two") == E.FENCED_INSTANCE_ID
 
 

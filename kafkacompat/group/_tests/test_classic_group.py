@@ -67,7 +67,7 @@ def test_the_protocol_is_common_to_all_and_chosen_by_vote() -> None:
 
 
 def test_a_protocol_is_selected_without_a_look_at_what_one_member_alone_speaks() -> None:
-    """Every other member may name as many as it likes."""
+    """The other members may name any number of protocols."""
     group = ClassicGroup("g")
     group.add(member("a", (("range", b""),)))
     for index in range(5):

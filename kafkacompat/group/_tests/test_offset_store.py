@@ -1,4 +1,4 @@
-"""Which offset of a group's partition counts, whoever has written it and whatever became of his transaction."""
+"""Which offset of a group's partition counts, for any writer and any outcome of its transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIRST, SECOND = 7, 8
 
 
 class Log:
-    """Records in the order in which they are replayed; the offset that is committed is that of its record."""
+    """Records in the order of replay. A committed offset equals the offset of its record."""
 
     def __init__(self) -> None:
         self.store = OffsetStore()

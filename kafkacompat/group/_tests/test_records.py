@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` as Kafka 4.3.0 wrote them, byte for byte, and what cannot be read."""
+"""Records of `__consumer_offsets` compared byte for byte with those of Kafka 4.3.0, and records that cannot be read."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NOW_MS = 1_000
 
 
 def machine(state: ClassicGroupState | None) -> GroupMachine:
-    """With the group `g` in a state, generation 3, member `m`, static as `i`; None: no group."""
+    """A machine with the group `g` in a state, generation 3, member `m`, static as `i`. None: no group."""
     unused: Any = None
     made = GroupMachine(GroupSettings(), unused, unused)
     if state is not None:

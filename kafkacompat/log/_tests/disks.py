@@ -1,4 +1,4 @@
-"""A log manager over two directories of the memory disk, for tests of what becomes of it when the disk fails."""
+"""A log manager over two directories of the memory disk, for tests of disk failures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PATHS = ("/a", "/b")
 
 
 class Broker:
-    """Its logs, the notes in its log file, and the partitions that went offline."""
+    """The logs of a broker, the lines of its log file, and the partitions that went offline."""
 
     def __init__(self, disk: MemoryDisk, *, alone: bool = True) -> None:
-        """`alone`: no other broker is in the cluster."""
+        """`alone`: the cluster has no other broker."""
         self.disk = disk
         self.notes: list[str] = []
         self.lost: list[TopicPartition] = []
@@ -39,12 +39,12 @@ class Broker:
         return [each.online for each in self.manager.directories]
 
     def log(self, number: int) -> PartitionLog:
-        """Partition 0 lies in /a, 1 in /b, and so on."""
+        """Partition 0 is in /a, 1 in /b, and so on."""
         name = TopicPartition("t", number)
         return self.manager.get_or_create(name, TOPIC_ID, CONFIG, DIRECTORY_IDS[number % 2])
 
     def restarted(self, *, power_lost: bool = False, kept: tuple[str, ...] = ()) -> Broker:
-        """After a kill, or after a power loss, for which see MemoryDisk. The disk works again."""
+        """The broker after a kill or a power loss (see MemoryDisk). The disk works again."""
         return Broker(self.disk.lose_power(kept=kept) if power_lost else self.disk.copy())
 
 
@@ -61,7 +61,7 @@ def carry_out(plan: Plan | None) -> None:
 
 
 def refusing(operations: str, path: str, error: int = errno.EIO) -> Refuse:
-    """Every operation of that kind on paths that begin so fails."""
+    """A fault: every such operation on paths with this prefix fails."""
 
     def refuse(operation: str, on: str) -> OSError | None:
         if operation in operations.split() and on.startswith(path):

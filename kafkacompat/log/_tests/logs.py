@@ -1,4 +1,4 @@
-"""Short ways to make logs and batches in tests."""
+"""Helpers that make logs and batches in tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_log(
 
 
 def look_up(log: PartitionLog, timestamp_ms: int | None) -> TimestampOffset | None:
-    """As a worker thread and the loop do in turn; None: the first record with the largest timestamp."""
+    """Run a lookup as a worker thread and the loop do. None finds the first record with the largest timestamp."""
     for _ in range(3):
         lookup = log.begin_lookup(timestamp_ms)
         lookup.run()
@@ -68,7 +68,7 @@ def marker(
 
 
 def values_in(read: LogRead) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of the whole batches that a read gave."""
+    """(offset, value) of the complete batches of a read."""
     data = read.records.read() if isinstance(read.records, FileSlice) else read.records
     found = []
     for header in iterate_batches(data):
@@ -79,7 +79,7 @@ def values_in(read: LogRead) -> list[tuple[int, bytes | None]]:
 
 
 def all_values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
-    """Everything from the log's start on, as a consumer would come by it."""
+    """All records from the log's start on, read as a consumer would."""
     found: list[tuple[int, bytes | None]] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -1,8 +1,8 @@
-"""A Disk in memory for tests: the same bytes, no syscalls, faults on demand, and crashes that lose what was not synced.
+"""A Disk in memory for tests: the same bytes, no system calls, faults on demand, and crashes that lose unsynced data.
 
-It forgets as Linux does. A write-back that fails is told once, to the sync that asks next; what it was to write counts as written
-from then on, so that later syncs pass it by, and a power loss shows that it is not there. A name is durable once its directory was
-synced, also one that a rename of a directory gives; the name of a directory that is made, at once.
+It behaves like Linux after a failed write-back. The next sync reports the failure once. The data then counts as
+written, so later syncs skip it, and a power loss shows that it is missing. A name is durable once its directory was
+synced, also a name from the rename of a directory. The name of a new directory is durable at once.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 from kafkacompat.ports import Buffer, SyncFailed
 
 Refuse = Callable[[str, str], OSError | None]
-"""(operation, path): what it is to fail with, if anything."""
+"""(operation, path) -> the error of the operation, or None."""
 
 
 class Inode(bytearray):
-    """What a file holds for those who read it now, and what of it is on the disk."""
+    """A file's present contents, and how much of it is on the disk."""
 
     durable: bytes | None = None
     """None before the first sync."""
     lost: tuple[tuple[int, int], ...] = ()
-    """Ranges that count as written and are not on the disk."""
+    """Ranges that count as written but are not on the disk."""
 
     def sync(self) -> None:
         content = bytearray(self)
@@ -35,7 +35,7 @@ class Inode(bytearray):
         self.durable = bytes(content)
 
     def lose(self) -> None:
-        """A sync failed: nothing since the last one is on the disk, and nobody will write it again."""
+        """A sync failed: data since the last sync is not on the disk, and is never written again."""
         durable = self.durable or b""
         kept = len(posixpath.commonprefix([durable, bytes(self)]))
         self.lost += ((kept, len(self)),)
@@ -51,7 +51,8 @@ class Inode(bytearray):
 
 
 class Tree:
-    """Which names lie in a directory, for disks of thousands of logs: counted, as a file makes known all that it lies in."""
+    """The names in each directory, counted, for disks with thousands of logs. A file makes all its parent directories
+    known."""
 
     def __init__(self) -> None:
         self._names: dict[str, Counter[str]] = {}
@@ -73,7 +74,7 @@ class Tree:
         return list(self._names.get(directory, ()))
 
     def below(self, directory: str) -> Iterator[str]:
-        """Every path that is known in it or within."""
+        """Every known path below a directory."""
         for name in self.names_in(directory):
             path = f"{directory}/{name}"
             yield path
@@ -81,7 +82,7 @@ class Tree:
 
 
 class Files(dict[str, bytearray]):
-    """By path."""
+    """Files by path."""
 
     def __init__(self, files: Mapping[str, bytearray] | None = None) -> None:
         super().__init__()
@@ -127,12 +128,12 @@ class Directories(set[str]):
         self.tree.remove(path)
 
     def from_on(self, directory: str) -> list[str]:
-        """It and those within."""
+        """The file or directory, and everything below it."""
         return [path for path in (directory, *self.tree.below(directory)) if path in self]
 
 
 class MemoryFile:
-    """Knows the end that it has itself made or found, as a real one does; of no use any more once it is closed."""
+    """A file that remembers its end, like a real one. It cannot be used after it is closed."""
 
     def __init__(self, disk: MemoryDisk, path: str, data: Inode) -> None:
         self.path = path
@@ -194,25 +195,25 @@ class MemoryFile:
 
 
 class MemoryDisk:
-    """Directories are prefixes that were made; files are bytearrays that renames carry along."""
+    """Directories are prefixes that were created. Files are bytearrays that keep their identity in a rename."""
 
     def __init__(self) -> None:
         self.files = Files()
         self.directories = Directories()
         self.now_ms = 0
         self.ages: dict[str, int] = {}
-        """When files were last changed whose time was set; the others now."""
+        """Modification times that a test has set. Other files have the present time."""
         self.cold = False
         self.failing: str | None = None
-        """Writes to paths that contain this fail."""
+        """Writes to paths that contain this text fail."""
         self.refuse: Refuse | None = None
-        """Asked before every operation."""
+        """Called before every operation."""
         self.lost_syncs: dict[str, OSError] = {}
         """Parts of paths: the next sync of such a file fails with the error, and the one after it succeeds."""
         self._named = Files()
         """Files whose names are durable."""
         self._moved: list[tuple[str, str]] = []
-        """Renames of directories, old name and new, that are not durable."""
+        """Renames of directories that are not durable, as (old name, new name)."""
 
     # Faults.
 
@@ -238,7 +239,7 @@ class MemoryDisk:
 
     @property
     def synced(self) -> dict[str, bytes]:
-        """What is on the disk of the files that were synced."""
+        """The contents on the disk of the files that were synced."""
         return {
             path: inode.durable
             for path, inode in self.files.items()
@@ -246,7 +247,7 @@ class MemoryDisk:
         }
 
     def lose_power(self, *, kept: tuple[str, ...] = ()) -> MemoryDisk:
-        """What is there afterwards: of what was not synced nothing, but for the new names of directories directly in `kept`."""
+        """The disk after a power loss: unsynced data is gone, except for new names of directories directly in `kept`."""
         other = MemoryDisk()
         other.directories = Directories(self.directories)
         for path, inode in self._named.items():
@@ -255,7 +256,7 @@ class MemoryDisk:
         other._named = Files(other.files)
         for source, target in reversed(self._moved):
             if posixpath.dirname(source) not in kept and target in other.directories:
-                # What has got the old name since was made later, and is not there.
+                # A directory that has the old name by now was created later and is not on the disk.
                 if source in other.directories:
                     other.remove_tree(source)
                 other.rename(target, source)
@@ -265,7 +266,7 @@ class MemoryDisk:
     # Disk.
 
     def _inode(self, path: str) -> Inode:
-        """A test may have put bytes there: those are on the disk."""
+        """Bytes that a test has put there directly count as synced."""
         inode = self.files.get(path)
         if inode is None:
             if path in self.directories:
@@ -288,7 +289,7 @@ class MemoryDisk:
         return MemoryFile(self, path, self._inode(path))
 
     def _need_directory(self, path: str) -> None:
-        """A test may have put files into one that was not made."""
+        """A test may put files into a directory that was not created."""
         if path in self.files or self._lies_in_a_file(path):
             raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
         if path not in self.directories and not self.files.tree.names_in(path):
@@ -409,7 +410,7 @@ class MemoryDisk:
         return 1 << 40, 1 << 39
 
     def copy(self) -> MemoryDisk:
-        """What another process would find now, had this one been killed: all that was written, synced or not."""
+        """The disk that another process would find if this one were killed now: everything written, synced or not."""
         other = MemoryDisk()
         for path, data in self.files.items():
             other.files[path] = inode = Inode(data)
@@ -426,7 +427,7 @@ class MemoryDisk:
 
 
 class CountingDisk(MemoryDisk):
-    """Counts what is opened or read as a whole, and the bytes that are read."""
+    """Counts the files that are opened or read whole, and the bytes read."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Aborted transactions of what was read: none is missing, none lies far beyond the slice, and few files are read for it."""
+"""Aborted transactions of a read: none is missing, none is far beyond the slice, and few files are read for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL_SEGMENTS = config(segment_bytes=700, index_interval_bytes=150)
 
 
 class Event(NamedTuple):
-    """A batch: of records, or of a marker."""
+    """A batch of records, or a marker."""
 
     first_offset: int
     last_offset: int
@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Writer:
-    """A log, and what was written to it."""
+    """A log, and the batches written to it."""
 
     log: PartitionLog
     events: list[Event] = field(default_factory=list)
@@ -104,7 +104,8 @@ class Writer:
 def read_slice(
     log: PartitionLog, offset: int, max_bytes: int
 ) -> tuple[list[tuple[BatchHeader, bytes]], list[tuple[int, int]], int]:
-    """The whole batches of a read to the stable offset, (producer id, first offset) of what is told as aborted, the bound."""
+    """The complete batches of a read up to the stable offset, (producer id, first offset) of the aborted transactions
+    returned, and the bound."""
     read = log.read(offset, max_bytes, log.last_stable_offset, True)
     assert isinstance(read.records, FileSlice)
     data = read.records.read()
@@ -117,7 +118,7 @@ def read_slice(
 
 
 def consume(log: PartitionLog, offset: int, max_bytes: int) -> list[tuple[int, bytes | None]]:
-    """What a read_committed consumer comes by, from an offset to the last stable one, as clients filter it."""
+    """The records that a read_committed consumer gets from an offset to the last stable one, filtered as clients do."""
     found: list[tuple[int, bytes | None]] = []
     while offset < log.last_stable_offset:
         batches, told, _ = read_slice(log, offset, max_bytes)
@@ -134,7 +135,8 @@ def consume(log: PartitionLog, offset: int, max_bytes: int) -> list[tuple[int, b
 
 
 def test_a_slice_is_told_of_its_own_aborted_transactions_only() -> None:
-    """Not of all up to the last stable offset: that list has no bound, and no limit of bytes counts it."""
+    """A list of all aborted transactions up to the last stable offset would have no bound, and no byte limit counts
+    it."""
     writer = Writer(open_log(MemoryDisk(), config(segment_bytes=100_000)))
     for _ in range(1000):
         writer.abort(7)
@@ -149,7 +151,7 @@ def test_a_slice_is_told_of_its_own_aborted_transactions_only() -> None:
 
 
 def test_transactions_that_reach_over_a_slice_are_told_of() -> None:
-    """One begins before the slice and ends after it, some segments on either side."""
+    """A transaction begins before the slice and ends after it, several segments on either side."""
     writer = Writer(open_log(MemoryDisk(), SMALL_SEGMENTS))
     writer.write(1)
     for _ in range(30):
@@ -174,7 +176,7 @@ def test_reading_on_looks_into_few_transaction_indexes(reopened: bool) -> None:
     disk = CountingDisk()
     writer = Writer(open_log(disk, SMALL_SEGMENTS))
     for number in range(300):
-        # Some segments have no aborted transaction, and some transactions reach over segments.
+        # Some segments have no aborted transaction, and some transactions span segments.
         (writer.abort if number % 50 < 25 else writer.write)(number % 3 if number % 50 < 25 else -1)
         if number % 10 == 0:
             writer.write(8)
@@ -193,7 +195,7 @@ def test_reading_on_looks_into_few_transaction_indexes(reopened: bool) -> None:
 
 
 def test_a_flush_syncs_indexes_that_were_let_go_of_meanwhile() -> None:
-    """Else a crash of the machine could lose aborted transactions of a segment that recovery does not look at."""
+    """Otherwise a crash of the machine could lose aborted transactions of a segment that recovery does not check."""
     disk = MemoryDisk()
     writer = Writer(open_log(disk, SMALL_SEGMENTS))
     for _ in range(60):
@@ -216,7 +218,7 @@ def test_closed_segments_that_nobody_reads_keep_no_index_entries_in_memory() -> 
     log.set_high_watermark(log.log_end_offset)
 
     def keeping() -> list[int]:
-        """Of the segments, by place from the end, those that keep something."""
+        """The segments that keep entries in memory, by position from the end."""
         return [
             at - len(log.segments)
             for at, segment in enumerate(log.segments)
@@ -245,7 +247,7 @@ def test_the_offset_index_gives_the_entry_at_or_after_a_position() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_every_slice_is_told_of_all_that_overlaps_it(seed: int) -> None:
-    """Over segments, restarts (clean and not), truncations, indexes forgotten and read again."""
+    """Across segments, restarts (clean and unclean), truncations, and indexes dropped from memory and read again."""
     chance = random.Random(seed)
     disk = MemoryDisk()
     settings = config(
@@ -293,7 +295,7 @@ def _check_slices(writer: Writer, offset: int, max_bytes: int) -> None:
 
 
 class ShortDisk(MemoryDisk):
-    """Has no descriptor left for the files of aborted transactions while it is `short`."""
+    """While `short`, no file descriptor is left for files of aborted transactions."""
 
     short = False
 
@@ -305,7 +307,7 @@ class ShortDisk(MemoryDisk):
 
 @pytest.mark.parametrize("follows", [False, True])
 def test_an_abort_whose_index_cannot_be_opened_changes_nothing(follows: bool) -> None:
-    """Its records would be shown as committed: the marker that is sent again finds no transaction any more."""
+    """Otherwise its records would appear as committed: a repeated marker finds no open transaction any more."""
     disk, big = ShortDisk(), config(segment_bytes=1 << 20)
     log = open_log(disk, big)
     log.append_as_leader(

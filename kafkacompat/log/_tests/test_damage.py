@@ -1,6 +1,5 @@
-"""Every kind of damage to every kind of file, after a clean stop and after a kill: the start goes on, the other partitions are
-served, what lies below the damage is there, and what is refused is named.
-"""
+"""Every kind of damage to every kind of file, after a clean stop and after a kill: the start succeeds, the other
+partitions are served, data below the damage is readable, and refused files are named."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ DIRECTORY = "/a/t-0"
 RECORDS = 60
 
 Spoil = Callable[[bytearray], bytes | None]
-"""What lies there instead; None for nothing at all."""
+"""The replacement of a file's bytes. None deletes the file."""
 
 
 def flipped(position: Callable[[int], int]) -> Spoil:
@@ -104,7 +103,7 @@ def stopped_once(clean: bool) -> MemoryDisk:
 
 
 def read_mended(log: PartitionLog, offset: int) -> LogRead:
-    """Again when damaged indexes have been built anew, as the node does aside."""
+    """Read, and repeat it after damaged indexes were rebuilt, as the node does in the background."""
     for _ in log.segments:
         try:
             return log.read(offset, 1, log.log_end_offset, True)
@@ -119,7 +118,7 @@ def read_mended(log: PartitionLog, offset: int) -> LogRead:
 
 
 def values_of(log: PartitionLog) -> dict[int, bytes | None]:
-    """What can be read, batch by batch: a start after a clean stop leaves damage below the end as it is."""
+    """The values that can be read, batch by batch. A start after a clean stop does not check data below the end."""
     found: dict[int, bytes | None] = {}
     for offset in range(log.log_start_offset, min(log.log_end_offset, 2 * RECORDS)):
         try:
@@ -127,7 +126,7 @@ def values_of(log: PartitionLog) -> dict[int, bytes | None]:
             assert isinstance(read.records, FileSlice)
             data = read.records.read()
             if not has_valid_crc(data, parse_header(data)):
-                continue  # as a reader would
+                continue  # a reader would also skip it
             values = values_in(read)
         except (*DAMAGE, IsADirectoryError, LogRefused):
             continue
@@ -139,7 +138,7 @@ WHOLE = {offset: b"%d" % offset * 20 for offset in range(RECORDS) if offset != 2
 
 
 def assert_serves(broker: Broker, *, but: TopicPartition | None) -> None:
-    """All records of the others, and they can be written to."""
+    """The other partitions have all their records and accept writes."""
     for number in range(4):
         name = TopicPartition("t", number)
         if name == but:
@@ -150,7 +149,7 @@ def assert_serves(broker: Broker, *, but: TopicPartition | None) -> None:
 
 
 def spoil(disk: MemoryDisk, path: str, way: Spoil) -> bool:
-    """Whether anything is different now."""
+    """Damage a file. Returns whether its bytes have changed."""
     before = bytes(disk.files[path])
     after = way(bytearray(before))
     if after is None:
@@ -166,7 +165,7 @@ def files_of_a_partition() -> list[str]:
 
 
 def kinds() -> list[str]:
-    """One closed and the active segment's files, and the others."""
+    """The files of one closed segment and of the active one, and all other files."""
     names = files_of_a_partition()
     logs = [name[:20] for name in names if name.endswith(".log")]
     kept = (logs[0], logs[-1])
@@ -182,7 +181,7 @@ def test_a_file_of_a_partition(name: str, way: str, clean: bool) -> None:
     disk = stopped(clean)
     path = f"{DIRECTORY}/{name}"
     if path not in disk.files:
-        return  # of the kind that a clean stop does not leave
+        return  # a clean stop leaves no such file
     if not spoil(disk, path, WAYS[way]):
         return
     broker = Broker(disk)
@@ -196,7 +195,7 @@ def test_a_file_of_a_partition(name: str, way: str, clean: bool) -> None:
     found = values_of(log)
     assert all(value == WHOLE.get(offset, value) for offset, value in found.items())
     if not name.endswith(".log"):
-        # All of these can be made anew from the records.
+        # All of these can be rebuilt from the records.
         assert found.items() >= WHOLE.items()
         assert [epoch for epoch, _ in log.epoch_entries][:3] == [3, 4, 5]
         return
@@ -208,7 +207,7 @@ def test_a_file_of_a_partition(name: str, way: str, clean: bool) -> None:
 
 
 def assert_writable_to(log: PartitionLog) -> None:
-    """Or refused in a way that clients know; and what is written is there after another start."""
+    """Appends succeed, or fail with an error that clients know. Written records are there after another start."""
     end = log.log_end_offset
     try:
         append(log, 1, 6)
@@ -228,7 +227,7 @@ def test_any_byte_of_the_last_batchs_header(position: int, clean: bool) -> None:
     broker = Broker(disk)
     assert_serves(broker, but=NAME)
     log = broker.manager.logs[NAME]
-    # An offset that is too large by less than a segment may hold cannot be told from a gap that compaction left.
+    # An offset that is too large, but still within a segment's range, looks like a gap from compaction.
     assert log.log_end_offset in (last.base_offset, RECORDS) or 5 <= position <= 7
     if log.log_end_offset < RECORDS:
         assert broker.notes
@@ -255,7 +254,7 @@ def test_a_directory_where_a_file_belongs_or_a_file_where_a_directory(name: str,
     assert broker.online == [True, True]
     assert_serves(broker, but=NAME)
     if broker.manager.get(NAME) is not None:
-        # Of a closed segment, which nobody opens before it is read, or made anew.
+        # For a closed segment, which is not opened before it is read, or for one that is recreated.
         log = broker.manager.logs[NAME]
         others = {offset for offset in WHOLE if f"{log.segment_base_offset(offset):020d}" != name[:20]}
         assert {offset: WHOLE[offset] for offset in others}.items() <= values_of(log).items()
@@ -264,7 +263,7 @@ def test_a_directory_where_a_file_belongs_or_a_file_where_a_directory(name: str,
     assert not any("Traceback" in note for note in broker.notes)
     with pytest.raises(LogRefused, match="could not be opened"):
         broker.manager.get_or_create(NAME, b"\7" * 16, CONFIG, is_new=False)
-    # The leader has what this one lacks: it begins anew, and what lies there stays.
+    # The leader has the missing records: the log begins empty, and the old files stay.
     log = broker.manager.get_or_create(NAME, b"\7" * 16, CONFIG)
     assert log.log_end_offset == 0
     assert any(each.startswith("t-0.") and each.endswith("-stray") for each in disk.list_directory("/a"))

@@ -1,4 +1,4 @@
-"""Real files where the system does less than it was asked to: a write that ends early, a read that may not wait."""
+"""Real files when a system call does less than requested: a short write, a read that must not wait."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_write_that_ends_early_fails_and_leaves_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk takes what it has room for. Half a batch at the end of a log would be its end for good."""
+    """A disk writes what fits. Half a batch at the end would make the log unusable."""
     whole = os.pwritev
 
     def shorter(fd: int, buffers: Sequence[bytes], offset: int) -> int:
@@ -45,7 +45,7 @@ def test_a_write_that_ends_early_fails_and_leaves_nothing(
 
 
 def test_many_buffers_are_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system takes so many at once; the second call may find the disk full."""
+    """One call takes a bounded number of buffers. The second call may find the disk full."""
     whole, calls = os.pwritev, []
 
     def full_at_last(fd: int, buffers: Sequence[bytes], offset: int) -> int:
@@ -71,7 +71,7 @@ def test_many_buffers_are_written_whole_or_not_at_all(path: Path, monkeypatch: p
 def test_where_no_read_can_be_tried_it_is_made(
     path: Path, refused: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some file systems know no read that fails instead of waiting. They are asked once."""
+    """Some file systems do not support reads that fail instead of waiting. That is tried once."""
     asked = []
 
     def preadv(fd: int, buffers: Sequence[bytearray], offset: int, flags: int = 0) -> int:
@@ -90,7 +90,7 @@ def test_where_no_read_can_be_tried_it_is_made(
 def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each snapshot of producers has a name of its own, so that a part of one would stay, and take room, for good."""
+    """Each producer snapshot has its own name, so an incomplete one would stay and use space for good."""
     whole = os.write
 
     def full_at_last(fd: int, data: bytes) -> int:
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(
 
 
 def test_a_disk_that_is_full_names_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever starts a node is told no more than the error."""
+    """The error is all that the operator sees at a start."""
 
     def full(*of_the_call: object) -> int:
         raise OSError(errno.ENOSPC, "full")

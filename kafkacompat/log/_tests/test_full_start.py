@@ -1,6 +1,5 @@
-"""A start on a disk without room: what is on it is read, and the active segment's indexes wait in memory. Kafka gives the directory
-up.
-"""
+"""A start on a full disk: its data is readable, and the active segment's indexes stay in memory. Kafka takes the
+directory offline."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ WRITES = "write write_atomic"
 
 
 def killed(count: int) -> MemoryDisk:
-    """A log of so many batches in one segment, with an aborted transaction among them; its indexes were in memory."""
+    """A log of `count` batches in one segment, with an aborted transaction among them, whose indexes were in memory."""
     disk = MemoryDisk()
     log = open_log(disk, DENSE)
     transactional = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
@@ -37,7 +36,7 @@ def fill(log: PartitionLog, count: int) -> None:
 
 @pytest.mark.parametrize("count", [3, PAGE_BYTES // 8 + 10])
 def test_an_active_segment_is_recovered_without_room(count: int) -> None:
-    """Also where its indexes have pages that would be written on the way."""
+    """Also if its indexes have pages that a start would write."""
     disk = killed(count)
     expected = all_values(open_log(disk.copy(), DENSE))
     disk.refuse = refusing(WRITES, "/", errno.ENOSPC)
@@ -49,7 +48,7 @@ def test_an_active_segment_is_recovered_without_room(count: int) -> None:
     with pytest.raises(OSError, match="refused"):
         fill(log, 1)
     assert log.recovery_point == 0
-    # What it has in memory is not lost by another kill, and is written once there is room.
+    # Another kill loses nothing that is in memory only. It is written once there is space.
     assert all_values(open_log(disk.copy(), DENSE)) == expected
     disk.refuse = None
     fill(log, count)
@@ -63,7 +62,7 @@ def test_an_active_segment_is_recovered_without_room(count: int) -> None:
 
 
 def test_closed_segments_are_recovered_without_their_snapshots() -> None:
-    """They only spare a later start some of the way."""
+    """Snapshots only shorten a later start."""
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, 40)
@@ -89,7 +88,7 @@ def test_a_partition_that_cannot_be_opened_for_want_of_room_is_offline_alone(
     for each in range(4):
         append(broker.log(each), 40)
     disk = broker.disk.copy()
-    # A closed segment has to have its indexes in their files.
+    # The indexes of a closed segment must be in their files.
     disk.refuse = refusing(operations, "/a/t-2", number)
     started = Broker(disk)
     assert started.online == [True, True]

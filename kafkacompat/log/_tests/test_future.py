@@ -1,4 +1,4 @@
-"""Future logs on a real disk: made, found again, promoted, given up, and lost with their directory. KIP-113."""
+"""Future logs on a real disk: created, found again, promoted, discarded, and lost with their directory. KIP-113."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAME = TopicPartition("t", 3)
 
 
 def a_move(tmp_path: Path, copied: int = 10) -> tuple[LogManager, PartitionLog, PartitionLog]:
-    """A log of ten batches in directory a, and a future one in b with the first of them."""
+    """A log of ten batches in directory a, and a future log in b with the first `copied` of them."""
     manager = manager_on(tmp_path)
     current = manager.get_or_create(NAME, TOPIC_ID, CONFIG, DIRECTORY_IDS[0])
     current.flush()
@@ -62,7 +62,7 @@ def test_a_future_log_takes_the_place_of_the_current_one(tmp_path: Path) -> None
     future.flush()
     carry_out(manager.retire_predecessor(future))
     assert next(entry for entry in os.listdir(tmp_path / "a") if entry.startswith("t-3")).endswith("-delete")
-    # It goes on under its new name: a new segment, a flush, a clean stop, and what it drops goes later.
+    # The log continues under its new name: new segment, flush, clean stop, delayed deletions.
     future.append_as_leader(batch_of([b"more"]), 5, NOW_MS)
     future.roll(11, NOW_MS)
     future.flush()
@@ -159,7 +159,7 @@ def test_a_failed_directory_takes_its_future_logs_along_and_is_told_of_once(tmp_
 
 @pytest.mark.parametrize("is_prepared", [True, False])
 def test_where_the_copy_of_a_lost_log_lies_no_other_is_made(tmp_path: Path, is_prepared: bool) -> None:
-    """Two of one partition in a directory would fail it as soon as the copy is to take its place."""
+    """Two logs of one partition in a directory would make the directory fail when the copy is promoted."""
     manager, _, future = a_move(tmp_path)
     manager.fail_directory(manager.directories[0], OSError(5, "broken"))
     if is_prepared:
@@ -184,7 +184,8 @@ def test_the_copy_of_another_topics_log_goes_where_one_is_made(tmp_path: Path) -
 
 
 def test_where_new_logs_go(tmp_path: Path) -> None:
-    """The directory asked for by AlterReplicaLogDirs before the one the metadata names, before the emptiest uncordoned."""
+    """The order is: the directory requested by AlterReplicaLogDirs, the one in the metadata, the emptiest uncordoned
+    one."""
     manager = manager_on(tmp_path)
     manager.preferred[NAME] = manager.directories[1]
     assert manager.get_or_create(NAME, TOPIC_ID, CONFIG, DIRECTORY_IDS[0]).directory.startswith(

@@ -1,4 +1,5 @@
-"""What lies on disk belongs to a topic's id and not to its name: kill -9 and power losses around deletion, creation, truncation."""
+"""Data on disk belongs to a topic's id, not its name: kill -9 and power losses around deletion, creation and
+truncation."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def manager_on(
 def new_log(
     manager: LogManager, topic_id: Uuid = NEW, directory_id: Uuid = A[1], name: TopicPartition = NAME
 ) -> PartitionLog:
-    """One that is durable."""
+    """A durable log."""
     log = manager.get_or_create(name, topic_id, CONFIG, directory_id)
     log.flush()
     return log
@@ -81,7 +82,7 @@ def checkpoint_everything(manager: LogManager) -> None:
 
 
 def old_topic(disk: MemoryDisk, records: int = 100, deleted_to: int = 90) -> LogManager:
-    """A topic of which every checkpoint speaks."""
+    """A topic that has entries in every checkpoint."""
     manager = manager_on(disk)
     log = new_log(manager, OLD)
     fill(log, 0, records)
@@ -144,7 +145,7 @@ def test_no_log_is_made_while_the_disk_does_not_take_the_checkpoints() -> None:
 
 
 def test_what_a_crash_left_in_the_checkpoints_goes_at_the_start() -> None:
-    """The directory was renamed, and the process killed before the checkpoints were written anew."""
+    """The directory was renamed, and the process was killed before the checkpoints were written."""
     disk = MemoryDisk()
     manager = old_topic(disk)
     manager.logs[NAME].cleaned_to = 50
@@ -207,7 +208,7 @@ def test_no_copy_is_begun_where_checkpoints_speak_of_an_earlier_one() -> None:
 
 
 def test_what_a_truncation_makes_untrue_is_written_before_anybody_goes_on() -> None:
-    """The recovery point is above the cut: what is appended there unsynced would not be checked after a power loss."""
+    """The recovery point is above the cut. Unsynced records appended there would not be checked after a power loss."""
     disk = MemoryDisk()
     manager = manager_on(disk)
     log = new_log(manager, OLD)
@@ -232,7 +233,7 @@ def test_what_a_truncation_makes_untrue_is_written_before_anybody_goes_on() -> N
 
 
 def test_a_checkpoint_that_somebody_waits_for_is_written_once_a_full_disk_has_room() -> None:
-    """That of the cleaner is written after a cleaning, and there may be none: a follower would never fetch again."""
+    """The cleaner's checkpoint is written after a cleaning only. Without one, a follower would wait forever."""
     disk = MemoryDisk()
     manager = manager_on(disk)
     log = new_log(manager, OLD)
@@ -277,7 +278,7 @@ def test_nobody_waits_for_the_checkpoints_of_a_full_disk_that_a_log_was_moved_fr
 
 
 def test_checkpoints_that_a_full_disk_refuses_do_not_pile_up() -> None:
-    """One a few seconds, of every partition, for as long as the disk is full."""
+    """While the disk is full, one write per few seconds, of every partition, would be remembered."""
     disk = MemoryDisk()
     manager = manager_on(disk)
     log = new_log(manager, OLD)
@@ -318,14 +319,15 @@ def test_the_mark_of_a_clean_stop_does_not_come_back() -> None:
 
 
 class Copied(NamedTuple):
-    """What follows a leader."""
+    """A minimal follower."""
 
     topic_partition: TopicPartition
     log: PartitionLog
 
 
 def test_an_epoch_ends_where_it_ended_after_records_were_deleted_and_a_kill() -> None:
-    """The start is told a minute later than it moves. A follower whose last records nobody else has must learn that."""
+    """The log start is checkpointed up to a minute after it moves. A follower with records that no other replica has
+    must learn the end of their epoch."""
     leaders, followers = MemoryDisk(), MemoryDisk()
     leader = new_log(manager_on(leaders), OLD)
     follower = Copied(NAME, new_log(manager_on(followers), OLD))
@@ -380,7 +382,8 @@ def test_epochs_that_begin_above_the_logs_start_are_taken_from_the_batches(
 
 
 def test_epochs_of_before_a_truncation_do_not_outlive_the_batches() -> None:
-    """A power loss leaves the file as it was: with an epoch that was cut off, in the midst of what came instead."""
+    """After a power loss the old file is back: it has an epoch that was truncated, within the range of the new
+    batches."""
     disk = MemoryDisk()
     log = new_log(manager_on(disk), OLD)
     fill(log, 0, 20, epoch=3)
@@ -396,7 +399,7 @@ def test_epochs_of_before_a_truncation_do_not_outlive_the_batches() -> None:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("kept", [b"", b"version: 0\ntopic_", None])
 def test_a_log_without_a_topic_id_is_no_topics(kept: bytes | None, clean: bool) -> None:
-    """After a clean stop too: the controller may count on what this broker had, so it is told that the stop was not clean."""
+    """Also after a clean stop: the controller relies on the broker's data, so the stop is reported as unclean."""
     disk = MemoryDisk()
     manager = old_topic(disk)
     path = f"{manager.logs[NAME].directory}/partition.metadata"
@@ -434,7 +437,7 @@ def test_a_directory_that_a_crash_left_before_it_held_anything_goes() -> None:
 
 @pytest.mark.parametrize("with_id", [True, False])
 def test_no_log_is_made_over_another_one(with_id: bool) -> None:
-    """It could not be set aside."""
+    """The existing directory could not be renamed."""
     disk = MemoryDisk()
     manager = old_topic(disk)
     disk.failing = "-delete"
@@ -498,7 +501,7 @@ def test_a_flush_makes_a_new_log_durable_as_well() -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_log_that_a_stop_left_behind_new_is_not_taken_for_durable(clean: bool) -> None:
-    """The process went before anything was synced; what is promised in the next life rests on it all the same."""
+    """The process ended before anything was synced, and the next process relies on that data."""
     disk = MemoryDisk()
     manager = manager_on(disk)
     manager.get_or_create(NAME, OLD, CONFIG)
@@ -519,7 +522,7 @@ def test_a_log_that_a_stop_left_behind_new_is_not_taken_for_durable(clean: bool)
 
 
 def test_an_id_whose_sync_has_failed_is_written_anew() -> None:
-    """The page cache shows it after a kill, the next sync passes it by, and it is not on the disk."""
+    """After a kill the page cache still shows it, the next sync skips it, and it is not on the disk."""
     disk = MemoryDisk()
     log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
     disk.lost_syncs["partition.metadata"] = OSError(errno.EIO, "lost")
@@ -557,7 +560,7 @@ def test_logs_that_are_made_durable_together_sync_the_directory_above_once() -> 
 
 
 def test_epochs_are_durable_beside_the_mark_of_a_clean_stop() -> None:
-    """An epoch of a leader that appended nothing is written at the close alone."""
+    """The epoch of a leader that appended nothing is written only at the close."""
     disk = MemoryDisk()
     manager = manager_on(disk)
     log = new_log(manager)
@@ -576,7 +579,7 @@ def test_a_checkpoint_whose_worker_was_refused_is_written_with_the_next_plan() -
     fill(log, 0, 5)
     log.set_high_watermark(3)
     for _ in range(3):
-        assert manager.checkpoints.plan(HIGH_WATERMARK_FILE) is not None  # and never run
+        assert manager.checkpoints.plan(HIGH_WATERMARK_FILE) is not None  # and is never run
     log.set_high_watermark(5)
     carry_out(manager.checkpoints.plan(HIGH_WATERMARK_FILE))
     assert parse_offsets(disk.read_bytes(f"/a/{HIGH_WATERMARK_FILE}")) == {NAME: 5}
@@ -588,9 +591,10 @@ C = ("/c", b"\3" * 16)
 
 
 def lies_thrice(disk: MemoryDisk, *, future: bool) -> None:
-    """What a directory that was away has of a deleted topic, in /a, and two logs of the one that was made anew, in /b and /c.
+    """A deleted topic's log in /a, whose directory was offline, and two logs of the recreated topic in /b and /c.
 
-    The one in /b had all records, and the one in /c was to take its place when the power went, which left it the first few.
+    The log in /b has all records. The log in /c has only the first few: it was about to replace the other one when the
+    power was lost.
     """
     for (path, directory_id), topic_id, records in ((A, OLD, 70), (B, NEW, 60), (C, NEW, 20)):
         own = MemoryDisk()

@@ -1,4 +1,5 @@
-"""Index files searched page by page: the same answers as from a list, whatever is in memory, in the cache, in the file."""
+"""Index files searched page by page: the same answers as from a list, whether entries are in memory, in the cache or
+in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of many segments: what a step of the loop reads, opens, renames and keeps does not grow with the log."""
+"""Logs of many segments: the data that a step of the loop reads, opens, renames and keeps does not grow with the log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = config(segment_bytes=700, index_interval_bytes=100)
 
 
 class LoopDisk(CountingDisk):
-    """Knows whose turn it is: the loop's thread may be forbidden to touch files."""
+    """A disk that can forbid file access to the loop's thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class LoopDisk(CountingDisk):
         self.touched.append(f"{operation} {path}")
 
     def reads(self) -> list[str]:
-        """Since the last time it was asked."""
+        """The operations since the last call."""
         touched, self.touched = self.touched, []
         return [one for one in touched if not one.startswith(("rename", "exists"))]
 
@@ -117,7 +117,7 @@ def test_a_step_of_retention_drops_a_bounded_number_of_segments() -> None:
         before = sum(len(log.segments) for log in manager.logs.values())
         step.run()
         step.finish()
-        # A log may have begun an empty segment in the place of its last one.
+        # A log may have begun an empty segment in place of its last one.
         assert before - sum(len(log.segments) for log in manager.logs.values()) <= 2 * DROPPED_AT_ONCE
     assert [len(log.segments) for log in manager.logs.values()] == [1, 1, 1]
     assert whole.removed == 3 * (2 * DROPPED_AT_ONCE + 20)
@@ -137,7 +137,7 @@ def test_retention_asks_no_more_of_a_log_than_the_first_that_stays() -> None:
 
 
 def test_readers_of_old_segments_in_turn_read_no_index_twice() -> None:
-    """One index a log was kept, so that two consumers had each other's read anew."""
+    """With only one index in memory per log, two consumers would evict each other's index."""
     disk = CountingDisk()
     log = filled(disk, 40)
     places = [log.segments[3].base_offset + 1, log.segments[20].base_offset + 2]
@@ -156,7 +156,7 @@ def test_a_lookup_by_time_reads_nothing_on_the_loop(timestamp_ms: int | None) ->
     log = filled(disk, 60)
     disk.reads()
     lookup = log.begin_lookup(timestamp_ms)
-    # The active segment's files are looked at once, when something first needs its indexes.
+    # The active segment's files are opened once, when its indexes are first needed.
     assert all(log.segments[-1].stem in one for one in disk.reads())
     lookup.run()
     disk.reads()
@@ -168,7 +168,7 @@ def test_a_lookup_by_time_reads_nothing_on_the_loop(timestamp_ms: int | None) ->
 
 @pytest.mark.parametrize("seed", range(30))
 def test_lookups_by_time_are_right_and_walk_little(seed: int) -> None:
-    """With timestamps that go up and down: the time index has few entries then, far from each other."""
+    """The timestamps go up and down, so the time index has few entries that are far apart."""
     chance = random.Random(seed)
     disk = CountingDisk()
     settings = config(
@@ -329,7 +329,8 @@ def test_damaged_indexes_are_built_anew_aside_and_reads_are_refused_until_then()
 
 @pytest.mark.parametrize("is_torn", [False, True])
 def test_what_is_built_anew_is_dropped_when_as_many_bytes_are_others_meanwhile(is_torn: bool) -> None:
-    """A follower cut back, and given what its leader has: the old batches' places are not the new ones'."""
+    """A follower is truncated and then gets its leader's batches: the positions of the old batches do not fit the new
+    ones."""
     disk = CountingDisk()
     log = open_log(disk, config(segment_bytes=1 << 20, index_interval_bytes=1))
     short, long = b"s", b"l" * 50
@@ -411,7 +412,7 @@ def test_a_flush_of_many_closed_segments_looks_at_no_file_of_theirs_on_the_loop(
     log = open_log(disk, SETTINGS)
     while len(log.segments) < 80:
         log.append_as_leader(batch_of([b"v"]), 0, NOW_MS)
-    again = open_log(disk, SETTINGS)  # after a kill: nothing of it is known to be durable
+    again = open_log(disk, SETTINGS)  # after a kill: none of it is known to be durable
     disk.touched.clear()
     flush = again.begin_flush()
     assert len(disk.touched) < 20

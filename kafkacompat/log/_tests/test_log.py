@@ -85,8 +85,8 @@ def test_high_watermark_moves_only_forward_and_inside() -> None:
 
 @pytest.mark.parametrize("offset", [5, 6, 7])
 def test_a_batch_cut_in_its_middle_goes_whole(offset: int) -> None:
-    """A leader whose log begins within a batch (DeleteRecords) says that the epoch before ended there. A follower that cut
-    its own batch and claimed to end at that offset could never take the leader's; found by the simulation."""
+    """If a leader's log begins within a batch (DeleteRecords), its previous epoch ends there. A follower that cuts its
+    own batch and claims to end at that offset could never append the leader's batch. Found by the simulation."""
     log = three_batches()
     log.set_high_watermark(4)
     log.truncate_to(offset)
@@ -96,7 +96,7 @@ def test_a_batch_cut_in_its_middle_goes_whole(offset: int) -> None:
 
 
 def test_timestamps_special_cases() -> None:
-    """The record's own epoch; nothing beyond the end."""
+    """The result has the record's own epoch. There is no result beyond the end."""
     log = three_batches()
     found = look_up(log, NOW_MS + 11)
     assert found is not None
@@ -169,7 +169,7 @@ def test_rolling_by_index_size_and_by_offset_distance() -> None:
 
 
 def test_a_failed_write_changes_nothing() -> None:
-    """Disk full: the error passes through, the log goes on when there is room again."""
+    """On a full disk the error reaches the caller, and the log accepts appends when there is space again."""
     disk = MemoryDisk()
     log = open_log(disk)
     log.append_as_leader(batch_of([b"a"], producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW_MS)
@@ -223,7 +223,7 @@ def test_aborted_transactions_come_by_first_offset_over_segments() -> None:
 
 
 def test_the_stable_offset_is_never_below_the_start() -> None:
-    """A transaction began in what was deleted since, and is still open."""
+    """The first record of an open transaction was deleted."""
     log = open_log(MemoryDisk(), config(segment_bytes=400, retention_ms=1000))
     options = {"producer_epoch": 0, "is_transactional": True}
     log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
@@ -309,7 +309,7 @@ def test_cold_reads_and_old_segments() -> None:
 
 
 def test_an_append_never_syncs_by_itself() -> None:
-    """flush.messages is served by whoever appends, in a worker thread (partition/flushes.py)."""
+    """The caller of the append applies flush.messages, in a worker thread (partition/flushes.py)."""
     disk = MemoryDisk()
     log = open_log(disk, config(flush_messages=1))
     log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
@@ -336,7 +336,7 @@ def test_closed_segments_are_flushed_without_the_active_one() -> None:
 
 
 def test_the_largest_timestamp_outlives_a_clean_restart() -> None:
-    """Older records may come right after it: retention must not take the younger one for as old as they are."""
+    """Older records may follow directly. Retention must not judge the newer record by their age."""
     disk, kept = MemoryDisk(), config(segment_bytes=1 << 20, retention_ms=1000)
     log = open_log(disk, kept)
     log.append_as_leader(batch_of([b"young"], NOW_MS), 0, NOW_MS)

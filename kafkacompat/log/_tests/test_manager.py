@@ -1,4 +1,5 @@
-"""The manager on a real disk: several directories, restarts clean and not, deletion, checkpoints, a failing directory."""
+"""The manager on a real disk: several directories, clean and unclean restarts, deletion, checkpoints, a failing
+directory."""
 
 from __future__ import annotations
 
@@ -208,7 +209,7 @@ def test_partition_directories() -> None:
 
 
 def test_files_that_a_crash_tore_do_not_take_the_directory_offline_after_a_clean_stop(tmp_path: Path) -> None:
-    """Of a partition that nobody asked for in between: it was moved away, say."""
+    """The partition was not opened in between, for example because it was moved away."""
     manager = manager_on(tmp_path)
     manager.get_or_create(TopicPartition("t", 0), TOPIC_ID, CONFIG)
     path = tmp_path / "a" / "t-0"

@@ -1,4 +1,4 @@
-"""The log against a list: any order of appends, rolls, truncations, deletions, restarts and kills."""
+"""The log compared with a list, for any order of appends, rolls, truncations, deletions, restarts and kills."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     def _note_epoch(self, offset: int) -> None:
         if not self.epochs or self.epochs[-1][0] != self.epoch:
-            # An earlier epoch that begins here as well has no record left.
+            # An earlier epoch that also begins here has no record left.
             self.epochs = [item for item in self.epochs if item[1] < offset]
             self.epochs.append((self.epoch, offset))
 
@@ -46,7 +46,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(batches=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), min_size=1, max_size=12))
     def append_as_follower(self, batches: list[tuple[int, int]]) -> None:
-        """Several batches at once, with gaps between them, as compaction leaves."""
+        """Append several batches at once, with gaps between them as after compaction."""
         data = b""
         offset = self.log.log_end_offset
         for count, gap in batches:
@@ -67,12 +67,12 @@ class LogAgainstList(RuleBasedStateMachine):
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
-        # Followers truncate to batch boundaries; any offset that begins a batch will do.
+        # Followers truncate at batch boundaries. Any offset that begins a batch is valid.
         begins = sorted(
             {h.base_offset for s in self.log.segments for h in s.headers()} | {self.log.log_end_offset}
         )
         begins = [offset for offset in begins if offset >= self.log.log_start_offset]
-        # After a kill a start that no batch reaches is not believed: what was deleted below it is there again.
+        # After a kill, a log start that no batch reaches is ignored, and the deleted records below it are there again.
         ends = [0] + [h.last_offset + 1 for s in self.log.segments for h in s.headers()]
         begins = [
             offset for offset in begins if max(e for e in ends if e <= offset) >= self.log.log_start_offset
@@ -93,7 +93,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
         self.log.set_high_watermark(self.log.log_end_offset)
-        # As above: not into a gap at the log's end, of which nothing tells after a kill.
+        # As above: not into a gap at the log's end, because a kill loses all knowledge of it.
         reached = max(
             [self.log.log_start_offset, *(h.last_offset + 1 for s in self.log.segments for h in s.headers())]
         )
@@ -106,7 +106,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     def _forget_before(self, offset: int) -> None:
         self.model = [item for item in self.model if item[0] >= offset]
-        # Epochs go with their segments only.
+        # Epochs are dropped only together with their segments.
         base = self.log.segments[0].base_offset
         earlier = [item for item in self.epochs if item[1] <= base]
         if earlier:
@@ -127,12 +127,12 @@ class LogAgainstList(RuleBasedStateMachine):
         self._forget_epochs_without_records()
 
     def _forget_epochs_without_records(self) -> None:
-        """As Kafka does when it opens a log: an epoch that begins at the end has no record to vouch for it."""
+        """Kafka does the same when it opens a log: an epoch that begins at the end has no record."""
         self.epochs = [item for item in self.epochs if item[1] < self.log.log_end_offset]
 
     @rule(flushed=st.booleans())
     def kill_and_start(self, flushed: bool) -> None:
-        """Nothing that was appended is lost by kill -9, and the indexes come out as a clean rebuild makes them."""
+        """kill -9 loses nothing that was appended, and the indexes equal those of a clean rebuild."""
         if flushed:
             self.log.flush()
         point, start = self.log.recovery_point, self.log.log_start_offset
@@ -152,7 +152,7 @@ class LogAgainstList(RuleBasedStateMachine):
     def lookups_by_time_are_the_models(self) -> None:
         for target in (NOW_MS - 20, NOW_MS + 100, NOW_MS + 10_000):
             found = look_up(self.log, target)
-            # Kafka looks at batches in order of offset, as the model does.
+            # Kafka examines batches in offset order, like the model.
             expected = next((item for item in self.model if item[2] >= target), None)
             assert (found and (found.offset, found.timestamp_ms)) == (expected and (expected[0], expected[2]))
 

@@ -1,4 +1,4 @@
-"""Sequences, epochs and transactions of producers, against Kafka's table and a plain model."""
+"""Sequences, epochs and transactions of producers, compared with Kafka's table and with a simple model."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NOW_MS = 1_700_000_000_000
 
 
 class Unread(dict[int, int]):
-    """May be asked for one, and not gone through."""
+    """A dict for lookups by key only; iteration fails."""
 
     def __iter__(self) -> Any:
         raise AssertionError("all open transactions are looked through")
 
 
 class Partition:
-    """A producer state with a log's end to count offsets by."""
+    """A producer state with the end of a log, to count offsets."""
 
     def __init__(self) -> None:
         self.state = ProducerStateManager()
@@ -76,7 +76,7 @@ class Partition:
 
 
 def test_the_last_five_batches_are_recognised_and_older_ones_refused() -> None:
-    """Repetitions get the original's offsets."""
+    """A duplicate gets the original's offsets."""
     partition = Partition()
     written = [partition.write(2 * i, 2) for i in range(7)]
     for i in range(2, 7):
@@ -100,12 +100,12 @@ def test_part_of_a_repetition_is_no_repetition() -> None:
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
-    """The records that would tell may be gone."""
+    """The records with the earlier sequences may be gone."""
     assert Partition().write(77) == (0, 0, False)
 
 
 def test_old_epochs_are_fenced_and_new_ones_begin_at_zero() -> None:
-    """INVALID_PRODUCER_EPOCH, no leader error."""
+    """The code is INVALID_PRODUCER_EPOCH, not a leader error."""
     partition = Partition()
     partition.write(0, epoch=3)
     assert partition.refused(1, epoch=2) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -174,7 +174,7 @@ def refused(state: ProducerStateManager, *arguments: object, **options: object) 
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize(("epoch", "is_open"), [(4, True), (5, True), (6, True), (4, False), (5, False)])
 def test_markers_are_held_to_the_epoch_by_their_version(version: int, epoch: int, is_open: bool) -> None:
-    """With an epoch a transaction the marker is above the data's, unless it is one that came again."""
+    """With a new epoch per transaction, the marker's epoch is above the data's, except for a repeated marker."""
     state = ProducerStateManager()
     state.apply_data(1, 5, 0, 0, 0, NOW_MS, is_transactional=is_open)
     code = refused(
@@ -216,13 +216,13 @@ def test_a_transaction_is_opened_by_whoever_was_verified_and_goes_on_without() -
 
 
 def test_what_a_producer_asks_with_binds_what_it_writes_outside_a_transaction_too() -> None:
-    """As in Apache Kafka, until a transactional batch of it is in the log."""
+    """Same as Apache Kafka: this holds until a transactional batch of the producer is in the log."""
     state = ProducerStateManager()
     state.start_verification(1, 0, 4, False, NOW_MS)
     assert refused(state, 1, 0, 5, 0, is_transactional=False) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refused(state, 1, 0, 4, 0, is_transactional=False) is None
     state.apply_data(1, 0, 4, 0, 0, NOW_MS, is_transactional=True)
-    # Of an epoch that its coordinator does not know: nothing comes of it, and the open transaction goes on.
+    # The coordinator does not know this epoch: the request has no effect, and the open transaction continues.
     state.start_verification(1, 1, 0, True, NOW_MS)
     state.start_verification(1, 1, 5, True, NOW_MS)
     assert refused(state, 1, 0, 5, 0, is_transactional=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -237,7 +237,8 @@ def test_what_a_producer_asks_with_binds_what_it_writes_outside_a_transaction_to
 def test_the_marker_of_the_transaction_before_leaves_the_next_one_verified(
     epoch: int, marker_epoch: int, is_kept: bool
 ) -> None:
-    """A producer that bumps epochs goes on once its end is decided, and its next question may overtake the marker."""
+    """A producer with transaction.version 2 continues once its end is decided. Its next request may arrive before the
+    marker."""
     state = ProducerStateManager()
     state.apply_data(1, 0, 0, 0, 0, NOW_MS, is_transactional=True)
     verification = state.start_verification(1, epoch, 0, True, NOW_MS)
@@ -346,7 +347,8 @@ steps = st.lists(
 
 @given(steps)
 def test_what_is_accepted_is_each_producers_sequence_once(attempts: list[tuple[int, int, int, int]]) -> None:
-    """Whatever is tried: per producer and epoch the accepted sequences are consecutive, repetitions write nothing."""
+    """For any attempts: the accepted sequences of each producer and epoch are consecutive, and duplicates write
+    nothing."""
     partition = Partition()
     accepted: dict[int, list[tuple[int, int, int, int]]] = {}
     for producer_id, epoch, sequence, count in attempts:
@@ -371,7 +373,7 @@ def test_what_is_accepted_is_each_producers_sequence_once(attempts: list[tuple[i
 
 
 def test_the_first_unstable_offset_is_found_without_a_look_at_all_open_transactions() -> None:
-    """A client may open a hundred thousand in one partition, and have them all ended by one request."""
+    """A client may open a hundred thousand transactions in one partition and end them with one request."""
     partition = Partition()
     state = partition.state
     state._ongoing, state._unreplicated = Unread(), {}
@@ -382,7 +384,7 @@ def test_the_first_unstable_offset_is_found_without_a_look_at_all_open_transacti
         completed = partition.end_transaction(False, producer_id=producer_id)
         assert isinstance(completed, CompletedTxn)
         ends.append((state.first_unstable_offset, state.stable_offset_after(completed)))
-    # Those that are ended hold the offset back until their markers are replicated.
+    # Ended transactions hold the offset back until their markers are replicated.
     assert ends == [(0, 0), (0, 2), (0, 2), (0, 3), (0, 4), (0, 12)]
     for high_watermark, unstable in ((7, 0), (8, 2), (9, 2), (10, 3), (11, 4), (12, -1)):
         state.on_high_watermark(high_watermark)

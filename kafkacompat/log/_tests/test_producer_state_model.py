@@ -1,4 +1,5 @@
-"""The producers of one partition against a model that keeps the whole log and works everything out from it each time."""
+"""The producers of one partition, compared with a model that keeps the whole log and derives everything from it each
+time."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ PRODUCERS = st.integers(1, 3)
 
 
 class Entry(NamedTuple):
-    """A batch, or a marker where `committed` is not None."""
+    """A batch, or a marker if `committed` is not None."""
 
     producer_id: int
     epoch: int
@@ -42,7 +43,7 @@ class Transaction(NamedTuple):
 
 
 class Producers(RuleBasedStateMachine):
-    """Markers are of transaction.version 0 or 2, of a producer that has an epoch a transaction or not."""
+    """Markers have transaction.version 0 or 2; with version 2 the producer may have a new epoch per transaction."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,9 +51,9 @@ class Producers(RuleBasedStateMachine):
         self.log: list[Entry] = []
         self.high_watermark = 0
         self.forgotten = 0
-        """Offset of the last snapshot that was loaded: what ended below it holds nothing back any more."""
+        """Offset of the last snapshot loaded. Transactions that ended below it hold back nothing."""
         self.remembered: dict[int, int] = {}
-        """Producer id -> batches that may be recognised; a snapshot keeps one."""
+        """Producer id -> number of batches that can be recognised as duplicates. A snapshot keeps one."""
 
     # --- the model
 
@@ -191,7 +192,7 @@ class Producers(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """From the snapshot at the end of the log; a snapshot knows the last batch of each producer."""
+        """Reload from a snapshot at the end of the log. A snapshot has the last batch of each producer."""
         again = ProducerStateManager()
         again.load(decode_snapshot(encode_snapshot(self.state.producers.values())), self.end)
         assert list(again.active()) == list(self.state.active())

@@ -1,4 +1,5 @@
-"""Every pair of what is known of a producer and what it, or its coordinator, writes next: refused, repeated, or taken."""
+"""Every pair of known producer state and next write, by the producer or its coordinator: refused, duplicate, or
+accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ NOW_MS = 1_700_000_000_000
 PRODUCER, EPOCH, COORDINATOR_EPOCH, END = 1, 5, 3, 10
 NONE = -1
 Result = E | str | tuple[int, int, int]
-"""Refused, "repeated", or the producer's (epoch, last sequence, first offset of its open transaction)."""
+"""The refusal, "repeated", or the producer's (epoch, last sequence, first offset of its open transaction)."""
 
 
 def unknown() -> ProducerStateManager:
@@ -24,7 +25,7 @@ def unknown() -> ProducerStateManager:
 
 
 def idle() -> ProducerStateManager:
-    """Sequences 0 to 9 are written, the last of them in a batch of its own."""
+    """Sequences 0 to 9 are written, the last one in a separate batch."""
     state = ProducerStateManager()
     state.apply_data(PRODUCER, EPOCH, 0, 0, 8, NOW_MS, is_transactional=False)
     state.apply_data(PRODUCER, EPOCH, 9, 9, 9, NOW_MS, is_transactional=False)
@@ -42,7 +43,7 @@ def open_() -> ProducerStateManager:
 
 
 def ended() -> ProducerStateManager:
-    """Only a marker is known, as after an epoch that begins with it."""
+    """Only a marker is known, as in an epoch that begins with one."""
     state = ProducerStateManager()
     state.apply_marker(PRODUCER, EPOCH, COORDINATOR_EPOCH, END - 1, NOW_MS, committed=False)
     return state
@@ -87,7 +88,7 @@ def vars_of(state: ProducerStateManager) -> list[object]:
     ]
 
 
-# (state, epoch) -> what each of SEQUENCES leads to, outside a transaction and within one.
+# (state, epoch) -> result of each of SEQUENCES, outside a transaction and within one.
 OLD, GAP, OUTSIDE = E.INVALID_PRODUCER_EPOCH, E.OUT_OF_ORDER_SEQUENCE_NUMBER, E.INVALID_TXN_STATE
 DATA: dict[tuple[str, str], tuple[list[Result], list[Result]]] = {
     ("idle", "older"): ([OLD] * 4, [OLD] * 4),
@@ -109,7 +110,7 @@ DATA: dict[tuple[str, str], tuple[list[Result], list[Result]]] = {
         [(EPOCH + 1, 0, 2), GAP, GAP, GAP],
     ),
     ("ended", "older"): ([OLD] * 4, [OLD] * 4),
-    # Nothing was written in this epoch: zero is the last, the next and the first at once.
+    # Nothing was written in this epoch: zero is the last, the next and the first sequence at once.
     ("ended", "same"): (
         [(EPOCH, 0, NONE), (EPOCH, 0, NONE), (EPOCH, 0, NONE), GAP],
         [(EPOCH, 0, END), (EPOCH, 0, END), (EPOCH, 0, END), GAP],
@@ -129,7 +130,7 @@ def test_data(known: str, epoch: str, sequence: str, transactional: bool) -> Non
     number = sequence_of(sequence, LAST[known])
     result = write(STATES[known](), EPOCHS[epoch], number, transactional)
     if known == "unknown":
-        # What would tell may be gone, so that anything is a beginning.
+        # The records of the producer may be gone, so any sequence is accepted as its first.
         assert result == (EPOCHS[epoch], number, END if transactional else NONE)
     else:
         assert result == DATA[known, epoch][transactional][SEQUENCES.index(sequence)]
@@ -144,7 +145,7 @@ def marker_outcome(known: str, epoch: str, coordinator: str, version: int) -> E 
     if epoch == "older":
         return E.INVALID_PRODUCER_EPOCH
     if known == "open" and epoch == "same" and version == 2:
-        return E.INVALID_PRODUCER_EPOCH  # the marker is to be above what it ends
+        return E.INVALID_PRODUCER_EPOCH  # the marker's epoch must be above the one it ends
     if known != "idle" and coordinator == "older":
         return E.TRANSACTION_COORDINATOR_FENCED
     return None
@@ -189,7 +190,7 @@ def test_markers(known: str, epoch: str, coordinator: str, version: int, committ
         assert state.stable_offset_after(completed) == END + 1
     else:
         assert completed is None
-    # A new epoch has no sequence yet; the old one goes on with its own.
+    # A new epoch has no sequence yet. The old epoch continues its sequence.
     last = LAST[known] if epoch == "same" else NONE
     assert seen(state) == (EPOCHS[epoch], last, NONE)
     assert state.producers[PRODUCER].coordinator_epoch == COORDINATORS[coordinator]
@@ -200,7 +201,8 @@ def test_markers(known: str, epoch: str, coordinator: str, version: int, committ
     ("first", "count"), list(itertools.product([MAX_SEQUENCE - 1, MAX_SEQUENCE, 0], [1, 2, 3]))
 )
 def test_the_next_sequence_at_the_end_of_all(first: int, count: int) -> None:
-    """Whatever ends the first batch, one number is next: the one above, or zero after the largest."""
+    """Whatever the last sequence of the first batch is, exactly one number is next: one more, or zero after the
+    maximum."""
     state = ProducerStateManager()
     state.apply_data(PRODUCER, EPOCH, first, 0, count - 1, NOW_MS, is_transactional=False)
     last = (first + count - 1) % (MAX_SEQUENCE + 1)

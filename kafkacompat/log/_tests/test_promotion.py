@@ -1,4 +1,4 @@
-"""A future log takes the place of the current one on the memory disk: what a kill or a power loss at any moment leaves."""
+"""A future log replaces the current one on the memory disk: the state after a kill or power loss at any moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = ("/a", "/b")
 
 
 def a_move(synced: int = 10) -> tuple[Broker, PartitionLog, PartitionLog]:
-    """A durable log of ten batches in /a, and its copy in /b, of which as many are durable."""
+    """A durable log of ten batches in /a, and its copy in /b, of which `synced` batches are durable."""
     broker = Broker(MemoryDisk())
     current = broker.log(0)
     append(current, 10)
@@ -40,7 +40,7 @@ def copy(current: PartitionLog, future: PartitionLog, end: int) -> None:
 
 
 def change_places(broker: Broker) -> PartitionLog:
-    """As the mover does."""
+    """Swap the logs in the order in which the mover does."""
     log = broker.manager.promote_future(NAME)
     log.flush()
     carry_out(broker.manager.retire_predecessor(log))
@@ -79,14 +79,14 @@ def test_a_kill_before_the_old_log_goes_is_settled_for_the_new_one() -> None:
     assert again.online == [True, True]
     assert again.manager.directory_of(NAME) is again.manager.directories[1]
     assert len(all_values(again.manager.logs[NAME])) == 23
-    # The other one has nothing that this one does not have, and goes.
+    # The other log has no records that this one lacks, so it is deleted.
     assert [path.rpartition("-")[2] for path in directories_of(again.disk)] == ["delete", "0"]
     assert any("lies in both" in note for note in again.notes)
 
 
 @pytest.mark.parametrize("kept", [(), ("/a",), ("/b",), ALL])
 def test_a_power_loss_after_a_kill_was_settled_loses_nothing_durable(kept: tuple[str, ...]) -> None:
-    """The start lets go of the old log, which alone had all that was flushed."""
+    """The start deletes the old log, which was the only one with all flushed data."""
     broker, _, _ = a_move(synced=10)
     log = broker.manager.promote_future(NAME)
     append(log, 3, epoch=5)
@@ -110,7 +110,7 @@ def test_an_old_log_stays_where_the_new_one_cannot_be_made_durable_at_a_start() 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_log_of_the_later_epoch_is_taken_and_what_the_other_has_alone_is_kept(first: int) -> None:
-    """However the directories are ordered."""
+    """This holds for any order of the directories."""
     disk = MemoryDisk()
     for number, epoch, count in ((first, 4, 8), (1 - first, 6, 5)):
         log = Broker(disk).log(number)
@@ -200,7 +200,7 @@ def test_an_old_log_that_cannot_be_let_go_takes_its_directory_along() -> None:
 
 
 def test_what_a_copy_drops_is_removed_later_wherever_it_lies_by_then() -> None:
-    """The removal of a large file may take long."""
+    """Removing a large file may take long."""
     broker = Broker(MemoryDisk())
     current = broker.log(0)
     append(current, 40)

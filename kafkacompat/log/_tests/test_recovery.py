@@ -1,4 +1,4 @@
-"""What a crash may leave, and what opening makes of it."""
+"""The states that a crash may leave, and their recovery when the log is opened."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_changed_byte_in_the_last_batch_drops_it_alone() -> None:
 
 
 def test_zeros_after_the_end_are_cut_off() -> None:
-    """What a power loss leaves where a file was grown but not written."""
+    """A power loss leaves zeros if a file was extended but not written."""
     disk = MemoryDisk()
     filled(disk, 5, segment_bytes=1 << 20)
     size = len(disk.files[FIRST_LOG])
@@ -90,7 +90,8 @@ def test_damage_in_the_middle_ends_the_log_there_and_sets_the_rest_aside() -> No
 
 
 def test_a_start_that_ends_while_it_sets_segments_aside_leaves_no_hole() -> None:
-    """The next one would take what lies behind the hole for whole, and a follower would never fetch what is missing."""
+    """Otherwise the next start would accept the segments after the gap, and a follower would never fetch the missing
+    records."""
     disk = MemoryDisk()
     log = filled(disk, 60)
     damaged = log.segments[1]
@@ -125,7 +126,8 @@ def test_a_start_that_ends_while_it_sets_segments_aside_leaves_no_hole() -> None
 
 @pytest.mark.parametrize("into", [0, 1])
 def test_a_truncation_over_several_segments_leaves_no_hole_when_the_power_goes(into: int) -> None:
-    """The cut may reach the disk at any time. Segments that then came back lie behind a hole that no start sees."""
+    """The cut may reach the disk at any time. Segments that came back would then be behind a gap that no start
+    detects."""
     disk = MemoryDisk()
     log = filled(disk, segment_bytes=700)
     log.flush()
@@ -216,7 +218,7 @@ def test_an_index_without_a_log_is_removed() -> None:
 
 
 def test_leftovers_of_compaction() -> None:
-    """`.cleaned` files go; a `.swap` that is complete replaces what it covers."""
+    """`.cleaned` files are removed. A complete `.swap` replaces the segments it covers."""
     disk = MemoryDisk()
     log = filled(disk)
     values = all_values(log)
@@ -283,7 +285,8 @@ def test_epochs_are_found_in_the_batches_when_the_file_is_lost() -> None:
 
 
 def test_an_epoch_without_batches_is_written_with_its_first_batch_or_at_the_close() -> None:
-    """A node that becomes leader of thousands of partitions writes no file for each; opening would drop the entry anyway."""
+    """A node that becomes leader of thousands of partitions does not write a file for each one. Opening would drop the
+    entry anyway."""
     disk = MemoryDisk()
     path = f"{DIRECTORY}/leader-epoch-checkpoint"
     log = open_log(disk)
@@ -301,7 +304,7 @@ def test_an_epoch_without_batches_is_written_with_its_first_batch_or_at_the_clos
 
 
 def test_open_transactions_and_sequences_come_back() -> None:
-    """The LSO and the sequence check survive a kill, from snapshots and from the batches after them."""
+    """The last stable offset and the sequence check survive a kill, from snapshots and the batches after them."""
     disk = MemoryDisk()
     log = open_log(disk, config(segment_bytes=600))
     for i in range(12):
@@ -336,7 +339,7 @@ def test_open_transactions_and_sequences_come_back() -> None:
 @pytest.mark.parametrize("damage", [b"torn", b"\xff" * 34])
 @pytest.mark.parametrize("segment", [0, 1, -1])
 def test_a_damaged_transaction_index_is_made_anew(segment: int, damage: bytes, clean: bool) -> None:
-    """A power loss can tear it. Below the recovery point too; found by the simulation of a whole cluster."""
+    """A power loss can damage it, below the recovery point too. Found by the simulation of a whole cluster."""
     disk = MemoryDisk()
     log = open_log(disk, config(segment_bytes=500))
     for i in range(12):
@@ -382,7 +385,7 @@ def test_a_damaged_snapshot_is_replaced_by_replay() -> None:
 
 
 def test_a_log_that_a_truncation_left_without_a_batch_below_its_end_begins_at_its_start() -> None:
-    """Of a compacted log: the batch that would reach the end was cleaned away, and what is left lies below the start."""
+    """In a compacted log the batch at the end was cleaned away, and the remaining ones are below the start."""
     disk = MemoryDisk()
     log = open_log(disk)
     for offset in (0, 5):

@@ -1,6 +1,6 @@
-"""A disk that refuses: every operation of the Disk port, from the first or a later time on, in the midst of everything that a log
-manager does. One directory refuses, the other one serves; nobody meets an exception; nothing acknowledged is lost or mixed up.
-"""
+"""A disk that refuses each operation of the Disk port, from the first or a later time on, during everything that a log
+manager does. One directory refuses and the other one serves. No caller gets an exception; nothing acknowledged is lost
+or mixed up."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FILLED = 40
 
 @functools.cache
 def filled_disk() -> MemoryDisk:
-    """Four partitions of several segments, a part of each unsynced."""
+    """Four partitions of several segments, each partly unsynced."""
     broker = Broker(MemoryDisk())
     for number in range(4):
         append(broker.log(number), FILLED)
@@ -68,7 +68,7 @@ def run(plan: Plan | None) -> None:
         plan.finish()
 
 
-# What a broker does, as its shells do it: an OSError of a log is told to the manager.
+# The operations of a broker, as its shells run them: the manager is told of a log's OSError.
 
 Deed = Callable[[Broker, PartitionLog], None]
 
@@ -138,7 +138,7 @@ def checkpoint(broker: Broker, log: PartitionLog) -> None:
 
 
 def delete_and_make_anew(broker: Broker, log: PartitionLog) -> None:
-    """A topic of the same name never sees the records of the one before."""
+    """A new topic of the same name never has the records of the old one."""
     broker.manager.delete_later(NAME)
     again = broker.manager.get_or_create(NAME, b"\x08" * 16, CONFIG, DIRECTORY_IDS[0])
     assert again.log_end_offset == 0
@@ -169,7 +169,7 @@ def copy_all(log: PartitionLog, future: PartitionLog) -> None:
 
 
 def copy_back_and_give_up(broker: Broker, log: PartitionLog) -> None:
-    """A copy into the directory that refuses."""
+    """Copy into the directory that refuses, and discard the copy."""
     name = TopicPartition("t", 1)
     future = broker.manager.begin_future(name, broker.manager.directories[0])
     try:
@@ -219,7 +219,7 @@ def delete_records(broker: Broker, log: PartitionLog) -> None:
 
 
 OF_A_LOG = (lead, follow, truncate, start_anew, delete_records)
-"""What a log refuses by OSError: whoever asked tells the manager."""
+"""Operations that a log may refuse with OSError. The caller tells the manager."""
 KEEPING: tuple[Deed, ...] = (
     lead,
     follow,
@@ -234,7 +234,7 @@ KEEPING: tuple[Deed, ...] = (
     stop,
     lambda broker, log: broker.manager.log_dirs() and None,
 )
-"""After these every record that was there is there."""
+"""Operations that keep every record."""
 DROPPING: tuple[Deed, ...] = (
     truncate,
     start_anew,
@@ -248,7 +248,7 @@ DROPPING: tuple[Deed, ...] = (
 
 
 class Refusing:
-    """In /a, from the given time on; never, to count."""
+    """Refuses operations in /a from the given time on. With never, it only counts."""
 
     def __init__(self, operation: str, error: int, after: int) -> None:
         self.operation, self.error, self.after = operation, error, after
@@ -265,7 +265,7 @@ NEVER = 1 << 30
 
 
 def assert_sound(log: PartitionLog) -> None:
-    """Each record of `append` tells its own offset."""
+    """Each record of `append` contains its own offset."""
     values = all_values(log)
     assert [offset for offset, _ in values] == list(range(log.log_start_offset, log.log_end_offset))
     assert all(value == b"%d" % offset * 20 for offset, value in values)
@@ -298,7 +298,7 @@ def test_one_directory_refuses(deed: Deed) -> None:
                 broker = filled()
                 before = ends(broker)
                 if operation == "sync":
-                    # What a failed sync covered is lost; before it there is what was synced.
+                    # A failed sync may lose the data it covered. Data synced earlier is kept.
                     before[NAME] = before[TopicPartition("t", 2)] = FILLED
                 attempt(deed, broker, Refusing(operation, error, after))
                 assert_goes_on(deed, broker, before)
@@ -315,7 +315,7 @@ def assert_goes_on(deed: Deed, broker: Broker, before: dict[TopicPartition, int]
             assert_sound(log)
     if manager.get(NAME) is not None and manager.logs[NAME].config.compact:
         return
-    # A kill, and a disk that works.
+    # Then a kill, and a disk that works.
     again = broker.restarted()
     topic_id = b"\x08" * 16 if deed is delete_and_make_anew else TOPIC_ID
     again.manager.settle_rivals(lambda topic: topic_id)
@@ -334,7 +334,7 @@ def assert_goes_on(deed: Deed, broker: Broker, before: dict[TopicPartition, int]
 
 @pytest.mark.parametrize("stops", [1, 2])
 def test_a_partition_that_could_not_be_opened_is_recovered_once_it_can(stops: int) -> None:
-    """Its directory was left cleanly meanwhile, which says nothing of what nobody has looked at."""
+    """Its directory was stopped cleanly meanwhile. That proves nothing about a log that was not opened."""
     broker = Broker(MemoryDisk())
     log, other = broker.log(0), broker.log(2)
     log.flush()
@@ -348,9 +348,7 @@ def test_a_partition_that_could_not_be_opened_is_recovered_once_it_can(stops: in
     append(log, 1)
     disk = broker.disk.copy()
     assert log.segments[-2].base_offset >= log.recovery_point
-    disk.files[f"{log.segments[-2].stem}.log"][-10] ^= (
-        0xFF  # what a power loss may do to bytes that were not synced
-    )
+    disk.files[f"{log.segments[-2].stem}.log"][-10] ^= 0xFF  # what a power loss may do to unsynced bytes
     for _ in range(stops):
         disk.refuse = refusing("file_size", "/a/t-0", errno.EISDIR)
         without = Broker(disk)
@@ -369,7 +367,7 @@ def test_a_partition_that_could_not_be_opened_is_recovered_once_it_can(stops: in
 
 @pytest.mark.parametrize("is_mended", [False, True])
 def test_a_log_damaged_while_it_is_served_keeps_no_other_from_a_clean_stop(is_mended: bool) -> None:
-    """Its indexes are to be built anew, or cannot be."""
+    """Its indexes wait to be rebuilt, or cannot be."""
     broker = Broker(MemoryDisk())
     log, others = broker.log(0), [broker.log(number) for number in (1, 2, 3)]
     for each in (log, *others):
@@ -391,7 +389,7 @@ def test_a_log_damaged_while_it_is_served_keeps_no_other_from_a_clean_stop(is_me
 
 
 def test_what_a_roll_has_closed_is_synced_also_where_its_snapshot_has_no_room() -> None:
-    """When the power goes, more may be on the disk of what follows it, and nobody would see the gap."""
+    """After a power loss the disk may have later data and lack earlier data, and no start would detect the gap."""
     broker = Broker(MemoryDisk())
     log, upkeep = broker.log(0), LogUpkeep(broker.manager)
     log.flush()

@@ -1,4 +1,4 @@
-"""Epoch cache, indexes, checkpoints, retention and the dump, each by itself."""
+"""Epoch cache, indexes, checkpoints, retention and the dump, each tested separately."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kafkacompat.log.transaction_index import AbortedTxn, TransactionIndex
 
 
 def test_epoch_lookups() -> None:
-    """Undefined is -1 twice and no truncation."""
+    """An undefined result is (-1, -1) and causes no truncation."""
     cache = LeaderEpochCache([(2, 10), (5, 20), (9, 40)])
     assert cache.end_offset_for(-1, 50) == OffsetAndEpoch(-1, -1)
     assert cache.end_offset_for(9, 50) == OffsetAndEpoch(50, 9)
@@ -135,7 +135,8 @@ def test_damaged_checkpoints_are_noticed(text: bytes) -> None:
 
 
 def test_no_part_of_an_epoch_file_passes_for_the_whole() -> None:
-    """The file is not synced with every change; "1 2" for "1 20" would have the log's history part from the leader's."""
+    """The file is not synced with every change. "1 2" read in place of "1 20" would make the log diverge from the
+    leader's."""
     whole = format_epochs([(0, 0), (1, 20)])
     for length in range(1, len(whole)):
         with pytest.raises(CheckpointCorrupt):

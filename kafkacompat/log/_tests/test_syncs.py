@@ -1,4 +1,4 @@
-"""Syncs that fail, are told once, or cannot begin: what lies on the disk is never taken for more than it is."""
+"""Syncs that fail, are reported once, or cannot begin: the log never assumes more data on the disk than there is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def flush_overdue(broker: Broker, now_ms: int) -> None:
 @pytest.mark.parametrize("error", FAILURES, ids=lambda number: errno.errorcode[number])
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_failed_sync_takes_the_directory_whatever_the_error(error: int, alone: bool) -> None:
-    """A full disk that refuses a write has lost nothing; one that refuses a sync has."""
+    """A full disk that refuses a write has lost nothing. One that refuses a sync has."""
     broker = Broker(MemoryDisk(), alone=alone)
     for number in range(4):
         append(broker.log(number), 5)
@@ -64,7 +64,7 @@ def test_the_next_sync_that_succeeds_vouches_for_nothing_that_a_failed_one_cover
 
 
 def test_the_memory_disk_forgets_as_linux_does() -> None:
-    """The second sync of a file says nothing of what the first one lost."""
+    """The second sync of a file reports nothing of what the first one lost."""
     disk = MemoryDisk()
     disk.make_directory("/d")
     file = disk.open("/d/f", create=True)
@@ -86,7 +86,7 @@ def test_the_memory_disk_forgets_as_linux_does() -> None:
 
 
 def test_of_two_syncs_under_way_one_that_fails_spoils_the_other() -> None:
-    """Whichever thread is told of the failure, and whichever result is taken first."""
+    """This holds for any thread that gets the error, and for any order of the results."""
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, 3)
@@ -118,7 +118,8 @@ def test_a_sync_that_cannot_begin_is_tolerated_and_the_recovery_point_stays(shor
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_full_disk_is_read_on_where_nobody_else_has_what_is_in_it(error: int, alone: bool) -> None:
-    """With others in the cluster its partitions go to them; a lone broker would only take the records from everybody."""
+    """With other brokers the partitions move to them. A single broker that goes offline would only make the records
+    unavailable."""
     broker = Broker(MemoryDisk(), alone=alone)
     log = broker.log(0)
     broker.disk.refuse = refusing("write", "/a", error)
@@ -129,7 +130,7 @@ def test_a_full_disk_is_read_on_where_nobody_else_has_what_is_in_it(error: int, 
 
 
 def a_flush_of_everything() -> MemoryDisk:
-    """Files and directories of every kind that a flush syncs, unsynced."""
+    """Unsynced files and directories of every kind that a flush syncs."""
     disk = MemoryDisk()
     log = open_log(disk, config(segment_bytes=1500, index_interval_bytes=100))
     for _ in range(30):
@@ -157,7 +158,7 @@ def test_a_flush_syncs_every_kind_of_file_and_their_names(part: str) -> None:
 
 
 def test_what_was_flushed_is_there_after_a_power_loss() -> None:
-    """With nothing read but what was synced: records, epochs, the producers' state, the names of all of it."""
+    """Only synced data is read: records, epochs, the producers' state, and all their names."""
     disk = a_flush_of_everything()
     log = open_log(disk)
     append(log, 1)
@@ -208,7 +209,7 @@ def test_a_stop_whose_sync_fails_leaves_no_clean_mark_and_the_next_start_finds_w
 
 
 def test_a_stop_after_a_failed_sync_that_nobody_was_told_of_yet_is_not_clean() -> None:
-    """A worker's answer may come when the logs are closed already."""
+    """A worker's result may arrive after the logs are closed."""
     broker = Broker(MemoryDisk())
     log = broker.log(0)
     append(log, 3)
@@ -278,7 +279,8 @@ def test_a_new_partitions_directory_is_durable_with_its_first_flush() -> None:
 
 
 def test_the_next_start_reads_from_the_disk_what_a_failed_sync_covered() -> None:
-    """The page cache outlives the process and shows what is not on the disk; a sync of what it holds for written says nothing."""
+    """The page cache outlives the process and shows data that is not on the disk. A sync of pages that count as
+    written reports nothing."""
     broker = Broker(MemoryDisk())
     log = broker.log(0)
     append(log, 3)
@@ -299,7 +301,7 @@ def test_the_next_start_reads_from_the_disk_what_a_failed_sync_covered() -> None
 
 
 def test_the_next_start_writes_anew_the_epochs_that_a_failed_sync_covered() -> None:
-    """Where their batches were cleaned away meanwhile nothing else tells of them."""
+    """If the batches were cleaned away meanwhile, only the epoch file has their epochs."""
     broker = Broker(MemoryDisk())
     log = broker.log(0)
     append(log, 3)
@@ -322,12 +324,12 @@ def test_a_real_file_forgets_what_is_cached_and_reads_it_again(tmp_path: Path) -
 
 
 class Killed(BaseException):
-    """The process is gone; no handler sees it."""
+    """The process is gone; no handler catches it."""
 
 
 @pytest.mark.parametrize("lost", [LEADER_EPOCH_FILE, PARTITION_METADATA_FILE])
 def test_a_start_after_a_failed_sync_may_be_killed_wherever_it_is(lost: str) -> None:
-    """The mark goes last: whatever else the page cache alone holds is durable by then, also for the start after the next."""
+    """The mark is removed last. By then everything that was in the page cache only is durable, also for later starts."""
     broker = Broker(MemoryDisk())
     log = broker.log(0)
     append(log, 3)

@@ -1,4 +1,4 @@
-"""Walks over all logs: in steps where there may be much, and a log that fails keeps none of the others from its turn."""
+"""Passes over all logs: in steps if there may be much work, and a failing log does not delay the others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The process that process.py starts: cleanings, asked for by lines of JSON on standard input, answered on standard output.
+"""The process that process.py starts. It takes cleaning requests as lines of JSON on standard input and answers on
+standard output.
 
-Duty: carry out CleaningWork for the other end. Must not know: brokers. Ends when its input does, when a cleaning has failed, or
-when none was asked for in a while.
+It runs CleaningWork for the broker. It ends when its input ends, when a cleaning has failed, or when no request has
+come for a while.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from kafkacompat.log.disk import RealDisk
 from kafkacompat.ports import SyncFailed
 
 ASK_EVERY_BYTES = 1 << 19
-"""Bytes moved on one leave; a throttle of less a second still works, in larger steps."""
+"""Bytes moved per permission. A throttle below this rate per second still works, in larger steps."""
 
 REST_S = 30
-"""After a cleaning the next one may come for so long: twice log.cleaner.backoff.ms as it is by default."""
+"""Seconds to wait for the next cleaning: twice the default of log.cleaner.backoff.ms."""
 REST_MOST_BYTES = 64 << 20
-"""A process that holds more after a cleaning does not wait for the next one."""
+"""A process that uses more memory than this after a cleaning ends instead of waiting."""
 
 
 class Gone(Exception):
-    """Nobody is at the other end any more."""
+    """The broker has closed the pipe."""
 
 
 def ask() -> dict[str, Any]:
@@ -44,9 +45,8 @@ def tell(answer: dict[str, Any]) -> None:
 
 
 class Broker:
-    """The other end: what it asks for, and its leave to move bytes, which is what CleaningWork calls. One leave is asked for ahead,
-    so that nobody waits while nothing is held back.
-    """
+    """The broker at the other end: its requests, and its permissions to move bytes, which CleaningWork asks for. One
+    permission is requested ahead, so that an unthrottled cleaning never waits."""
 
     def __init__(self) -> None:
         self._moved = 0
@@ -67,7 +67,7 @@ class Broker:
         return ask() if request is None else request
 
     def _take_leave(self) -> None:
-        """An empty line; the next request may come before it."""
+        """Read the permission, which is an empty line. The next request may arrive before it."""
         while self._waits_for_leave:
             line = ask()
             if line:
@@ -77,7 +77,7 @@ class Broker:
 
 
 def clean(request: dict[str, Any], broker: Broker) -> None:
-    """One job. Each group is cleaned while the one before it takes its place."""
+    """Run one job. Each group is cleaned while the broker swaps the previous one in."""
     work = CleaningWork(RealDisk(), job_from_json(request), broker)
     work.build_map()
     bounds, first = [], 0
@@ -106,19 +106,19 @@ def serve() -> None:
             raise ValueError("something was asked for of a cleaning that is done")
         if resident_bytes() > REST_MOST_BYTES:
             return
-        # The kernel ends a process that has waited for so long.
+        # The alarm signal ends a process that has waited this long.
         signal.alarm(REST_S)
         request = broker.request()
         signal.alarm(0)
 
 
 def be_the_first_to_go() -> None:
-    """Where memory runs short the kernel is to end this process, which loses nothing, and not the broker."""
+    """When memory is short, let the kernel kill this process first. It loses nothing, unlike the broker."""
     try:
         with open("/proc/self/oom_score_adj", "wb") as file:
             file.write(b"1000")
     except OSError:
-        return  # another system, or one that hides it
+        return  # another operating system, or /proc is hidden
 
 
 def resident_bytes() -> int:
@@ -137,7 +137,7 @@ def _trace() -> str:
 
 def main() -> int:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    # The broker decides about its end; a signal to it alone would leave a cleaning half done for nothing.
+    # Only the broker ends this process. A signal meant for it alone would waste a half-done cleaning.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     be_the_first_to_go()
     try:

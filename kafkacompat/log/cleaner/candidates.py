@@ -1,7 +1,7 @@
-"""Which log is the dirtiest, and between which offsets it may be cleaned.
+"""Selects the dirtiest log and the offsets between which it may be cleaned.
 
-Duty: the decision, from what a log tells of itself. Must not know: files, threads. The active segment is never cleaned, nothing at
-or above the last stable offset, nothing younger than min.compaction.lag.ms. Follows KIP-58 and KIP-354.
+A pure decision from the log's own state. Never cleaned are the active segment, offsets at or above the last stable
+offset, and records younger than min.compaction.lag.ms. Follows KIP-58 and KIP-354.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 NO_MAX_LAG_MS = (1 << 63) - 1
 SEGMENTS_A_STEP = 2000
-"""Looked at one after another before others have their turn; half a microsecond each."""
+"""Segments examined in one step of the loop, at half a microsecond each."""
 
 
 AGES_A_STEP = 64
-"""Segments whose age is read from their files in one step; from then on it is known."""
+"""Segments whose age is read from files in one step. Afterwards the age is known."""
 
 
 class Candidate(NamedTuple):
-    """Offsets absolute; `segments` closed ones end at or below `end_offset`, which is a segment's base."""
+    """A log that can be cleaned. Offsets are absolute. `segments` closed segments end at or below `end_offset`, which
+    is a segment's base."""
 
     log: PartitionLog
     first_dirty_offset: int
@@ -37,7 +38,7 @@ class Candidate(NamedTuple):
 
 
 def candidate(log: PartitionLog, now_ms: int) -> Candidate | None:
-    """What could be cleaned of a compacted log; None when nothing can. A start that lies outside the log is set right."""
+    """What can be cleaned of a compacted log, or None. A start offset outside the log is corrected."""
     first_dirty = first_dirty_offset(log)
     end_offset, count = _cleanable_end(log, first_dirty, now_ms)
     clean = dirty = 0
@@ -71,7 +72,7 @@ def first_dirty_offset(log: PartitionLog) -> int:
 
 
 def _cleanable_end(log: PartitionLog, first_dirty: int, now_ms: int) -> tuple[int, int]:
-    """The base of the first segment that must stay as it is, and how many lie before it."""
+    """The base of the first segment that must not be cleaned, and the number of segments before it."""
     segments = log.segments
     bound = log.last_stable_offset
     count = len(segments) - 1
@@ -91,7 +92,7 @@ def _cleanable_end(log: PartitionLog, first_dirty: int, now_ms: int) -> tuple[in
 
 
 def _is_overdue(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> bool:
-    """Whether max.compaction.lag.ms is over for a closed segment that was never cleaned."""
+    """Whether max.compaction.lag.ms has passed for a closed segment that was never cleaned."""
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= NO_MAX_LAG_MS:
         return False
@@ -103,7 +104,8 @@ def _is_overdue(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> boo
 
 
 def learn_ages(log: PartitionLog) -> bool:
-    """Read what the lags ask of segments that are not clean; False when there is more of it than one step may read."""
+    """Read the ages that the lag settings need, for segments that are not clean. Returns False if one step was not
+    enough."""
     config = log.config
     largest, first = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < NO_MAX_LAG_MS
     if not largest and not first:
@@ -120,7 +122,8 @@ def learn_ages(log: PartitionLog) -> bool:
 
 
 class Search:
-    """The one with the highest ratio of those that are dirty enough or overdue, found in steps: a node may have many logs."""
+    """Finds the log with the highest dirty ratio among those that are dirty enough or overdue. Runs in steps, since a
+    node may have many logs."""
 
     def __init__(
         self,
@@ -129,7 +132,8 @@ class Search:
         may_begin: Callable[[PartitionLog], bool],
         failed: Callable[[PartitionLog, Exception], None],
     ) -> None:
-        """`failed` is told of those whose files cannot be read, by OSError or BatchCorrupt; the rest is looked at all the same."""
+        """`failed` is called with logs whose files cannot be read, because of OSError or BatchCorrupt. The search
+        continues with the others."""
         self._left = list(logs)
         self._left.reverse()
         self._now_ms = now_ms
@@ -139,7 +143,7 @@ class Search:
         self.steps = 0
 
     def step(self) -> bool:
-        """Look at some more; whether that was all."""
+        """Examine some more logs. Returns whether the search is complete."""
         self.steps += 1
         left, weight = self._left, 0
         while left and weight < SEGMENTS_A_STEP:
@@ -153,7 +157,7 @@ class Search:
         return not left
 
     def _look_at(self, log: PartitionLog) -> bool:
-        """False when it takes another step."""
+        """Examine one log. Returns False if it needs another step."""
         try:
             if not learn_ages(log):
                 return False
@@ -162,7 +166,7 @@ class Search:
             self._failed(log, error)
             return True
         except LogRefused:
-            return True  # its indexes are being built anew
+            return True  # the log's indexes are being rebuilt
         if (
             found is not None
             and (found.overdue or found.ratio > log.config.min_cleanable_dirty_ratio)

@@ -1,7 +1,7 @@
-"""The segment that a cleaning writes: a log with its indexes under names that end in `.cleaned`.
+"""The segment that a cleaning writes: a log file and its indexes under names that end in `.cleaned`.
 
-Duty: gather batches, write them, index them, make all of it durable. Must not know: what was left out. Until the names change
-nobody reads these files, and a start removes them.
+Batches are collected, written, indexed and made durable. These files are not read before they are renamed, and a start
+removes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BUFFERS_MOST = 256
 
 
 class CleanedSegment:
-    """Blocks; one thread. OSError passes through."""
+    """Writes a segment. Blocks; one thread. Raises OSError."""
 
     __slots__ = (
         "_base_offset",
@@ -48,7 +48,7 @@ class CleanedSegment:
     def __init__(
         self, disk: Disk, directory: str, base_offset: int, index_interval_bytes: int, flush_bytes: int
     ) -> None:
-        """Leftovers of an earlier attempt are overwritten."""
+        """Files of an earlier attempt are overwritten."""
         self._disk = disk
         self._stem = file_stem(directory, base_offset)
         self._base_offset = base_offset
@@ -78,18 +78,18 @@ class CleanedSegment:
             self._since_entry = 0
         self._since_entry += size
         self.size += size
-        # A view would keep the whole read alive that it looks into.
+        # A memoryview would keep the whole read buffer in memory.
         self._buffers.append(bytes(kept.data) if isinstance(kept.data, memoryview) else kept.data)
         self._buffered += size
         if self._buffered >= self._flush_bytes or len(self._buffers) >= BUFFERS_MOST:
             self._write()
 
     def keep_entry(self, entry: AbortedTxn) -> None:
-        """An aborted transaction whose marker lies in this segment."""
+        """Add an aborted transaction whose marker is in this segment."""
         self._txn_index.append(entry)
 
     def finish(self, modified_ms: int) -> list[str]:
-        """Everything durable; the suffixes of the files there are (`.log` first)."""
+        """Make everything durable. Returns the suffixes of the files, `.log` first."""
         self._write()
         if self.size:
             self._time_index.maybe_append(self._max_timestamp_ms, self._max_timestamp_offset)
@@ -125,7 +125,7 @@ class CleanedSegment:
 
 
 def remove_cleaned(disk: Disk, stem: str) -> None:
-    """What a cleaning that came to nothing has written at a base offset."""
+    """Remove the files of an abandoned cleaning at a base offset."""
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
         path = stem + suffix + CLEANED_SUFFIX
         if disk.exists(path):

@@ -1,8 +1,9 @@
 """The log cleaner of a node: picks logs, lets workers rewrite closed segments, swaps the results in.
 
-Duty: which partition is being cleaned, what became of it, the checkpoint of what is clean. Must not know: threads, timers (it
-gives plans whose `run` blocks; node/cleaning.py runs them). Everything but `run` is in the loop's thread, so that a reader finds
-either the old segments or the new one. What happens to a log meanwhile (truncation, retention, a move, a new policy) calls it off.
+It tracks which partitions are being cleaned and how each cleaning ended, and writes the checkpoint of clean offsets.
+It has no threads or timers: it makes plans whose `run` blocks, and node/cleaning.py runs them. Everything except `run`
+is for the loop's thread, so a reader finds either the old segments or the new one. A truncation, retention, move or
+new cleanup policy of the log cancels its cleaning.
 """
 
 from __future__ import annotations
@@ -34,19 +35,22 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk
 
 OWN_PROCESS_BYTES = 8 << 20
-"""A log that has more to be read is cleaned in a process of its own, and nowhere else: opening records takes time from the loop's
-thread, and memory that the broker must not miss. For less the process's start would cost more than it spares."""
+"""A log with more bytes to read is cleaned in a separate process only. Opening records takes time from the loop's
+thread, and memory that the broker needs. For fewer bytes, starting a process costs more than it saves."""
 
 OWN_PROCESS_OFFSETS = 500_000
-"""A log that has more offsets to be read is cleaned there too: a batch of a kilobyte can unfold to millions of records. Of a
-log that was compacted before they say more than there is, which costs no more than a process's start."""
+"""A log with more offsets to read is also cleaned in a process, because a batch of a kilobyte can expand to millions
+of records. In a log that was compacted before, the offsets overstate the records; this costs at most the start of a
+process."""
 
 IN_THREAD_BYTES = 4 << 20
-"""A log with a batch that unfolds to more is cleaned there too. What looks through so much at once does not let go of the loop."""
+"""A log with a batch that expands to more bytes is also cleaned in a process. Searching so many bytes in one call
+blocks the loop."""
 
 
 def cleaner_limits(config: ServerConfig) -> CleanerLimits:
-    """Of one thread: the buffers are shared out, and the I/O buffer is half for reading, half for writing, as in Kafka."""
+    """The limits of one thread. The buffers are divided by the threads. Half of the I/O buffer is for reading and half
+    for writing, as in Kafka."""
     threads = max(config.get_int("log.cleaner.threads"), 1)
     return CleanerLimits(
         config.get_int("log.cleaner.dedupe.buffer.size") // threads,
@@ -58,8 +62,8 @@ def cleaner_limits(config: ServerConfig) -> CleanerLimits:
 class Cleaning:
     """One log's cleaning, in steps: `run` in a worker, then `finish` in the loop's thread, until `done`.
 
-    What goes wrong, in either, is cleared away by a worker, since a process may take a while to go, and until then its files are
-    its own; `finish` then tells the cleaner.
+    After an error in either, the next `run` removes the files in a worker, because a process may take a while to end
+    and uses its files until then. Then `finish` tells the cleaner.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class Cleaning:
         self._is_cleared = False
         self.done = False
         self.summary = ""
-        """What came of it, for the node's log; nothing when it was given up."""
+        """The result for the node's log. Empty if the cleaning was abandoned."""
         self.log.truncated = False
 
     @property
@@ -95,7 +99,7 @@ class Cleaning:
         return self._work.stats
 
     def run(self) -> None:
-        """The next step. Blocks; any thread; what goes wrong is kept for `finish`."""
+        """Run the next step. Blocks; any thread. An error is kept for `finish`."""
         work = self._work
         try:
             if self._error is not None:
@@ -108,13 +112,13 @@ class Cleaning:
                 work.finish()
                 self._disk.sync_directory(self.log.directory)
         except BaseException as error:
-            # Raised again in the loop's thread, where only an Exception ends nothing but this.
+            # The loop's thread raises it again. There an Exception ends only this cleaning.
             self._error = error if isinstance(error, Exception) else RuntimeError(repr(error))
         if self._error is not None:
             self._clear_away()
 
     def finish(self, now_ms: int) -> None:
-        """Take over what the step came to. Raises what no step should run into; the partition is then left alone."""
+        """Take over the step's result. Raises errors that are bugs; the partition is then not cleaned any more."""
         if self._error is not None:
             if self._is_cleared:
                 self.done = True
@@ -141,21 +145,23 @@ class Cleaning:
         except OSError as error:
             self._error = error
             if isinstance(error, HalfDone):
-                # Now, and not when it is cleared away: nothing may be done meanwhile to files that are neither old nor new.
+                # Report it now, not after the files are removed: until then no other operation may touch files that
+                # are neither old nor new.
                 self._cleaner.swap_stopped(self.log, error)
             return
         del self._segments[:count], self._sizes[:count]
         self._group += 1
 
     def abandon(self) -> None:
-        """The node stops: the next step is the last and clears away."""
+        """Make the next step the last one, which removes the files. Called when the node stops."""
         self._error = self._error or CleaningStopped("the node stops")
 
     def _clear_away(self) -> None:
         self._is_cleared = True
         self._work.close()
         if not self._cleaner.has_successor(self.log):
-            # Of this group, and of the next one that a process has begun. What cannot be removed now goes at the next start.
+            # Remove this group's files and those of the next group, which a process may have begun. The next start
+            # removes what cannot be removed now.
             with contextlib.suppress(OSError):
                 at = 0
                 for group in self._work.groups[self._group : self._group + 2]:
@@ -163,7 +169,8 @@ class Cleaning:
                     at += len(group)
 
     def intact(self) -> bool:
-        """Whether what is still to be replaced is as it was when the cleaning began, and the log may still be cleaned."""
+        """Whether the segments still to be replaced are unchanged since the cleaning began, and the log may still be
+        cleaned."""
         if self.log.truncated or not self._cleaner.may_change(self.log):
             return False
         if not self._segments:
@@ -177,7 +184,8 @@ class Cleaning:
 
 
 class LogCleaner:
-    """`limits` gives the settings in force, `pace_for` what a cleaning's work calls with the bytes it moves."""
+    """The cleaner of a node. `limits` returns the settings in force. `pace_for` returns the function that a cleaning
+    calls with the bytes it moves."""
 
     def __init__(
         self,
@@ -190,7 +198,8 @@ class LogCleaner:
         own_process_bytes: int | None = None,
         monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
     ) -> None:
-        """`own_process_bytes`: see OWN_PROCESS_BYTES; None keeps all work in the threads, as on disks that no process shares."""
+        """`own_process_bytes`: see OWN_PROCESS_BYTES. None keeps all work in threads, for disks that another process
+        cannot open."""
         self._manager = manager
         self._disk = disk
         self._limits = limits
@@ -200,27 +209,28 @@ class LogCleaner:
         self._in_progress: set[TopicPartition] = set()
         self._monotonic_ms = monotonic_ms
         self.uncleanable: dict[TopicPartition, PartitionLog] = {}
-        """Logs in which something could not be read; left alone until the next start, as in Kafka."""
+        """Logs that could not be read. They are not cleaned until the next start, as in Kafka."""
         self._rests: Rests[PartitionLog] = Rests()
         self._unfolding: set[PartitionLog] = set()
-        """Logs that were found to hold a batch too large to be opened in a thread."""
+        """Logs with a batch that is too large to be opened in a thread."""
         self.cleaned_logs = 0
         self._search: Search | None = None
         self._children = Children()
         self._is_stopping = False
 
     def interrupt(self) -> None:
-        """The node stops: let what runs end as soon as it can."""
+        """Let running cleanings end as soon as possible, because the node stops."""
         self._is_stopping = True
         self._children.interrupt()
 
     def close(self) -> None:
-        """Nothing is cleaned any more: end what waits for work. Blocks shortly."""
+        """End the idle process. Blocks shortly. No cleaning may follow."""
         self._children.close()
 
     def begin(self, now_ms: int) -> Cleaning | None:
-        """The dirtiest log that nobody cleans yet; None when there is none to be cleaned, or it cannot be read: another look finds
-        the next; or when not all have been looked at, `is_looking` then. OSError takes its directory along."""
+        """Begin cleaning the dirtiest log that is not being cleaned. Returns None if there is none, if the log cannot
+        be read (call again), or if the search is not complete (`is_looking`). An OSError takes the log's directory
+        offline."""
         self._children.reap()
         manager = self._manager
         for name in [name for name, log in self.uncleanable.items() if manager.get(name) is not log]:
@@ -234,10 +244,10 @@ class LogCleaner:
             return None
         found = search.best
         if found is None or not self._may_begin(found.log):
-            return None  # its directory has failed by another log
+            return None  # an error of another log has taken the directory offline
         log = found.log
         if search.steps > 1:
-            # It may have changed since it was looked at.
+            # The log may have changed since it was examined.
             try:
                 found = candidate(log, now_ms)
             except (OSError, *UNREADABLE) as error:
@@ -280,7 +290,7 @@ class LogCleaner:
 
     @property
     def is_looking(self) -> bool:
-        """`begin` has more to look at and is to be called again soon."""
+        """Whether the search is not complete. Call `begin` again soon."""
         return self._search is not None
 
     def _cannot_be_read(self, log: PartitionLog, error: Exception) -> None:
@@ -302,7 +312,7 @@ class LogCleaner:
     ) -> bool:
         if self._own_process_bytes is None:
             return False
-        # A small one that took all memory once may hold a batch that opens to much more.
+        # A small log that once used up the memory may have a batch that expands to much more.
         return (
             self._rests.has_lost(log)
             or log in self._unfolding
@@ -317,14 +327,15 @@ class LogCleaner:
         return CleaningWork(self._disk, job, self._pace_for(), bytes_most)
 
     def may_change(self, log: PartitionLog) -> bool:
-        """Whether it is served, still to be compacted, and no copy of it is being made: that may have a record, or the data of a
-        transaction, and would not get the tombstone or the marker that is cleaned away before the copy has got so far."""
+        """Whether the log is served, still compacted and not being copied. A copy may already have a record, or the
+        data of a transaction. It would then miss a tombstone or marker that is cleaned away before the copy reaches
+        it."""
         manager, name = self._manager, log.topic_partition
         is_served = manager.get(name) is log and not manager.closed
         return is_served and log.config.compact and name not in manager.futures.logs
 
     def has_successor(self, log: PartitionLog) -> bool:
-        """Whether another log lies under its name by now."""
+        """Whether another log now has this log's name."""
         return self._manager.get(log.topic_partition) not in (None, log)
 
     def succeeded(self, cleaning: Cleaning, end_offset: int) -> None:
@@ -339,7 +350,7 @@ class LogCleaner:
         self._manager.log_failed(log, error)
 
     def failed(self, cleaning: Cleaning, error: Exception) -> None:
-        """Nothing of it is in the log. Errors that tell of a bug are raised again."""
+        """Handle a failed cleaning; nothing of it is in the log. Errors that are bugs are raised again."""
         log = cleaning.log
         name = log.topic_partition
         self._in_progress.discard(name)
@@ -356,7 +367,7 @@ class LogCleaner:
             )
             return
         if isinstance(error, SyncFailed):
-            # Of a disk that loses what it was given, whatever has become of the log meanwhile.
+            # Of a disk that loses written data: report this even if the log has changed meanwhile.
             self._manager.log_failed(log, error)
             return
         if isinstance(error, CleaningStopped) or not cleaning.intact():
@@ -375,5 +386,5 @@ class LogCleaner:
         self._note(f"{name} cannot be cleaned and is left as it is until the next start: {error}")
 
     def checkpoint(self) -> CheckpointPlan | None:
-        """The checkpoint of every directory where something has moved."""
+        """Write the cleaner checkpoint of every directory where an offset has changed."""
         return self._manager.checkpoints.plan(CLEANER_FILE)

@@ -1,7 +1,4 @@
-"""What a cleaning is told: which segments, up to which offset, by which settings. Plain values, fit to cross a thread.
-
-Duty: the values. Must not know: how they came about, what is done with them.
-"""
+"""The input of a cleaning: segments, offsets and settings. Plain values, so they may cross threads."""
 
 from __future__ import annotations
 
@@ -16,7 +13,8 @@ if TYPE_CHECKING:
 
 
 GROUPED_AT_ONCE = 16
-"""Segments of a group: one step of the loop renames all their files. A later cleaning joins what is still small."""
+"""The most segments of a group, because one step of the loop renames all their files. A later cleaning joins segments
+that are still small."""
 
 
 class SegmentFile(NamedTuple):
@@ -29,7 +27,7 @@ class SegmentFile(NamedTuple):
 
 
 class CleanerLimits(NamedTuple):
-    """Of one thread. Kafka's log.cleaner.dedupe.buffer.size and io.buffer.size are divided by the threads."""
+    """The limits of one thread. Kafka's log.cleaner.dedupe.buffer.size and io.buffer.size are divided by the threads."""
 
     map_bytes: int
     load_factor: float
@@ -37,18 +35,18 @@ class CleanerLimits(NamedTuple):
 
 
 class CleaningJob(NamedTuple):
-    """Offsets absolute, sizes in bytes."""
+    """One cleaning. Offsets are absolute, sizes in bytes."""
 
     directory: str
     segments: Sequence[SegmentFile]
-    """From the log's first to the last that ends at or below `round_end_offset`."""
+    """The segments from the log's first one up to the last one that ends at or below `round_end_offset`."""
     first_dirty_offset: int
     round_end_offset: int
     """Base of the first segment that is not cleaned."""
     later_segments: Sequence[SegmentFile]
-    """Closed ones after those: the markers of transactions that are cleaned may lie there."""
+    """The closed segments after those. They may contain the markers of cleaned transactions."""
     aborted: Sequence[AbortedTxn]
-    """Of transactions that end in the active segment, whose index is still written to."""
+    """Aborted transactions that end in the active segment, whose index file is still incomplete."""
     last_records: dict[int, LastRecord]
     now_ms: int
     delete_retention_ms: int
@@ -65,9 +63,8 @@ def group_segments(
     segment_bytes: int,
     index_bytes: int,
 ) -> list[list[SegmentFile]]:
-    """Neighbours that together fit into one segment, by size, indexes (bytes of the offset and the time index of each) and
-    span of offsets. GROUPED_AT_ONCE at most.
-    """
+    """Groups of neighbouring segments that fit into one segment by size, by index sizes (bytes of the offset and time
+    index of each) and by range of offsets. A group has at most GROUPED_AT_ONCE segments."""
     groups: list[list[SegmentFile]] = []
     size = offsets = times = 0
     for segment, (offset_index, time_index) in zip(segments, index_sizes, strict=True):

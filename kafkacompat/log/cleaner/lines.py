@@ -1,6 +1,6 @@
-"""What goes between a broker and its cleaner's process: lines of JSON.
+"""The messages between a broker and its cleaner's process: lines of JSON.
 
-Duty: write and read lines, put a job into one. Must not know: who is at the other end.
+Both ends use these functions to write and read lines and to encode a job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def write_line(file: IO[bytes], value: dict[str, Any]) -> None:
 
 
 def read_line(file: IO[bytes]) -> dict[str, Any] | None:
-    """None at the end."""
+    """The next message. None at the end of the input."""
     line = file.readline()
     if not line.endswith(b"\n"):
         return None

@@ -1,7 +1,8 @@
-"""Where the batches of mapped segments lie, so that those of which nothing stays are not even read again.
+"""The positions of batches in mapped segments, so that batches without any kept record need not be read again.
 
-Duty: offset and position of each batch of a segment, within a bound; which parts of its file are worth reading. Must not know: what
-stays. Only for segments whose batches are all plain: what belongs to transactions must be met in its order.
+It notes offset and position of each batch of a segment, within a bound, and returns the parts of the file that must be
+read. The caller decides which records are kept. It is only for segments without transactional batches, because those
+must be read in order.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
     from kafkacompat.log.cleaner.job import SegmentFile
 
 NOTED_BATCHES_MOST = 200_000
-"""Of 16 bytes each; segments behind those are read whole."""
+"""The bound, at 16 bytes each. Segments beyond it are read whole."""
 GAP_BYTES = 32 * 1024
-"""What is rather read than skipped."""
+"""A gap of up to this many bytes is read rather than skipped."""
 
 Places = Sequence[tuple[int, int]]
-"""From the first byte of a batch to the last one's end, ascending."""
+"""(first byte of a batch, end of the last batch) of each part, ascending."""
 
 
 class Note:
-    """One segment's batches, in their order."""
+    """One segment's batches in order."""
 
     __slots__ = ("offsets", "positions")
 
@@ -49,7 +50,7 @@ class NotedSegments:
         return Note()
 
     def add(self, base_offset: int, note: Note) -> None:
-        """Every batch of the segment at that offset is plain and has been noted."""
+        """Keep the notes of the segment at a base offset. None of its batches may be transactional."""
         if len(note.offsets) <= self._room:
             self._room -= len(note.offsets)
             self._notes[base_offset] = note
@@ -57,8 +58,8 @@ class NotedSegments:
     def places(
         self, segment: SegmentFile, stays: Callable[[int, int], bool], last_offsets: Sequence[int]
     ) -> Places | None:
-        """Where something stays: `stays` tells it for the offsets from one to another, and each of the ascending `last_offsets`
-        is a reason too. None when the segment was not noted."""
+        """The parts of a segment to read. `stays` tells whether a record between two offsets is kept. A batch that
+        contains one of the ascending `last_offsets` is read too. None if the segment was not noted."""
         note = self._notes.get(segment.base_offset)
         if note is None:
             return None

@@ -1,9 +1,10 @@
-"""The last offset of each key, within a bound of memory: what a cleaning knows of the dirty part of a log.
+"""The last offset of each key in the dirty part of a log, within a bound of memory.
 
-Duty: put and look up. Must not know: batches. A key is known by itself when it is short and else by its 16-byte MD5, as in Kafka,
-so that a long one takes no more room. Two tiers: new entries go to a dict, where both ways are C; when that fills the memory it is
-poured into packed buckets, 16 bytes a key and 8 an offset, which bytearray.find searches; from then on it has a part of the memory.
-Short keys and digests have buckets of their own, so that no key can pass for the digest of another.
+Keys are added and looked up; batches are unknown here. A short key is stored as it is, a longer one as its 16-byte
+MD5, as in Kafka, so it takes no more space. There are two tiers. New entries go into a dict, where both operations run
+in C. When the dict fills the memory, its entries move to packed buckets of 16 bytes per key and 8 per offset, which
+bytearray.find searches. From then on the dict has only a part of the memory. Short keys and digests have separate
+buckets, so a key is never mistaken for another key's digest.
 """
 
 from __future__ import annotations
@@ -14,32 +15,34 @@ from itertools import chain, repeat
 from typing import cast
 
 try:
-    # CPython's own MD5 takes a third of the time that setting up OpenSSL's takes for one key.
+    # For one key, CPython's own MD5 takes a third of the time that OpenSSL needs to set up.
     from _md5 import md5  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
     from hashlib import md5
 
 DIGEST_SIZE = 16
 RECENT_ENTRY_BYTES = 192
-"""A dict entry with its key and offset, counted high: the dict's table is up to four times as long, and twice there as it grows."""
+"""Upper estimate of a dict entry with key and offset. The dict's table is up to four times as long as its entries, and
+exists twice while it grows."""
 SURVIVORS_ENTRY_BYTES = 4
 PACKED_ENTRY_BYTES = 32 + SURVIVORS_ENTRY_BYTES
-"""A digest and an offset in a bucket, with what growing arrays hold in reserve, the bucket's own objects, and survivors' share."""
+"""A digest and an offset in a bucket, with the reserve of growing arrays, the bucket's own objects, and the share of
+the survivors."""
 RECENT_SHARE = 4
-"""Once there are buckets, the dict gets this part of the memory."""
+"""With buckets in use, the dict gets this fraction (1/4) of the memory."""
 BUCKET_ENTRIES = 24
 LEAST_ENTRIES = 16
 _PADS = [bytes(DIGEST_SIZE - 1 - length) + bytes((length,)) for length in range(DIGEST_SIZE)]
-"""What makes a short key 16 bytes long, different for each length."""
+"""Padding that makes a short key 16 bytes long. It differs for each length."""
 
 
 class Buckets:
-    """Entries of 16 bytes and their offsets, each in the bucket that its hash names."""
+    """Entries of 16 bytes and their offsets. The entry's hash selects the bucket."""
 
     __slots__ = ("_entries", "_mask", "_offsets", "size")
 
     def __init__(self, count: int) -> None:
-        """`count`: a power of two."""
+        """`count` must be a power of two."""
         self._mask = count - 1
         self._entries = [bytearray() for _ in range(count)]
         self._offsets: list[array[int]] = [array("q") for _ in range(count)]
@@ -59,7 +62,7 @@ class Buckets:
             self._offsets[number][at >> 4] = offset
 
     def find(self, entry: bytes) -> int:
-        """The offset, -1 when unknown."""
+        """The offset of an entry. -1 if unknown."""
         number = hash(entry) & self._mask
         entries = self._entries[number]
         at = entries.find(entry)
@@ -72,7 +75,8 @@ class Buckets:
 
 
 class OffsetMap:
-    """`latest_offset`: up to and with it every key of the dirty part has been put."""
+    """Keys and their last offsets. `latest_offset` (inclusive) is the end of the dirty part whose keys are all in the
+    map."""
 
     __slots__ = (
         "_bucket_count",
@@ -87,17 +91,17 @@ class OffsetMap:
     )
 
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
-        """The load factor is Kafka's: what part of the memory may be filled. Any number may be set for it, NaN too."""
+        """`load_factor` is Kafka's: the share of the memory that may be used. Settings allow any number, even NaN."""
         usable = int(memory_bytes * min(1.0, max(0.0, load_factor)))
         recent_bytes = usable // RECENT_SHARE
         self._recent_share = max(recent_bytes // RECENT_ENTRY_BYTES, LEAST_ENTRIES)
-        # While it is poured out the buckets grow beside it.
+        # While the dict is emptied, the buckets grow beside it.
         self._recent_most = max(usable // (RECENT_ENTRY_BYTES + PACKED_ENTRY_BYTES), self._recent_share)
         packed_most = (usable - recent_bytes) // PACKED_ENTRY_BYTES
         self.capacity = self._recent_share + packed_most
-        """Keys that have room."""
+        """The most keys the map can have."""
         self.marks_most = self.capacity * SURVIVORS_ENTRY_BYTES
-        """Bytes that a memory of survivors may take beside the map."""
+        """Bytes that the survivors may use beside the map."""
         self._recent: dict[bytes, int] = {}
         self._bucket_count = 1 << max(packed_most // BUCKET_ENTRIES, 1).bit_length() - 1
         self._short: Buckets | None = None
@@ -105,28 +109,29 @@ class OffsetMap:
         self.latest_offset = -1
 
     def __len__(self) -> int:
-        """Keys, those in both tiers counted twice."""
+        """Number of keys. A key in both tiers counts twice."""
         return len(self._recent) + sum(one.size for one in (self._short, self._digests) if one is not None)
 
     def has_room(self, keys: int) -> bool:
-        """Whether so many more would fit if all were new. An empty map takes any batch: without that nothing would move on."""
+        """Whether `keys` more keys would fit if all were new. An empty map accepts any batch, because otherwise the
+        cleaning could not progress."""
         if len(self) + keys <= self.capacity or not len(self):
             return True
         if self._short is not None or self._digests is not None:
-            # Keys in both tiers are counted twice until the dict is poured out.
+            # A key in both tiers counts twice until the dict is emptied.
             self._pour()
             return len(self) + keys <= self.capacity
         return False
 
     def put(self, keys: Sequence[bytes], offsets: Iterable[int]) -> None:
-        """Offsets ascend from call to call."""
+        """Add keys. The offsets must ascend from call to call."""
         recent = self._recent
         recent.update(zip(_named(keys), offsets, strict=True))
         if len(recent) > self._recent_most:
             self._pour()
 
     def find(self, keys: Sequence[bytes]) -> list[int]:
-        """The last offset of each key, -1 for those that are unknown."""
+        """The last offset of each key. -1 for unknown keys."""
         named = _named(keys)
         found = list(map(self._recent.get, named, repeat(-1)))
         short, digests = self._short, self._digests
@@ -142,7 +147,7 @@ class OffsetMap:
         return found
 
     def offsets(self) -> Iterator[int]:
-        """The last offset of every key, in no order."""
+        """The last offset of every key, unordered."""
         if self._short is None and self._digests is None:
             return iter(self._recent.values())
         self._pour()
@@ -166,7 +171,8 @@ class OffsetMap:
 
 
 def _named(keys: Sequence[bytes]) -> Sequence[bytes]:
-    """The keys, long ones as digests. What has 16 bytes is a digest, so a key of 16 is one too."""
+    """The keys, with long ones replaced by digests. Every key of 16 bytes or more is hashed, so each name of 16 bytes
+    is a digest."""
     if max(map(len, keys), default=0) < DIGEST_SIZE:
         return keys
     return cast(

@@ -1,9 +1,10 @@
-"""A cleaning's work in a process of its own, so that it takes no time from the loop's thread: opening records is Python's work, and
-of that one interpreter does one thing at a time.
+"""Runs a cleaning in a separate process, so that it takes no time from the loop's thread: opening records runs Python
+code, and one interpreter executes one thread at a time.
 
-Duty: the same doors as CleaningWork, and lines of JSON through two pipes behind them. Must not know: what cleaning is. The other
-end is __main__.py. It asks before it moves bytes, which paces it, and ends when nobody answers: a killed broker leaves no cleaner
-behind. One that has done its work waits for the next log for a while, since its start takes as long as cleaning 30 MB.
+CleaningProcess has the interface of CleaningWork and exchanges lines of JSON through two pipes with __main__.py. The
+process asks for permission before it moves bytes, which paces it. It ends when nothing answers, so a killed broker
+leaves no cleaner behind. After its work it waits a while for the next log, because starting a process takes as long as
+cleaning 30 MB.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.cleaner.work import Pace
 
 COMMAND = (sys.executable, "-S", "-P", "-m", "kafkacompat.log.cleaner")
-"""Without looking for packages anew: `child_environment` says where they are."""
+"""The command skips the search for installed packages. `child_environment` gives their path."""
 STOP_TIMEOUT_S = 5.0
 
 
@@ -45,7 +46,7 @@ class Child:
     """A process of the cleaner. Blocks; one thread at a time."""
 
     def __init__(self) -> None:
-        """OSError when it cannot be started."""
+        """Raises OSError if the process cannot be started."""
         self._process = subprocess.Popen(
             COMMAND,
             stdin=subprocess.PIPE,
@@ -59,9 +60,9 @@ class Child:
         return self._process.pid
 
     def exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """The next line that it says after this one; None when it has ended."""
+        """Send a request and return the next line of the process. None if it has ended."""
         assert self._process.stdout is not None
-        # It works ahead: one that has ended may have said why before it was asked.
+        # The process works ahead. If it has ended, it may have sent its error before this request.
         self.say(request)
         return read_line(self._process.stdout)
 
@@ -77,7 +78,7 @@ class Child:
         return self._process.poll() is not None
 
     def how_it_ended(self) -> str:
-        """Once it has closed its end. Blocks shortly."""
+        """How the process ended, after it has closed its pipe. Blocks shortly."""
         try:
             status = self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -87,17 +88,18 @@ class Child:
         return f"was killed by signal {-status}" if status < 0 else f"ended with {status}"
 
     def interrupt(self) -> None:
-        """End it without waiting for that. Any thread."""
+        """Kill the process without waiting for its end. Any thread."""
         self._process.kill()
 
     def kill(self) -> None:
-        """End it. Blocks until it is gone, for as long as the kernel needs: another may be given its files."""
+        """Kill the process and wait until it is gone, because another one may get its files. Blocks as long as the
+        kernel needs."""
         self._process.kill()
         self._process.communicate()
 
 
 class Children:
-    """The processes of a cleaner: those at work, and one that waits for the next log. Any thread."""
+    """The processes of a cleaner: the working ones, and one that waits for the next log. Any thread."""
 
     def __init__(self, idle_most: int = 1) -> None:
         self._idle_most = idle_most
@@ -107,7 +109,7 @@ class Children:
         self._closed = False
 
     def start(self) -> Child:
-        """OSError when it cannot be started; CleaningStopped after `interrupt`."""
+        """Start a process. Raises OSError if that fails, and CleaningStopped after `interrupt`."""
         child = Child()
         with self._lock:
             self._busy.add(child)
@@ -118,7 +120,7 @@ class Children:
         return child
 
     def take(self) -> Child | None:
-        """One that waits for work."""
+        """Take the waiting process. None if there is none."""
         while True:
             with self._lock:
                 if not self._idle or self._closed:
@@ -130,7 +132,7 @@ class Children:
             self.end(child)
 
     def put(self, child: Child) -> None:
-        """It has done its work. Blocks shortly when it is not wanted."""
+        """Return a process after its work. Blocks shortly if the process is not needed."""
         with self._lock:
             wanted = not self._closed and len(self._idle) < self._idle_most
             if wanted:
@@ -143,13 +145,13 @@ class Children:
             self.end(child)
 
     def end(self, child: Child) -> None:
-        """It has failed, or its work is not wanted any more. Blocks until it is gone."""
+        """Kill a process that has failed or whose work is not needed. Blocks until it is gone."""
         child.kill()
         with self._lock:
             self._busy.discard(child)
 
     def reap(self) -> None:
-        """Let go of those that have ended while they waited."""
+        """Drop processes that have ended while they waited."""
         with self._lock:
             ended = [child for child in self._idle if child.ended()]
             self._idle = [child for child in self._idle if child not in ended]
@@ -157,7 +159,8 @@ class Children:
             child.kill()
 
     def interrupt(self) -> None:
-        """The node stops: whoever reads from one learns of its end at once, and none begins any more. Does not block."""
+        """Stop all processes, because the node stops. Their readers see the end at once, and no new process starts.
+        Does not block."""
         with self._lock:
             self._closed = True
             children = [*self._busy, *self._idle]
@@ -165,7 +168,7 @@ class Children:
             child.interrupt()
 
     def close(self) -> None:
-        """End those that wait for work. Blocks shortly."""
+        """Kill the waiting process. Blocks shortly."""
         with self._lock:
             idle, self._idle = self._idle, []
         for child in idle:
@@ -173,9 +176,8 @@ class Children:
 
 
 class CleaningProcess:
-    """`build_map`, `clean_group`, then `finish` or `close`: any thread, one at a time. Raises what CleaningWork raises, and
-    ProcessLost.
-    """
+    """Call `build_map`, `clean_group`, then `finish` or `close`, from any thread, one at a time. Raises what
+    CleaningWork raises, and ProcessLost."""
 
     def __init__(self, job: CleaningJob, pace: Pace, children: Children) -> None:
         self._job = job
@@ -193,7 +195,7 @@ class CleaningProcess:
         if self._child is not None:
             answer = self._child.exchange(request)
             if answer is None:
-                # It had waited long enough just now.
+                # The waiting process has just ended by its alarm.
                 self.close()
         if self._child is None:
             try:
@@ -214,19 +216,20 @@ class CleaningProcess:
         return [str(suffix) for suffix in answer["suffixes"]]
 
     def finish(self) -> None:
-        """Nothing more is to be cleaned: leave the process to the next log."""
+        """Leave the process to the next log."""
         child, self._child = self._child, None
         if child is not None:
             self._children.put(child)
 
     def close(self) -> None:
-        """End the process. Blocks shortly."""
+        """Kill the process. Blocks shortly."""
         child, self._child = self._child, None
         if child is not None:
             self._children.end(child)
 
     def _answer(self, answer: dict[str, Any] | None) -> dict[str, Any]:
-        """The answer to a request, of which this is the first line; what the process wants to move meanwhile is paced."""
+        """The answer to a request. `answer` is the first line of the process; moves that it announces before the
+        answer are paced."""
         child = self._child
         assert child is not None
         while answer is not None and "moves" in answer:

@@ -1,8 +1,9 @@
-"""Logs whose cleaning took all memory: when each may be cleaned again, and with how much.
+"""Logs whose cleaning has used up the memory: when each may be cleaned again, and with which limits.
 
-Duty: count, from what it is told. Must not know: logs, processes, clocks. The kernel ends the cleaner's process when memory is
-short, and whatever is cleaned in the broker's own process next takes the broker along. So a log that cost a process rests, longer
-each time, and comes back with half the buffers; and no process is begun for a while, for the shortage need not be this log's doing.
+It counts the losses that the cleaner reports; logs, processes and clocks are unknown here. When memory is short the
+kernel kills the cleaner's process. A cleaning inside the broker would then put the broker at risk. So a log that lost
+a process rests, longer each time, and returns with half the buffers. Also no process starts for a while, since the
+shortage may have another cause than this log.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ REST_MOST_MS = 3_600_000
 """A log's rest doubles with each loss, up to this."""
 PROCESS_REST_MS = 5_000
 PROCESS_REST_MOST_MS = 300_000
-"""As long as no process is begun after losses that followed one another."""
+"""The longest time without a process after consecutive losses."""
 LEAST_MAP_BYTES = 1 << 20
 LEAST_IO_BYTES = 64 << 10
-"""What is left of the buffers at the least."""
+"""The lower bound of the I/O buffers."""
 
 
 class Rests(Generic[Log]):
-    """`Log`: whatever stands for one; another of its name is another."""
+    """`Log` is any object that identifies a log. A new log of the same name must be another object."""
 
     __slots__ = ("_losses", "_processes_from_ms", "_until_ms", "losses_in_turn")
 
@@ -35,10 +36,10 @@ class Rests(Generic[Log]):
         self._until_ms: dict[Log, int] = {}
         self._processes_from_ms = 0
         self.losses_in_turn = 0
-        """Since a process has last done its work."""
+        """Losses since a process last completed its work."""
 
     def lost(self, log: Log, now_ms: int) -> int:
-        """Cleaning this log came to its end for memory, or with its process; how long it rests, in ms."""
+        """Record that a cleaning of this log ran out of memory or lost its process. Returns its rest in ms."""
         losses = self._losses[log] = self._losses.get(log, 0) + 1
         rest_ms = min(REST_MS << min(losses - 1, 16), REST_MOST_MS)
         self._until_ms[log] = now_ms + rest_ms
@@ -54,7 +55,7 @@ class Rests(Generic[Log]):
             self.losses_in_turn = 0
 
     def keep(self, is_there: Callable[[Log], bool]) -> None:
-        """Forget all others."""
+        """Forget all other logs."""
         for log in [log for log in self._losses if not is_there(log)]:
             del self._losses[log], self._until_ms[log]
 
@@ -68,7 +69,7 @@ class Rests(Generic[Log]):
         return log in self._losses
 
     def limits(self, log: Log, limits: CleanerLimits) -> CleanerLimits:
-        """Half the buffers for each loss."""
+        """The limits with the buffers halved for each loss."""
         losses = self._losses.get(log, 0)
         return limits._replace(
             map_bytes=min(limits.map_bytes, max(limits.map_bytes >> losses, LEAST_MAP_BYTES)),

@@ -1,9 +1,10 @@
-"""Which records of the mapped part stay: each key's last offset belongs to exactly one record, so offsets alone tell.
+"""The records of the mapped part that are kept. Each key's last offset belongs to exactly one record, so the offsets
+are enough.
 
-Duty: the offsets of an offset map in their order, asked for batch by batch. Must not know: keys, what is in a batch. A batch that
-holds no key's last offset goes without being opened, and one that holds nothing else stays so; to look up every key once more would
-take as long as making the map. A byte for each offset of the part where there is room for that, else two for each that stays, in
-windows of 65,536.
+It returns an offset map's offsets in order, batch by batch, and does not use keys or batch contents. A batch without
+any key's last offset is dropped without being opened, and one that has nothing else is kept unchanged. Looking up
+every key again would take as long as building the map. If memory allows, it uses one byte for each offset of the part.
+Otherwise it uses two bytes for each kept offset, in windows of 65,536.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ if TYPE_CHECKING:
 WINDOW_BITS = 16
 WINDOW_MASK = (1 << WINDOW_BITS) - 1
 TOMBSTONE_BATCHES_MOST = 100_000
-"""As many batches with null values are remembered; those behind are opened to see."""
+"""The most batches with null values that are remembered. Later batches must be opened."""
 
 
 class Survivors:
-    """`between` answers for offsets of `start` to `end`, both included: what the map was made of. Ask in ascending order: it is
-    fastest so.
-    """
+    """`between` answers for offsets from `start` to `end` inclusive, the part that the map covers. Ascending calls are
+    the fastest."""
 
     __slots__ = ("_marks", "_open_number", "_open_offsets", "_tombstones", "_windows", "end", "start")
 
@@ -37,9 +37,8 @@ class Survivors:
         tombstone_batches: array[int],
         marks_most: int,
     ) -> None:
-        """`offsets`: of the records that stay, in any order. `tombstone_batches`: the base offsets of batches that hold null
-        values, ascending; those behind a full array are unknown. `marks_most`: bytes that there is room for.
-        """
+        """`offsets` are those of the kept records, in any order. `tombstone_batches` has the ascending base offsets of
+        batches with null values; beyond a full array they are unknown. `marks_most` is the number of bytes available."""
         self.start = start
         self.end = end
         self._marks: bytearray | None = None
@@ -68,7 +67,7 @@ class Survivors:
         return at < len(tombstones) and tombstones[at] == base_offset
 
     def between(self, first: int, last: int) -> Buffer:
-        """For each offset from first to last one byte: 1 when it stays, else 0."""
+        """One byte for each offset from first to last: 1 if it is kept, else 0."""
         if self._marks is not None:
             return self._marks[first - self.start : last + 1 - self.start]
         marks = bytearray(last + 1 - first)

@@ -1,7 +1,7 @@
-"""Holds the cleaner's threads to log.cleaner.io.max.bytes.per.second together, and ends their work when asked.
+"""Limits the cleaner's threads together to log.cleaner.io.max.bytes.per.second, and ends their work on request.
 
-Duty: wait in the thread that moves bytes. Must not know: what is moved. The setting may become any number while a thread waits;
-zero and less let nothing through until it is changed, as in Kafka.
+The thread that moves bytes waits here. The setting may change to any number during a wait. At zero or less nothing
+moves until it changes, as in Kafka.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 from kafkacompat.log.cleaner.work import CleaningStopped
 
 LONGEST_WAIT_S = 1.0
-"""Until the rate is looked at again."""
+"""Seconds after which the rate is read again."""
 
 
 class Throttle:
-    """Call it with the bytes that are about to be moved. Any thread; raises CleaningStopped after `stop`."""
+    """Call it with the number of bytes about to be moved. Any thread. Raises CleaningStopped after `stop`."""
 
     def __init__(
         self,
@@ -25,14 +25,14 @@ class Throttle:
         monotonic_s: Callable[[], float] = time.monotonic,
         wait: Callable[[float], bool] | None = None,
     ) -> None:
-        """`wait` for so many seconds at most, and say whether it is to be stopped."""
+        """`wait` waits at most the given seconds and returns whether to stop."""
         self._rate = bytes_per_second
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._wait = wait or self._stopped.wait
         self._owed = 0.0
-        """Bytes that were let through and for which no time has passed yet, as of `_at_s`."""
+        """Bytes already allowed but not yet paid for by elapsed time, as of `_at_s`."""
         self._at_s = monotonic_s()
 
     def __call__(self, size: int) -> None:
@@ -50,13 +50,13 @@ class Throttle:
         self._stopped.set()
 
     def _pay(self) -> float:
-        """Take off what the time since the last look was worth; seconds until nothing is owed."""
+        """Subtract what the elapsed time was worth. Returns the seconds until nothing is owed."""
         now_s, rate = self._monotonic_s(), self._rate()
         elapsed_s, self._at_s = now_s - self._at_s, now_s
         if not self._owed:
             return 0.0
         if not rate > 0:
             return LONGEST_WAIT_S
-        # In this order NaN, no time times an infinite rate, counts as nothing owed.
+        # This order of arguments makes NaN (zero time at an infinite rate) count as nothing owed.
         self._owed = max(0.0, self._owed - elapsed_s * rate)
         return self._owed / rate

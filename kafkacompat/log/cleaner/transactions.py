@@ -1,7 +1,8 @@
-"""Which transactional records and markers a cleaning may drop, batch by batch in the order of the log.
+"""Which transactional records and markers a cleaning may drop, batch by batch in log order.
 
-Duty: tell aborted data from committed, and markers that nothing in the log needs any more. Must not know: files, keys. The LSO
-bounds a cleaning, so every transaction it meets has ended. Follows KIP-98's rules for compacted logs.
+It separates aborted from committed data, and finds markers that nothing in the log needs any more. It uses no files or
+keys. A cleaning ends at or below the last stable offset, so every transaction in it has ended. Follows KIP-98's rules
+for compacted logs.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class CleanedTransactions:
-    """`keep_entry` gets an aborted transaction whose marker stays while its data was met."""
+    """`keep_entry` is called with an aborted transaction whose marker is kept because its data was met."""
 
     __slots__ = ("_aborted", "_aborted_open", "_committed_open", "_met", "_next", "keep_entry")
 
     def __init__(self, aborted: Sequence[AbortedTxn], from_offset: int) -> None:
-        """`aborted`: of the whole log; those that ended before `from_offset` are passed over."""
+        """`aborted` has the aborted transactions of the whole log. Those that ended before `from_offset` are ignored."""
         self._aborted = sorted(
             (entry for entry in aborted if entry.last_offset >= from_offset),
             key=lambda entry: entry.first_offset,
@@ -30,12 +31,12 @@ class CleanedTransactions:
         self._next = 0
         self._aborted_open: dict[int, AbortedTxn] = {}
         self._met: set[int] = set()
-        """Producers of open aborted transactions of which data was met."""
+        """Producers of open aborted transactions whose data was met."""
         self._committed_open: set[int] = set()
         self.keep_entry: Callable[[AbortedTxn], None] = lambda entry: None
 
     def on_data(self, header: BatchHeader) -> bool:
-        """Whether a batch of data belongs to an aborted transaction and goes."""
+        """Whether a data batch belongs to an aborted transaction and is dropped."""
         self._reach(header.last_offset)
         if not header.is_transactional:
             return False
@@ -46,7 +47,7 @@ class CleanedTransactions:
         return False
 
     def on_control(self, header: BatchHeader, key: bytes | None) -> bool:
-        """Whether a control batch, whose first key is given (None when it is empty), ends a transaction without data."""
+        """Whether a control batch ends a transaction without data. `key` is its first key, None if the batch is empty."""
         self._reach(header.last_offset)
         if key is None:
             return True

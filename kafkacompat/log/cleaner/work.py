@@ -1,7 +1,7 @@
-"""The blocking part of a cleaning: read the dirty part into an offset map, then write each group of segments anew.
+"""The blocking part of a cleaning: read the dirty part into an offset map, then rewrite each group of segments.
 
-Duty: walk files, feed filter and map. Must not know: the log as others see it (it reads closed files by their names), threads,
-clocks: `pace` is told how many bytes were moved and may wait, or raise CleaningStopped.
+It reads closed files by name and feeds the filter and the map. The PartitionLog, threads and clocks are unknown here.
+`pace` is called with the number of bytes moved, and may wait or raise CleaningStopped.
 """
 
 from __future__ import annotations
@@ -22,17 +22,14 @@ from kafkacompat.log.scan import whole_batches
 from kafkacompat.log.segment_batches import LOG_SUFFIX
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.records.batch import (
-    CODEC_MASK,
     CONTROL_BIT,
-    HEADER_SIZE,
     TRANSACTIONAL_BIT,
     BatchCorrupt,
     has_valid_crc,
 )
-from kafkacompat.records.columns import read_columns, read_keys
+from kafkacompat.records.columns import Columns
 from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
-from kafkacompat.records.stencils import Stencils
 
 if TYPE_CHECKING:
     from kafkacompat.log.transaction_index import AbortedTxn
@@ -46,7 +43,7 @@ LEAST_READ_BYTES = 64 * 1024
 
 
 class CleaningStopped(Exception):
-    """The cleaning was called off."""
+    """The cleaning was cancelled."""
 
 
 class CleanerStats:
@@ -59,12 +56,12 @@ class CleanerStats:
 
 
 class CleaningWork:
-    """`build_map`, then `clean_group` for each of `groups`. Blocks; one thread at a time."""
+    """Call `build_map`, then `clean_group` for each of `groups`. Blocks; one thread at a time."""
 
     def __init__(
         self, disk: Disk, job: CleaningJob, pace: Pace, bytes_most: int = UNPACKED_BYTES_MAX
     ) -> None:
-        """`bytes_most`: what a batch may unfold to."""
+        """`bytes_most` bounds what a batch may expand to."""
         self._bytes_most = bytes_most
         self._disk = disk
         self._job = job
@@ -75,20 +72,19 @@ class CleaningWork:
         self._last_offsets = sorted(
             [last.last_data_offset for last in job.last_records.values()] + [job.round_end_offset - 1]
         )
-        """Of batches that leave their header even when all their records go."""
+        """The last offsets of batches that keep their header even if all their records are dropped."""
         self._transactions = CleanedTransactions((), 0)
         self._survivors: Survivors | None = None
         self._legacy_horizon_ms = 0
         self._tombstone_batches = array("q")
-        self._stencils = Stencils()
         self._noted = NotedSegments()
         self.groups: list[list[SegmentFile]] = []
         self.end_offset = job.first_dirty_offset
-        """Where the clean part will end."""
+        """The end of the clean part after this cleaning."""
         self.stats = CleanerStats()
 
     def build_map(self) -> None:
-        """Raises CleaningStopped, TooLargeHere, OSError, and one of UNREADABLE for what cannot be read."""
+        """Raises CleaningStopped, TooLargeHere, OSError, or one of UNREADABLE for data that cannot be read."""
         job = self._job
         offset_map = self._map = OffsetMap(job.limits.map_bytes, job.limits.load_factor)
         aborted = self._aborted()
@@ -125,7 +121,6 @@ class CleaningWork:
         self._filter = BatchFilter(
             offset_map,
             survivors,
-            self._stencils,
             self._transactions,
             job.last_records,
             round_end_offset=job.round_end_offset,
@@ -135,7 +130,7 @@ class CleaningWork:
         )
 
     def _aborted(self) -> list[AbortedTxn]:
-        """Every aborted transaction with records in the segments of the job."""
+        """Every aborted transaction with records in the job's segments."""
         job = self._job
         found: list[AbortedTxn] = []
         for segment in (*job.segments, *job.later_segments):
@@ -149,7 +144,7 @@ class CleaningWork:
     def _map_segment(
         self, segment: SegmentFile, offset_map: OffsetMap, transactions: CleanedTransactions
     ) -> bool:
-        """False when the map was full before the segment's end."""
+        """Add a segment's keys to the map. Returns False if the map was full before the segment's end."""
         start = self._job.first_dirty_offset
         note = self._noted.begin()
         is_plain = segment.base_offset >= start
@@ -187,41 +182,19 @@ class CleaningWork:
         base, count = header.base_offset, header.record_count
         start = self._job.first_dirty_offset
         if not has_valid_crc(batch, header):
-            # A damaged key could take the place of another, and its batch is not opened again.
+            # A damaged key could replace another one, and the batch is not opened again.
             raise BatchCorrupt(f"the crc of the batch at offset {base} is wrong")
         check_count(header)
-        is_dense, stencils = header.last_offset_delta == count - 1, self._stencils
-        body: bytes | None = (
-            open_body(header, batch, self._bytes_most) if header.attributes & CODEC_MASK else None
-        )
-        if is_dense and base >= start:
-            found = (
-                stencils.keys(batch, HEADER_SIZE, header.size, count)
-                if body is None
-                else stencils.keys(body, 0, len(body), count)
-            )
-            if found is not None:
-                if found[1]:
-                    self._note_tombstones(base)
-                offset_map.put(found[0], range(base, base + count))
-                return
-        body = body if body is not None else open_body(header, batch, self._bytes_most)
+        columns = Columns(open_body(header, batch, self._bytes_most), count)
+        keys = columns.keys()
         offsets: Sequence[int]
-        if is_dense:
-            keys, has_null_keys, has_null_values = read_keys(body, count)
+        if header.last_offset_delta == count - 1:
             offsets = range(base, base + count)
-            stencils.learn(body, count, keys, has_null_values)
         else:
-            columns = read_columns(body, count)
-            keys, has_null_keys, has_null_values = (
-                columns.keys,
-                columns.has_null_keys,
-                bool(columns.null_values),
-            )
-            offsets = [base + delta for delta in columns.offset_deltas]
-        if has_null_values:
+            offsets = [base + delta for delta in columns.offset_deltas()]
+        if columns.has_null_values:
             self._note_tombstones(base)
-        if has_null_keys or base < start:
+        if columns.has_null_keys or base < start:
             pairs = [
                 (key, offset)
                 for key, offset in zip(keys, offsets, strict=True)
@@ -236,7 +209,8 @@ class CleaningWork:
             self._tombstone_batches.append(base_offset)
 
     def clean_group(self, group: Sequence[SegmentFile]) -> list[str]:
-        """Write the group's cleaned segment, named after its first; the suffixes of its files. Raises as build_map does."""
+        """Write the group's cleaned segment, named after the group's first one. Returns the suffixes of its files.
+        Raises what build_map raises."""
         job, stats, batch_filter = self._job, self.stats, self._filter
         assert batch_filter is not None
         base_offset = group[0].base_offset
@@ -262,7 +236,7 @@ class CleaningWork:
             raise
 
     def finish(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     close = finish
 
@@ -273,14 +247,14 @@ class CleaningWork:
             return 0
 
     def _batches(self, segment: SegmentFile, places: Places = ()) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Those at these places; without any, all."""
+        """The batches in these parts of the file. Without parts, all batches."""
         if segment.size:
             file = self._disk.open(segment.stem + LOG_SUFFIX)
             for start, end in places or ((0, segment.size),):
                 yield from whole_batches(file, end, self._read_bytes, self._pace, start)
 
     def _worthy_batches(self, segment: SegmentFile) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Those of which something may stay, and perhaps others."""
+        """The batches of which records may be kept, and perhaps others."""
         survivors = self._survivors
         assert survivors is not None
         if segment.end_offset - 1 > survivors.end:

@@ -1,27 +1,63 @@
-"""A dispatcher whose every answer the test decides, and servers around it."""
+"""A dispatcher whose answers the test decides, and servers around it."""
 
 from __future__ import annotations
 
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import trio
 
+from kafkacompat._tests.certificates import Authority
 from kafkacompat.config import EndPoint
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.runtime import SystemClock
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.net.workers import worker_pools
-from kafkacompat.ports.dispatcher import ConnectionInfo, Pending, Reply
+from kafkacompat.ports.dispatcher import ConnectionInfo, Pending, Principal, Reply
+from kafkacompat.security.ssl_contexts import client_context, server_context
+from kafkacompat.security.ssl_settings import ssl_settings
 from kafkacompat.wire.errors import WireError
 
+ROOT = Authority()
+SERVER_CONTEXT = server_context(
+    ssl_settings(
+        {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": (OWN := ROOT.issue()).key_pem(),
+            "ssl.keystore.certificate.chain": OWN.chain_pem(),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": ROOT.pem(),
+            "ssl.client.auth": "requested",
+        }
+    )
+)
+CLIENT_CONTEXT = client_context(
+    ssl_settings({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": ROOT.pem()})
+)
 LOOPBACK = EndPoint("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")
 DEADLINE_S = 20
-"""After this a test that hangs fails."""
+"""A hanging test fails after this time."""
 
 Answer = Reply | Pending | None
+
+
+class Terms:
+    """The client's principal is the length of its certificate, which shows whether it was sent."""
+
+    def __init__(self, context: ssl.SSLContext = SERVER_CONTEXT) -> None:
+        self.context = context
+
+    def identify(self, connection: ConnectionInfo, certificate: bytes | None) -> None:
+        if certificate is not None:
+            connection.principal = Principal("User", f"{len(certificate)}")
+
+
+TLS: dict[str, Terms] = {}
+"""The TLS terms of listeners made by `serving`. A test that must run over TLS sets them."""
 
 
 def framed(body: bytes) -> bytes:
@@ -29,7 +65,7 @@ def framed(body: bytes) -> bytes:
 
 
 class ScriptedDispatcher:
-    """Echoes, unless the request's first word has an answer of its own in `answers`."""
+    """Echoes requests, unless `answers` has an answer for the request's first word."""
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []
@@ -77,6 +113,7 @@ async def serving(
                 settings or NetworkSettings(),
                 clock or SystemClock(),  # type: ignore[arg-type]
                 worker_pools(nursery).replies,
+                dict(TLS),
             )
             await server.bind([LOOPBACK])
             await nursery.start(server.run)
@@ -84,11 +121,25 @@ async def serving(
             nursery.cancel_scope.cancel()
 
 
-async def dial(server: Server) -> trio.SocketStream:
-    return await trio.open_tcp_stream("127.0.0.1", server.listeners[0].port)
+Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
-async def receive_exactly(stream: trio.SocketStream, count: int) -> bytes:
+async def dial(server: Server, context: ssl.SSLContext = CLIENT_CONTEXT) -> Any:
+    """A stream, over TLS if the listener has it."""
+    stream = await trio.open_tcp_stream("127.0.0.1", server.listeners[0].port)
+    if not server._tls:
+        return stream
+    secured = trio.SSLStream(stream, context, server_hostname="localhost")
+    await secured.do_handshake()
+    return secured
+
+
+def socket_of(stream: Stream) -> trio.socket.SocketType:
+    """The socket underneath."""
+    return (stream if isinstance(stream, trio.SocketStream) else stream.transport_stream).socket
+
+
+async def receive_exactly(stream: Stream, count: int) -> bytes:
     received = bytearray()
     while len(received) < count:
         chunk = await stream.receive_some(count - len(received))
@@ -97,18 +148,18 @@ async def receive_exactly(stream: trio.SocketStream, count: int) -> bytes:
     return bytes(received)
 
 
-async def receive_frame(stream: trio.SocketStream) -> bytes:
+async def receive_frame(stream: Stream) -> bytes:
     (size,) = struct.unpack(">i", await receive_exactly(stream, 4))
     return await receive_exactly(stream, size)
 
 
-async def expect_closed(stream: trio.SocketStream) -> None:
+async def expect_closed(stream: Stream) -> None:
     with suppress(trio.BrokenResourceError):
         assert await stream.receive_some(1) == b""
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop go round until the condition holds; the test's deadline bounds it."""
+    """Let the loop run until the condition holds. The test's deadline bounds it."""
     while not condition():
         await trio.sleep(0)
         await trio.to_thread.run_sync(lambda: None)

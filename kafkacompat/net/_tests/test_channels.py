@@ -1,4 +1,5 @@
-"""Requests of this node to others: order, versions, loss, time, back-off; a dead process and a closed connection told apart."""
+"""Requests of this node to others: order, versions, loss, timeouts, backoff; the difference between a dead process and
+a closed connection."""
 
 from __future__ import annotations
 
@@ -24,6 +25,9 @@ from kafkacompat.net.channels import (
 )
 from kafkacompat.net.runtime import TrioClock, TrioTimers, wait_for
 from kafkacompat.ports import ProbeResult
+from kafkacompat.security.plain import PlainSaslServer
+from kafkacompat.security.sasl_authenticator import Answer, EnabledMechanism, Failure, SaslServerAuthenticator
+from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity, PlainSaslClient
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.headers import parse_request_header, response_header_bytes
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
@@ -43,18 +47,20 @@ def reply_frame(key: int, version: int, correlation_id: int, message: object) ->
 
 
 class Peer:
-    """The other node: answers ApiVersions by itself, and heartbeats too unless it holds them."""
+    """The other node. It answers ApiVersions by itself, and heartbeats unless it holds them."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.versions = {API_VERSIONS: (0, 4), HEARTBEAT: (0, 3), FETCH: (4, 17)}
         self.api_versions_max = 4
         self.holds = False
         self.requests: list[tuple[int, int, str | None]] = []
-        """(key, version, client id) of what came."""
+        """(key, version, client id) of the requests."""
         self.streams: list[trio.SocketStream] = []
         self.held: list[bytes] = []
         self.fetch: FetchResponse | None = None
         self.closes_before_agreement = False
+        self.users: dict[str, str] | None = None
+        """If set, it requires SASL: the options of PLAIN's login module."""
         self._nursery = nursery
         self._listener: trio.SocketListener | None = None
         self._scope: trio.CancelScope | None = None
@@ -80,12 +86,17 @@ class Peer:
 
     async def _talk(self, stream: trio.SocketStream) -> None:
         self.streams.append(stream)
+        authenticator = self._authenticator()
         try:
             while True:
                 frame = await receive_frame(stream)
                 if self.closes_before_agreement:
                     await stream.aclose()
                     return
+                if authenticator is not None and frame[:2] in (b"\0\x11", b"\0\x24"):
+                    self.requests.append((frame[1], frame[3], None))
+                    await stream.send_all(self._authenticated(authenticator, frame))
+                    continue
                 answer = self._answer(frame)
                 if self.holds and not frame.startswith(struct.pack(">h", API_VERSIONS)):
                     self.held.append(answer)
@@ -93,6 +104,21 @@ class Peer:
                     await stream.send_all(answer)
         except (AssertionError, trio.BrokenResourceError, trio.ClosedResourceError):
             return
+
+    def _authenticator(self) -> SaslServerAuthenticator | None:
+        if self.users is None:
+            return None
+        users = self.users
+        return SaslServerAuthenticator({"PLAIN": EnabledMechanism(lambda: PlainSaslServer(users), 60_000)})
+
+    @staticmethod
+    def _authenticated(authenticator: SaslServerAuthenticator, frame: bytes) -> bytes:
+        if authenticator.is_complete:
+            assert authenticator.begins_anew(frame[1], 0)
+        outcome = authenticator.handle(memoryview(frame), 0)
+        assert isinstance(outcome, (Answer, Failure))
+        assert outcome.reply is not None
+        return outcome.reply
 
     def _answer(self, frame: bytes) -> bytes:
         header = parse_request_header(frame)
@@ -110,7 +136,7 @@ class Peer:
         if key == FETCH:
             assert self.fetch is not None
             return reply_frame(key, version, header.correlation_id, self.fetch)
-        # The request's size comes back, so that a test sees which one is answered.
+        # The answer contains the request's size, so that a test sees which request it is for.
         return reply_frame(
             key, version, header.correlation_id, HeartbeatResponse(throttle_time_ms=len(frame))
         )
@@ -122,21 +148,25 @@ class Peer:
 
 
 class World:
-    def __init__(self, nursery: trio.Nursery, settings: ChannelSettings) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, settings: ChannelSettings, security: ClientSecurity = NO_SECURITY
+    ) -> None:
         clock = TrioClock(0)
         self.timers = TrioTimers(clock)
         self.nursery = nursery
         self.peer = Peer(nursery)
-        self.channels = Channels(nursery, clock, self.timers, "7", settings)
+        self.channels = Channels(nursery, clock, self.timers, "7", settings, security)
 
     def channel(self, purpose: str = "test") -> Channel:
         return self.channels.get("127.0.0.1", self.peer.port, purpose)
 
 
 @asynccontextmanager
-async def world(settings: ChannelSettings | None = None) -> AsyncIterator[World]:
+async def world(
+    settings: ChannelSettings | None = None, security: ClientSecurity = NO_SECURITY
+) -> AsyncIterator[World]:
     async with trio.open_nursery() as nursery:
-        made = World(nursery, settings or ChannelSettings())
+        made = World(nursery, settings or ChannelSettings(), security)
         await nursery.start(made.timers.run)
         await made.peer.listen()
         with trio.fail_after(DEADLINE_S):
@@ -190,7 +220,7 @@ async def test_what_the_peer_does_not_serve_fails_alone() -> None:
             await wait_for(channel.request(ListGroupsRequest(), TIMEOUT_MS))
         w.peer.versions[HEARTBEAT] = (0, 2)
         await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
-        # A static member's id cannot be told at version 2 of a peer, once the connection knows that.
+        # A peer's version 2 has no field for a static member's id, which is known once the connection is established.
         other = w.channel("other")
         request = heartbeat()
         request.group_instance_id = "static"
@@ -245,7 +275,7 @@ async def test_a_refused_connection_loses_what_waits_and_the_next_request_tries_
             await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
         await w.peer.listen()
         await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
-        # Only an established connection that closed, and then a refusal, says that the process is gone.
+        # Only a close of an established connection and then a refusal show that the process is gone.
         assert refused == []
 
 
@@ -307,7 +337,7 @@ async def test_a_request_without_a_response_ends_the_connection_in_its_time() ->
 
 async def test_a_request_in_line_times_out_without_harm_to_the_others() -> None:
     with socket.socket() as deaf:
-        # Accepts connections into its backlog and never says a word, as a stopped process does.
+        # It accepts connections into its backlog and never answers, like a stopped process.
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(1)
         async with world(ChannelSettings(connection_setup_timeout_ms=2000)) as w:
@@ -395,3 +425,59 @@ async def test_probes() -> None:
         assert await wait_for(w.channels.probe("127.0.0.1", w.peer.port, 1000)) is ProbeResult.REFUSED
         found = await wait_for(w.channels.probe("no-such-host.invalid", 1, 5000))
         assert found is ProbeResult.UNREACHABLE
+
+
+HANDSHAKE, AUTHENTICATE = 17, 36
+
+
+def as_alice(password: str = "secret") -> ClientSecurity:
+    return ClientSecurity(mechanism="PLAIN", begin=lambda: PlainSaslClient("alice", password))
+
+
+async def test_it_says_who_asks_before_it_asks() -> None:
+    async with world(security=as_alice()) as w:
+        w.peer.users = {"user_alice": "secret"}
+        assert await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))
+        assert [key for key, _, _ in w.peer.requests] == [API_VERSIONS, HANDSHAKE, AUTHENTICATE, HEARTBEAT]
+
+
+async def test_a_channel_that_is_not_let_in_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with world(security=as_alice("n0t-this")) as w:
+        w.peer.users = {"user_alice": "secret"}
+        channel = w.channel()
+        for _ in range(3):
+            with pytest.raises(ConnectionLost, match="Invalid username or password"):
+                await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        assert HEARTBEAT not in [key for key, _, _ in w.peer.requests]
+    assert caplog.text.count("authentication with 127.0.0.1:") == 1
+    assert "n0t-this" not in caplog.text
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_a_session_is_begun_anew_behind_what_is_in_flight(is_busy: bool) -> None:
+    async with world(security=as_alice()) as w:
+        w.peer.users = {"user_alice": "secret"}
+        channel = w.channel()
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        assert channel._session._renew_at_ms is not None
+        replies = []
+        if is_busy:
+            w.peer.holds = True
+            replies += [channel.request(heartbeat(name), TIMEOUT_MS) for name in ("1st", "2nd")]
+            await until(lambda: len(w.peer.held) == 2)
+        channel._session._renew_at_ms = 0
+        del w.peer.requests[:]
+        replies += [channel.request(heartbeat("later" * count), TIMEOUT_MS) for count in (1, 2)]
+        if is_busy:
+            w.peer.holds = False
+            last = w.peer.held.pop()
+            await w.peer.release()
+            await wait_for(replies[0])
+            w.peer.held.append(last)
+            await w.peer.release()
+        sizes = [(await wait_for(reply)).throttle_time_ms for reply in replies]
+        assert sizes == sorted(sizes)
+        assert [key for key, _, _ in w.peer.requests] == [HANDSHAKE, AUTHENTICATE, HEARTBEAT, HEARTBEAT]
+        assert len(w.peer.streams) == 1
+        assert await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        assert len(w.peer.requests) == 5

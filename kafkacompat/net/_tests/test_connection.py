@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net import connection, output_queue
 from kafkacompat.net._tests.helpers import (
+    TLS,
     ScriptedDispatcher,
+    Stream,
+    Terms,
     dial,
     expect_closed,
     framed,
@@ -23,16 +24,25 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.receive_buffer import ENVELOPE_BYTES_MAX, INITIAL_BYTES, ReceiveBuffer
+from kafkacompat.net.receive_buffer import INITIAL_BYTES
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import FileSlice
 from kafkacompat.ports.dispatcher import CloseConnection, ReplyPart
-from kafkacompat.wire.errors import WireError
+
+
+@pytest.fixture(autouse=True, params=["in the clear", "over TLS"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "over TLS":
+        monkeypatch.setitem(TLS, "PLAINTEXT", Terms())
+
+
+IN_THE_CLEAR = pytest.mark.parametrize("transport", ["in the clear"], indirect=True)
+"""For tests that use the plain socket or count its calls. test_tls has similar tests."""
 
 
 async def test_requests_are_answered_in_order_however_they_are_torn() -> None:
-    """Frames cut anywhere, and many in one segment."""
+    """Frames cut at any position, and many in one segment."""
     dispatcher = ScriptedDispatcher()
     bodies = [b"request %d " % number + b"x" * (number * 37) for number in range(60)]
     stream_bytes = b"".join(map(framed, bodies))
@@ -106,9 +116,34 @@ async def test_what_a_client_sent_before_it_left_is_still_dispatched() -> None:
     assert len(dispatcher.requests) == 500
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_the_last_reply_leaves_behind_the_others_before_the_connection_is_closed(is_late: bool) -> None:
+    dispatcher = ScriptedDispatcher()
+    end = CloseConnection("refused", [framed(b"good-bye")])
+
+    def at_once(frame: memoryview) -> None:
+        raise end
+
+    if not is_late:
+        dispatcher.answers[b"bad"] = at_once
+    else:
+        dispatcher.answers[b"bad"] = dispatcher.answers[b"park"]
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"later") + framed(b"bad") + framed(b"behind"))
+        await until(lambda: b"bad" in dispatcher.requests)
+        dispatcher.resolve(b"later")
+        assert await receive_frame(stream) == b"done later"
+        if is_late:
+            dispatcher.pending.pop(b"bad").fail(end)
+        assert await receive_frame(stream) == b"good-bye"
+        await expect_closed(stream)
+    assert dispatcher.requests == [b"later", b"bad"]
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 1025, 2**31 - 1])
 async def test_a_size_out_of_bounds_closes_after_earlier_replies(size: int) -> None:
-    """Silently, and without taking the memory that the size promises."""
+    """Without an answer, and without allocating the announced size."""
     dispatcher = ScriptedDispatcher()
     async with serving(dispatcher, NetworkSettings(socket_request_max_bytes=1024)) as server:
         stream = await dial(server)
@@ -190,8 +225,9 @@ async def test_a_client_that_leaves_while_its_request_is_parked_is_noticed() -> 
         await until(lambda: server.connection_count == 0)
 
 
+@IN_THE_CLEAR
 async def test_bytes_behind_a_parked_request_are_bounded() -> None:
-    """TCP holds the client back once the buffer and the kernel's are full; nothing is lost."""
+    """TCP holds the client back once its buffer and the kernel's are full. Nothing is lost."""
     dispatcher = ScriptedDispatcher()
     settings = NetworkSettings(socket_receive_buffer_bytes=8192)
     bodies = [b"%06d" % number + b"y" * 4000 for number in range(2000)]
@@ -250,7 +286,7 @@ async def test_replies_in_line_are_bounded() -> None:
 
 
 class CountingFile:
-    """A file that counts what goes through Python and can pretend not to be in the page cache."""
+    """A file that counts what goes through Python and can act as if it were not in the page cache."""
 
     def __init__(self, path: Path, cold: bool = False) -> None:
         self.path = str(path)
@@ -277,6 +313,7 @@ class CountingFile:
         os.close(self._fd)
 
 
+@IN_THE_CLEAR
 @pytest.mark.parametrize("cold", [False, True])
 async def test_slices_leave_by_sendfile_and_no_record_byte_passes_through_python(
     tmp_path: Path, cold: bool
@@ -350,79 +387,8 @@ async def test_a_deferred_that_is_done_already_is_answered_at_once() -> None:
         assert [await receive_frame(stream), await receive_frame(stream)] == [b"now", b"end"]
 
 
-@given(
-    bodies=st.lists(st.binary(max_size=40_000), max_size=12),
-    cuts=st.lists(st.integers(1, 70_000), min_size=1, max_size=40),
-)
-def test_the_buffer_gives_back_the_frames_it_was_fed(bodies: list[bytes], cuts: list[int]) -> None:
-    buffer = ReceiveBuffer(40_000)
-    stream = b"".join(map(framed, bodies))
-    received: list[bytes] = []
-    position = turn = 0
-    while position < len(stream):
-        room = buffer.room(hold=False)
-        assert room
-        count = min(len(room), cuts[turn % len(cuts)], len(stream) - position)
-        turn += 1
-        room[:count] = stream[position : position + count]
-        buffer.received(count)
-        position += count
-        while buffer.has_frame():
-            frame = buffer.next_frame()
-            assert frame is not None
-            received.append(bytes(frame))
-        assert buffer.next_frame() is None
-    assert received == bodies
-    assert len(buffer) == 0
-    buffer.shrink()
-    assert buffer.capacity == INITIAL_BYTES
-
-
-def test_a_promised_size_takes_no_memory() -> None:
-    buffer = ReceiveBuffer(100 * 1024 * 1024)
-    room = buffer.room(hold=False)
-    assert room is not None
-    room[:4] = struct.pack(">i", 100 * 1024 * 1024)
-    buffer.received(4)
-    assert buffer.next_frame() is None
-    buffer.room(hold=False)
-    assert buffer.capacity == INITIAL_BYTES
-
-
-def test_a_frame_in_use_is_not_moved_or_overwritten() -> None:
-    buffer = ReceiveBuffer(INITIAL_BYTES)
-    room = buffer.room(hold=False)
-    assert room is not None
-    room[:12] = framed(b"parked!!")
-    buffer.received(12)
-    frame = buffer.next_frame()
-    assert frame is not None
-    while (room := buffer.room(hold=True)) is not None:
-        room[:] = b"\0" * len(room)
-        buffer.received(len(room))
-    assert bytes(frame) == b"parked!!"
-    assert buffer.capacity == INITIAL_BYTES
-
-
-@given(size=st.integers(-(2**31), 2**31 - 1))
-def test_sizes_out_of_bounds_are_the_peers_fault(size: int) -> None:
-    buffer = ReceiveBuffer(1000)
-    room = buffer.room(hold=False)
-    assert room is not None
-    room[:4] = struct.pack(">i", size)
-    buffer.received(4)
-    if 0 < size <= 1000:
-        assert buffer.next_frame() is None
-    elif size == 0:
-        assert buffer.next_frame() == b""
-    else:
-        assert buffer.has_frame()
-        with pytest.raises(WireError, match=r"socket\.request\.max\.bytes"):
-            buffer.next_frame()
-
-
 def waking(dispatcher: ScriptedDispatcher, parked: bytes) -> None:
-    """`wake` gives the parked request its reply before it has its own."""
+    """`wake` answers the parked request before its own answer."""
 
     def wake(frame: memoryview) -> list[ReplyPart]:
         dispatcher.resolve(parked)
@@ -433,8 +399,8 @@ def waking(dispatcher: ScriptedDispatcher, parked: bytes) -> None:
 
 async def parked_and_woken(
     server: Server, dispatcher: ScriptedDispatcher, sent: bytes = framed(b"park")
-) -> tuple[trio.SocketStream, trio.SocketStream]:
-    """A connection that has sent these bytes and waits for `park`, and the one that has sent `wake` then."""
+) -> tuple[Stream, Stream]:
+    """A connection that has sent these bytes and waits for `park`, and the one that then sends `wake`."""
     waiting, other = await dial(server), await dial(server)
     await waiting.send_all(sent)
     await until(lambda: b"park" in dispatcher.pending)
@@ -520,7 +486,7 @@ async def test_a_long_reply_leaves_in_its_connections_own_turn() -> None:
 async def test_an_error_of_our_own_in_a_reply_given_at_once_closes_its_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Half of that reply must not be all that the client ever gets."""
+    """The client must not be left with half of that reply."""
     dispatcher = ScriptedDispatcher()
 
     def wake(frame: memoryview) -> list[ReplyPart]:
@@ -533,25 +499,3 @@ async def test_an_error_of_our_own_in_a_reply_given_at_once_closes_its_connectio
         assert await receive_frame(other) == b"wake"
         await expect_closed(waiting)
     assert "an error of the broker's own" in caplog.text
-
-
-def test_a_frame_without_records_has_a_bound_of_its_own() -> None:
-    """Told by its first two bytes, before the rest is taken in."""
-    wrapped = 1000 + ENVELOPE_BYTES_MAX
-    sizes = (0, 5000, True), (3, 5000, False), (58, 5000, True), (58, wrapped, True), (58, wrapped + 1, False)
-    for kind, size, fits in sizes:
-        buffer = ReceiveBuffer(1_000_000, 1000)
-        for data in (struct.pack(">i", size), struct.pack(">h", kind)):
-            room = buffer.room(False)
-            assert room is not None
-            room[: len(data)] = data
-            buffer.received(len(data))
-            if len(data) == 4:
-                assert not buffer.has_frame()
-                assert buffer.next_frame() is None
-        assert buffer.has_frame() is not fits
-        if fits:
-            assert buffer.next_frame() is None
-        else:
-            with pytest.raises(WireError, match=r"socket\.request\.without\.records\.max\.bytes"):
-                buffer.next_frame()

@@ -1,6 +1,5 @@
-"""How much is done for one client, or for many at once, before the loop and the others have their turn. Time is what each step is
-said to take: a fake clock that only the steps move.
-"""
+"""The work done for one client, or for many at once, before the loop and the others get their turn. Time is the
+declared duration of each step: a fake clock that only the steps advance."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ from kafkacompat.ports.dispatcher import ConnectionInfo
 
 CLIENTS = 200
 STEP_S = 0.0004
-"""What a request takes, or an end, or whatever a test counts."""
+"""The duration of a request, a close, or whatever a test counts."""
 
 
 class Steps:
-    """The clock, and how many steps were done between two turns of the loop's other tasks."""
+    """The clock, and the number of steps between two turns of the loop's other tasks."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -46,7 +45,7 @@ class Steps:
         self.done += 1
 
     async def count(self) -> None:
-        """A task of the loop's like any other."""
+        """A task of the loop like any other."""
         while True:
             before = self.done
             await trio.lowlevel.checkpoint()
@@ -73,15 +72,15 @@ async def counting(steps: Steps) -> AsyncIterator[None]:
         nursery.start_soon(steps.count)
         await steps.more_turns()
         yield
-        await steps.more_turns()  # what was done just now counts
+        await steps.more_turns()  # the last steps count too
         nursery.cancel_scope.cancel()
 
 
 SHARE = int(poller.BUSY_S / STEP_S) + 1
-"""Steps until a share of the loop's time is over."""
+"""Steps until one share of the loop's time is used."""
 BETWEEN_TURNS_MAX = 2 * 2 * (SHARE + int(connection.TURN_S / STEP_S) + 1)
-"""The poller's share and the turn-taker's, each with the turn into which its end falls; and trio, which has its tasks take turns in
-an order of chance, may give each of them two between two of another's."""
+"""The poller's share and the turn-taker's, each with the turn in which it ends. trio runs its tasks in random order,
+so each may get two turns between two of another task."""
 
 
 class Stepping(ScriptedDispatcher):
@@ -161,7 +160,7 @@ async def test_when_all_clients_send_at_once_the_loop_has_its_turns(steps: Steps
 
 
 async def test_when_all_replies_come_at_once_the_loop_has_its_turns(steps: Steps) -> None:
-    """Those that were waited for together: each gives its connection a turn, in which more is done."""
+    """Replies that waited together each give their connection a turn, which does more work."""
     dispatcher = Stepping(steps)
     async with serving(dispatcher) as served:
         clients = await many(served)
@@ -217,7 +216,7 @@ async def test_when_all_connections_end_at_once_the_loop_has_its_turns(
 
 async def test_when_thousands_connect_at_once_the_loop_has_its_turns(steps: Steps) -> None:
     class Endless:
-        """A listening socket at which there is always one more, until it is closed."""
+        """A listening socket that always has another connection, until it is closed."""
 
         left = 2000
 
@@ -281,7 +280,7 @@ async def test_a_timer_that_is_cancelled_while_those_before_it_fire_does_not(ste
 
 
 async def test_a_client_that_never_reads_is_held_back_and_keeps_little(steps: Steps) -> None:
-    """Whatever it asks for: its replies stay within their bound, and what it goes on sending stays with it."""
+    """Its replies stay within their bound, and TCP holds back what it continues to send."""
     dispatcher = Stepping(steps)
     reply = framed(b"z" * 50_000)
     dispatcher.answers[b"much"] = lambda frame: [reply]

@@ -1,4 +1,4 @@
-"""A client that reads slowly: what its full socket holds back leaves when there is room, in the poller's own turns."""
+"""A client that reads slowly: what its full socket delays is sent when there is room, in the poller's own turns."""
 
 from __future__ import annotations
 
@@ -8,21 +8,26 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import trio
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.net import connection as module
 from kafkacompat.net._tests.helpers import (
+    TLS,
     ScriptedDispatcher,
+    Stream,
+    Terms,
     dial,
     expect_closed,
     framed,
     receive_exactly,
     receive_frame,
     serving,
+    socket_of,
     until,
 )
-from kafkacompat.net._tests.test_connection import CountingFile
+from kafkacompat.net._tests.test_connection import IN_THE_CLEAR, CountingFile
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.output_queue import COPIED_BYTES_MAX, PROBED_BYTES, Flushed, OutputQueue
 from kafkacompat.net.poller import READ, WRITE
@@ -31,7 +36,13 @@ from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import FileSlice
 
 LARGE = 16 * 1024 * 1024
-"""More than the sockets of both ends hold."""
+"""More than the sockets of both ends can hold."""
+
+
+@pytest.fixture(autouse=True, params=["in the clear", "over TLS"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "over TLS":
+        monkeypatch.setitem(TLS, "PLAINTEXT", Terms())
 
 
 def large_replies(size: int = LARGE) -> tuple[ScriptedDispatcher, bytes]:
@@ -41,9 +52,9 @@ def large_replies(size: int = LARGE) -> tuple[ScriptedDispatcher, bytes]:
     return dispatcher, reply
 
 
-async def fill(server: Server, stream: trio.SocketStream, request: bytes = b"much") -> Connection:
-    """Ask for more than the sockets hold; the server's end when it waits for room."""
-    port = stream.socket.getsockname()[1]
+async def fill(server: Server, stream: Stream, request: bytes = b"much") -> Connection:
+    """Request more than the sockets hold. Returns the server's end when it waits for room."""
+    port = socket_of(stream).getsockname()[1]
     await stream.send_all(framed(request))
     found: list[Connection] = []
 
@@ -88,7 +99,7 @@ async def test_a_client_that_leaves_while_its_socket_is_full_is_noticed() -> Non
     async with serving(dispatcher) as server:
         stream = await dial(server)
         await fill(server, stream)
-        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        socket_of(stream).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await stream.aclose()
         await until(lambda: len(dispatcher.closed) == 1)
         assert server.connection_count == 0
@@ -96,14 +107,14 @@ async def test_a_client_that_leaves_while_its_socket_is_full_is_noticed() -> Non
 
 
 async def test_a_reset_is_noticed_when_only_room_is_waited_for() -> None:
-    """A connection that drains reads no more; its client's reset must still end it."""
+    """A draining connection does not read any more, but its client's reset must still end it."""
     dispatcher, _ = large_replies()
     async with serving(dispatcher) as server:
         stream = await dial(server)
         served = await fill(server, stream)
         served.drain()
         assert served._watched == WRITE
-        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        socket_of(stream).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await stream.aclose()
         await until(lambda: served.closed)
 
@@ -144,7 +155,7 @@ async def test_drain_does_not_wait_longer_for_a_client_that_does_not_read() -> N
 
 
 async def test_a_client_that_reads_nothing_for_too_long_is_closed() -> None:
-    """An unsent reply does not keep its connection, as in Kafka."""
+    """As in Kafka, an unsent reply does not keep its connection open."""
     dispatcher, _ = large_replies()
     clock = HandTime()
     async with serving(dispatcher, NetworkSettings(connections_max_idle_ms=20), clock=clock) as server:
@@ -177,7 +188,7 @@ async def test_many_full_sockets_each_get_their_own() -> None:
 
 
 def test_one_turn_sends_no_more_than_its_bound() -> None:
-    """A client that reads as fast as the broker sends leaves others their turns."""
+    """A client that reads as fast as the broker sends leaves turns for the others."""
 
     class Narrow:
         sent = b""
@@ -199,6 +210,7 @@ def test_one_turn_sends_no_more_than_its_bound() -> None:
     assert sock.sent == reply
 
 
+@IN_THE_CLEAR
 async def test_a_slice_is_looked_for_in_the_cache_again_when_its_socket_was_full_for_long(
     tmp_path: Path,
 ) -> None:
@@ -224,15 +236,14 @@ async def test_a_slice_is_looked_for_in_the_cache_again_when_its_socket_was_full
         server.workers.submit = submit  # type: ignore[method-assign, assignment]
         assert await receive_frame(stream) == records
         assert watched
-        assert set(watched) == {
-            READ
-        }  # a socket with room must not wake the loop while the disk is waited for
+        assert set(watched) == {READ}  # a socket with room must not wake the loop during a wait for the disk
         assert file.read_bytes == asked
     file.close()
 
 
+@IN_THE_CLEAR
 async def test_a_slice_leaves_in_calls_as_large_as_the_socket_takes(tmp_path: Path) -> None:
-    """The stretches in which the page cache is asked do not cut what is sent."""
+    """The stretches of the page cache checks do not cut what is sent."""
     length = 4 * PROBED_BYTES
     records = os.urandom(length)
     path = tmp_path / "segment"
@@ -257,7 +268,7 @@ async def test_a_slice_leaves_in_calls_as_large_as_the_socket_takes(tmp_path: Pa
 
 
 class Calls:
-    """A socket that takes at most so many bytes in a call, and a file whose slices go to it."""
+    """A socket that accepts a limited number of bytes per call, and a file whose slices go to it."""
 
     def __init__(self, data: bytes, taken_at_once: int) -> None:
         self.path = "segment"
@@ -292,7 +303,7 @@ class Calls:
 
 
 def output_of(calls: Calls, *lengths: int) -> tuple[OutputQueue, bytes]:
-    """A reply with slices of these lengths from the file's begin, each with bytes before it, and its bytes."""
+    """A reply with slices of these lengths from the file's start, each with bytes before it, and the expected bytes."""
     output = OutputQueue(calls)  # type: ignore[arg-type]
     parts: list[bytes | FileSlice] = []
     for length in lengths:

@@ -1,4 +1,4 @@
-"""Sockets in one set: who is called, for how long, and that the loop gets its turn."""
+"""Sockets in one set: which owner is called, for how long, and that the loop gets its turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkacompat.net.poller import READ, WRITE, EpollSet, Poller, SelectorSet, S
 
 
 class Echo:
-    """Takes one byte a turn."""
+    """Reads one byte per turn."""
 
     def __init__(self, sock: socket.socket, then: Callable[[bytes], None] = lambda data: None) -> None:
         self.sock, self.then = sock, then
@@ -109,7 +109,7 @@ def test_requests_that_follow_each_other_are_served_without_the_loop_until_its_t
 
 
 class Writer:
-    """Counts its turns; in each it does what the test says."""
+    """Counts its turns, and does in each what the test says."""
 
     def __init__(self) -> None:
         self.turns: list[str] = []
@@ -143,7 +143,7 @@ def test_a_socket_is_called_for_what_it_waits_for(sockets: SocketSet) -> None:
     writer = Writer()
     poller.add(fd, writer, READ)
     assert not poller.serve()
-    assert writer.turns == []  # it has room, which nobody waits for
+    assert writer.turns == []  # it has room, which is not waited for
     writer.then = lambda: poller.change(fd, READ)
     poller.change(fd, READ | WRITE)
     poller.serve()
@@ -214,9 +214,9 @@ async def test_other_tasks_get_their_turns_while_requests_never_end(monkeypatch:
 def counted(
     monkeypatch: pytest.MonkeyPatch, comes: Callable[[], bool]
 ) -> tuple[Poller, socket.socket, list[int]]:
-    """A poller with one socket, the socket's far end, and how often it was asked about before each request that it brought.
+    """A poller with one socket, the socket's far end, and the number of polls before each request.
 
-    Asking takes 10 us, a sleep as long as it may; `comes` says whether a request has come then.
+    A poll takes 10 us, a sleep its full time. `comes` tells whether a request has come by then.
     """
     now = 100.0
     questions = [0]
@@ -252,7 +252,9 @@ def test_when_waiting_pays_the_next_request_is_asked_for_without_sleeping_first(
     poller, _, questions = counted(monkeypatch, lambda: True)
     assert poller.serve()
     spun = questions[module.REWARDED_MIN : -1]
-    assert questions[: module.REWARDED_MIN] == [2] * module.REWARDED_MIN  # for nothing, and after the sleep
+    assert (
+        questions[: module.REWARDED_MIN] == [2] * module.REWARDED_MIN
+    )  # one without result, and one after the sleep
     assert len(spun) > 10
     assert min(spun) >= module.SPIN_S / 0.00001
     poller.close()
@@ -261,7 +263,7 @@ def test_when_waiting_pays_the_next_request_is_asked_for_without_sleeping_first(
 def test_where_every_other_wait_is_in_vain_nothing_is_asked_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A produce, the waiting fetch's next request soon after, and nothing for long."""
+    """A produce, the waiting fetch's next request soon after, then a long pause."""
     brings = [False]
 
     def comes() -> bool:
@@ -280,7 +282,7 @@ def test_where_every_other_wait_is_in_vain_nothing_is_asked_again_and_again(
 def test_of_many_that_are_ready_the_loop_does_not_wait_for_all_and_nobody_has_two_turns_before_the_last_has_one(
     monkeypatch: pytest.MonkeyPatch, sockets: SocketSet
 ) -> None:
-    """Each has more to do than one turn allows."""
+    """Each has more work than one turn allows."""
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
     order: list[int] = []
@@ -313,7 +315,7 @@ def test_of_many_that_are_ready_the_loop_does_not_wait_for_all_and_nobody_has_tw
 def test_one_that_has_gone_or_come_anew_before_its_turn_is_not_mistaken(
     monkeypatch: pytest.MonkeyPatch, sockets: SocketSet
 ) -> None:
-    """Of those that were left one is closed; another gets its number."""
+    """One of the connections left over is closed, and another gets its descriptor number."""
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
     poller = Poller(lambda until_s: None, lambda: None, sockets)

@@ -1,4 +1,4 @@
-"""A resolver that does not answer holds up nobody: not the clients, not a start, not the end."""
+"""A resolver that does not answer delays nothing: not the clients, not a start, not the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SLOW = "slow.example.org"
 
 
 class Resolver:
-    """Answers for SLOW when it is let; all else by the system."""
+    """Answers for SLOW when the test allows it; the system answers for all others."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -74,7 +74,7 @@ async def test_changed_overrides_are_resolved_while_clients_are_served(resolver:
             await stream.send_all(framed(b"hello"))
             assert await receive_frame(stream) == b"hello"
         await expect_closed(await dial(server))
-        # The same ones again are not asked for anew.
+        # Equal overrides are not resolved again.
         server.update_settings(replace(server.settings, max_connections=9))
         resolver.gate.set()
         await until(lambda: bool(server._counts.settings.max_connections_per_ip_overrides))

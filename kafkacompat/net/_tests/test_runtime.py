@@ -1,4 +1,4 @@
-"""Timers, waiting and chance."""
+"""Timers, waits and random numbers."""
 
 from __future__ import annotations
 

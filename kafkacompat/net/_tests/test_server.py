@@ -11,7 +11,13 @@ import trio
 import trio.testing
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.config import ConfigError, EndPoint, ServerConfig, defaults_without_file
+from kafkacompat.config import (
+    ConfigError,
+    EndPoint,
+    ServerConfig,
+    defaults_without_file,
+    parse_connection_overrides,
+)
 from kafkacompat.net._tests.helpers import (
     LOOPBACK,
     ScriptedDispatcher,
@@ -31,7 +37,6 @@ from kafkacompat.net.settings import (
     ConnectionCounts,
     NetworkSettings,
     idle_too_long,
-    parse_overrides,
 )
 
 
@@ -43,7 +48,7 @@ def test_idleness_is_a_matter_of_figures() -> None:
 
 
 async def test_idle_connections_are_closed_and_those_with_requests_in_flight_are_not() -> None:
-    """Through the sweeper, with a clock that the test moves."""
+    """Through the sweeper, with a clock controlled by the test."""
     dispatcher = ScriptedDispatcher()
     clock = HandTime()
     async with serving(dispatcher, NetworkSettings(connections_max_idle_ms=20), clock=clock) as server:
@@ -76,6 +81,31 @@ async def test_several_listeners_tell_their_names() -> None:
         nursery.cancel_scope.cancel()
     seen = [(info.listener_name, info.listener_is_sasl, info.client_host) for info in dispatcher.connections]
     assert seen == [("PLAINTEXT", False, "127.0.0.1"), ("SAFE", True, "127.0.0.1")]
+
+
+async def test_a_frame_before_authentication_has_a_bound_of_its_own() -> None:
+    """sasl.server.max.receive.size applies until the authentication lifts it."""
+    dispatcher = ScriptedDispatcher()
+    settings = NetworkSettings(sasl_server_max_receive_size=100)
+    async with trio.open_nursery() as nursery:
+        server = Server(dispatcher, settings, SystemClock(), None)  # type: ignore[arg-type]
+        (bound,) = await server.bind([EndPoint("SAFE", "127.0.0.1", 0, "SASL_PLAINTEXT")])
+        await nursery.start(server.run)
+        refused = await trio.open_tcp_stream(bound.host, bound.port)
+        await refused.send_all(framed(b"x" * 101))
+        await expect_closed(refused)
+        stream = await trio.open_tcp_stream(bound.host, bound.port)
+        await stream.send_all(framed(b"y" * 100))
+        assert await receive_frame(stream) == b"y" * 100
+        tell = dispatcher.connections[-1].on_authentication
+        assert tell is not None
+        tell(True)
+        await stream.send_all(framed(b"z" * 101))
+        assert await receive_frame(stream) == b"z" * 101
+        tell(False)
+        await stream.send_all(framed(b"z" * 101))
+        await expect_closed(stream)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_taken_port_is_an_error_that_names_the_setting() -> None:
@@ -149,13 +179,13 @@ def test_a_listener_has_a_bound_of_its_own() -> None:
 
 
 def test_overrides_per_address() -> None:
-    overrides = parse_overrides("10.0.0.1:3, localhost:0,[::1]:7")
+    overrides = parse_connection_overrides("10.0.0.1:3, localhost:0,[::1]:7")
     assert overrides == {"10.0.0.1": 3, "localhost": 0, "::1": 7}
     counts = ConnectionCounts(NetworkSettings(max_connections_per_ip_overrides=overrides))
     assert counts.admit("PLAINTEXT", "localhost") is Admission.REFUSED
     assert counts.admit("PLAINTEXT", "10.0.0.1") is Admission.ADMITTED
-    with pytest.raises(ValueError, match=r"max\.connections\.per\.ip\.overrides"):
-        parse_overrides("10.0.0.1")
+    with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides"):
+        parse_connection_overrides("10.0.0.1")
 
 
 async def test_host_names_in_overrides_are_resolved() -> None:
@@ -241,7 +271,7 @@ async def test_accepting_goes_on_after_running_out_of_descriptors(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Exhausted:
-        """A listening socket that has no descriptor left, then one connection, then is closed."""
+        """A listening socket that first has no descriptor left, then accepts one connection, then is closed."""
 
         def __init__(self) -> None:
             self.results: list[object] = [

@@ -1,4 +1,4 @@
-"""The watchdog of the event loop: what it sees, and what it does not take for a stall."""
+"""The watchdog of the event loop: what it detects, and what is not a stall."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMEOUT_S = 30
 
 
 class Loop:
-    """A loop of which the test is the thread: it answers when the test has it answer."""
+    """A loop whose thread is the test: it answers when the test lets it."""
 
     def __init__(self) -> None:
         self.signs: list[Sign] = []

@@ -1,4 +1,4 @@
-"""Pools of worker threads: what runs, waits and is refused; whom a stuck job holds up; what becomes of failures and of the end."""
+"""Pools of worker threads: what runs, waits and is refused; the effect of a stuck job; failures; and the end."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_job_that_is_taken_begins_once_and_in_order(
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What stuck jobs wait for."""
+    """The event that stuck jobs wait for."""
     event = threading.Event()
     yield event
     event.set()
@@ -113,7 +113,7 @@ async def test_stuck_jobs_of_a_duty_hold_up_nobody_else(duty: str, gate: threadi
 
 
 async def test_stuck_jobs_do_not_keep_the_node_from_ending(gate: threading.Event) -> None:
-    """Neither those in threads nor those behind them; and nobody acts on what they would have given."""
+    """Neither those in threads nor those waiting. Their results would not be used any more."""
     told: list[str] = []
     with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
@@ -217,6 +217,6 @@ async def test_reads_are_refused_when_too_many_wait(
 
 
 def test_only_cold_reads_are_ever_refused() -> None:
-    """The others' users have one job at a time, and mostly nothing to say to a refusal."""
+    """The users of the other pools have one job at a time, and mostly cannot handle a refusal."""
     assert [name for name in POOLS if TERMS[name].waiting_max is not None] == ["reads"]
     assert TERMS["quorum_sync"].threads_max == 1

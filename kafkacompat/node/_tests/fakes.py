@@ -1,4 +1,4 @@
-"""Channels whose every answer the test gives."""
+"""Channels on which the test gives every answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HandChannel:
 
 
 class Sent:
-    """One request on a channel; `answer` is the test's to give."""
+    """One request on a channel. The test resolves `answer`."""
 
     def __init__(self, key: tuple[str, int, str], message: Any, timeout_ms: int) -> None:
         self.key = key

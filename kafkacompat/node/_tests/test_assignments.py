@@ -1,4 +1,4 @@
-"""What the controller is told of directories: in batches, until it has taken it, and only of this broker's replicas. KIP-858."""
+"""Reports of directories to the controller: in batches, until they are accepted, and only for this broker's replicas. KIP-858."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's life step by step: what it asks the controller, when, and what it makes of the answers."""
+"""A broker's life step by step: its requests to the controller, their times, and the effects of the answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def identity() -> BrokerIdentity:
 
 
 class Life:
-    """A life and its time."""
+    """A BrokerLife and its clock."""
 
     def __init__(self) -> None:
         self.life = BrokerLife(identity(), LifeSettings())
@@ -33,7 +33,7 @@ class Life:
         return None if self.life.due_ms is None else self.life.due_ms - self.now_ms
 
     def request(self) -> Request:
-        """The next request, at its time."""
+        """Return the next request, at its due time."""
         assert self.life.due_ms is not None
         self.now_ms = max(self.now_ms, self.life.due_ms)
         request = self.life.next_request(self.now_ms, self.offset)

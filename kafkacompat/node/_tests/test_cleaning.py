@@ -1,4 +1,4 @@
-"""The cleaner's rhythm: as many at once as threads, the next at once, a backoff when nothing was found, an orderly end."""
+"""The cleaner's schedule: one cleaning per thread, no wait between cleanings, a backoff without work, a clean end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Step:
         self.done = not self.left
 
     def abandon(self) -> None:
-        """The next step is the last."""
+        """Make the next step the last one."""
         self.abandoned = True
         self.left = 1
 

@@ -1,4 +1,4 @@
-"""The way to the active controller: found again after every loss, within its time; and clients' requests on that way."""
+"""The channel to the active controller: found again after every loss, within the timeout; and forwarded requests of clients."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.api.request_context import ControllerTimedOut, NotController, Principal, RequestContext
+from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelFull, ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from kafkacompat.node._tests.fakes import HandChannels
 from kafkacompat.node.controller_channel import REQUESTS_WAITING_MAX, ControllerChannel
 from kafkacompat.node.forwarding import EnvelopeRefused, ForwardingController
-from kafkacompat.ports.dispatcher import CloseConnection
+from kafkacompat.ports.dispatcher import CloseConnection, Principal
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import parse_request_header, response_header_bytes
@@ -140,7 +140,7 @@ def test_what_the_controller_does_not_serve_fails() -> None:
 def test_this_node_while_active_is_called_directly() -> None:
     w = World(with_local=True)
     w.active = (OWN_ID, "c1", 9093)
-    answer = w.ask()  # leader of the quorum, and not active yet
+    answer = w.ask()  # leader of the quorum, but not active yet
     assert len(w.local_calls) == 1
     w.local_answer = Deferred()
     w.time.advance(50)

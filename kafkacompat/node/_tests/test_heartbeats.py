@@ -1,4 +1,4 @@
-"""A broker's life carried out: requests at their time, whoever waits is told; and what else a node asks of the controller."""
+"""The carried-out life of a broker: requests at their due times, resolved Deferreds, and other requests to the controller."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_broker_without_a_controller_goes_on_asking(caplog: pytest.LogCaptureF
 
 
 def test_a_controller_without_room_is_told_of_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    """It is this node's own, and asked again for as long as its disk is full."""
+    """The controller is this node's own. The broker repeats its request as long as the disk is full."""
     w = World()
     w.run()
     w.time.advance(2_000)
@@ -180,7 +180,7 @@ def test_a_registration_without_directories_is_repeated_when_the_cluster_knows_t
 
 
 def test_a_broker_whose_place_another_incarnation_has_taken_registers_again() -> None:
-    """As when a request of its killed predecessor arrives after its own; found by the simulation."""
+    """For example when a request of its killed predecessor arrives after its own. The simulation found this."""
     w = World()
     w.run()
     own = BrokerRegistration(1, 13, INCARNATION, {}, {}, None, False, False, (DIRECTORY,))

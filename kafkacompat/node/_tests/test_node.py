@@ -1,4 +1,4 @@
-"""Clean stops, producer ids without gaps in time, topics on demand one at a time."""
+"""Clean shutdowns, producer ids without delay between blocks, and one creation per topic at a time."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_whoever_has_no_id_yet_waits_for_the_block_but_not_for_ever() -> None:
     assert second.done
     assert [ids.next_producer_id() for _ in range(2)] == [7, 8]
     assert len(asked) == 2
-    # The next block does not come: nobody waits for longer than a client would.
+    # The next block does not come. No request waits longer than a client would.
     late = ids.when_available()
     time.advance(999)
     assert not late.done
     time.advance(1)
     assert late.done
     assert ids.next_producer_id() is None
-    # A refusal ends the waiting at once, and the next one who needs an id asks again.
+    # A refusal ends the wait at once, and the next request asks again.
     refused = ids.when_available()
     assert len(asked) == 2
     asked[1].fail(AllocationRefused("no"))

@@ -1,4 +1,4 @@
-"""A setting without effect is told of once, whichever resource brings it; one with an effect never is."""
+"""A setting without effect is logged once, whichever resource has it. A setting with an effect is never logged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> No
             (TOPIC, "a"): {"preallocate": "true", "retention.ms": "1"},
             (TOPIC, "b"): {"preallocate": "true"},
             (BROKER, ""): {"num.io.threads": "2", "message.max.bytes": "1", "not.kafkas": "1"},
-            (BROKER, "1"): {"listener.name.x.ssl.keystore.location": "f"},
+            (BROKER, "1"): {"listener.name.x.sasl.kerberos.service.name": "f"},
             (BROKER, "2"): {"background.threads": "4"},
             (GROUP, "g"): {"consumer.session.timeout.ms": "50000"},
         }
@@ -40,7 +40,7 @@ def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     assert told == {
         "the topic setting preallocate",
         "the broker setting num.io.threads",
-        "the broker setting listener.name.x.ssl.keystore.location",
+        "the broker setting listener.name.x.sasl.kerberos.service.name",
         "the group setting consumer.session.timeout.ms",
     }
     assert len(caplog.records) == 4

@@ -1,4 +1,5 @@
-"""What describes the cluster waits until the broker takes part in it; nothing else does, and nobody waits for ever."""
+"""Requests that describe the cluster wait until the broker has joined. Other requests do not wait, and no request
+waits for ever."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ HELD = {"Metadata", "FindCoordinator", "DescribeCluster", "DescribeTopicPartitio
 
 
 class Starting(Api):
-    """A node whose listeners are open, of which the image says that it is registered and fenced."""
+    """A node with open listeners. The image shows it as registered and fenced."""
 
     def __init__(self) -> None:
         fenced = replace(broker_image(1, fenced=True), epoch=EPOCH)
@@ -56,14 +57,14 @@ class Starting(Api):
         self.opening.on_image(self.node.image)
 
     def ask(self, request: Any, version: int) -> tuple[Any, ConnectionInfo]:
-        """By a connection of its own."""
+        """Send the request on a new connection."""
         self.connections += 1
         connection = ConnectionInfo(self.connections, LISTENER, "127.0.0.1", 5)
         frame = memoryview(self.frame(request, version))
         return self.dispatcher.dispatch(connection, frame), connection
 
     def held_metadata(self) -> Deferred[Any]:
-        """The reply, decoded when it is there."""
+        """Return the reply, which is decoded when it arrives."""
         pending, _ = self.ask(MetadataRequest(topics=None), 12)
         assert isinstance(pending, Pending)
         assert pending.blocks
@@ -71,7 +72,7 @@ class Starting(Api):
 
 
 def told(reply: Deferred[Any]) -> tuple[list[int], int]:
-    """(brokers, controller)."""
+    """Return (broker ids, controller id)."""
     response = reply.result()
     return [each.node_id for each in response.brokers], response.controller_id
 

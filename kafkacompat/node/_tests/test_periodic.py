@@ -1,4 +1,4 @@
-"""What runs by the clock: at which settings' intervals, one job of a lane at a time, and how it ends."""
+"""Periodic work: the settings that give its intervals, one job of a lane at a time, and its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafkacompat.ports import WorkerPools
 
 
 class Machinery(HandTime):
-    """Clock, timers and workers; work runs at once, or with `later` when it is told to."""
+    """Clock, timers and workers. Work runs at once or, with `later`, when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Retention:
 
 
 class Upkeep:
-    """Notes the time of every call."""
+    """Records the time of every call."""
 
     def __init__(self, machinery: Machinery) -> None:
         self.machinery = machinery
@@ -254,7 +254,7 @@ def test_a_slow_directory_holds_up_the_syncs_of_no_other() -> None:
 
 
 def test_what_a_roll_has_closed_is_synced_at_once() -> None:
-    """Until then a power loss may take its end and leave what was written after it."""
+    """Before the sync, a power loss may lose its end but keep what was written after it."""
     disk = MemoryDisk()
     disk.make_directory("/a")
     machinery = Machinery()
@@ -283,7 +283,7 @@ def test_what_a_roll_has_closed_is_synced_at_once() -> None:
         log.append_as_leader(batch_of([b"." * 50]), 0, machinery.ms)
     machinery.advance(0)
     assert log.recovery_point < log.segments[-1].base_offset
-    # A kill leaves it to the next start.
+    # After a kill, the next start does it.
     again = LogManager(disk.copy(), [("/a", b"\1" * 16)], LogConfig(segment_bytes=300), machinery)
     (log,) = again.load_all().values()
     assert log.recovery_point < log.segments[-1].base_offset

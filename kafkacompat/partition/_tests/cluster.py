@@ -1,7 +1,9 @@
-"""Several partition managers in one thread: real logs on memory disks, channels and a controller that are queues of events.
+"""Several partition managers in one thread: real logs on memory disks. Channels and the controller are queues of
+events.
 
-Nothing happens by itself: `step` delivers one event of a queue (each link keeps its order, links race), `settle` everything and
-time as well. A killed node's disk keeps what was written, as the page cache of a killed process does.
+Nothing happens by itself. `step` delivers one event of a queue: each link keeps its order, the order between links is
+free. `settle` delivers everything and advances time. A killed node's disk keeps what was written, like the page cache
+of a killed process.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ VERSIONS: dict[type[Message], int] = {
 
 
 def carried(message: Any, version: int) -> Any:
-    """What the other side makes of its bytes."""
+    """The message after encoding and decoding."""
     out = bytearray()
     encoder(type(message), version)(message, out)
     return decode(type(message), version, out)
@@ -87,7 +89,7 @@ class Lost(Exception):
 
 
 class FakeChannel:
-    """Messages go through the codecs, as they would through a socket."""
+    """A channel that encodes and decodes messages, like a socket."""
 
     def __init__(self, cluster: Cluster, source: ClusterNode, target_id: int, purpose: str) -> None:
         self.cluster = cluster
@@ -127,7 +129,7 @@ class FakeChannel:
 
 
 class ClusterNode:
-    """One life of a broker."""
+    """One process of a broker."""
 
     authorizer = None
 
@@ -189,7 +191,8 @@ class ClusterNode:
         if isinstance(message, FetchRequest):
             self.cluster.fetches += 1
             context = RequestContext(1, 18, 0, None, 0, LISTENER, "127.0.0.1")
-            answer = fetch_api.handle(self, context, message)  # type: ignore[arg-type]  # as much of a Node as it uses
+            # it has as much of a Node as the handler uses
+            answer = fetch_api.handle(self, context, message)  # type: ignore[arg-type]
             if not isinstance(answer, Deferred):
                 answer = Deferred.of(answer)
             return answer.then(with_bytes)
@@ -213,7 +216,7 @@ class ClusterNode:
             asked.current_leader_epoch,
             message.replica_id,
         )
-        assert isinstance(found, OffsetLookup)  # followers ask for the ends only
+        assert isinstance(found, OffsetLookup)  # followers request the ends only
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=found.error, offset=found.offset
         )
@@ -227,7 +230,7 @@ class ClusterNode:
         )
 
     def produce(self, value: bytes, partition: TopicPartition = T0) -> Deferred[ErrorCode]:
-        """acks=all with the default request timeout."""
+        """Produce with acks=all and the default request timeout."""
         result = self.append(value, partition)
         if result.error is not ErrorCode.NONE:
             return Deferred.of(result.error)
@@ -281,7 +284,7 @@ class Cluster:
         self.queues.setdefault(link, deque()).append(event)
 
     def step(self, choice: int = 0) -> bool:
-        """Deliver the next event of one link; False when there is none."""
+        """Deliver the next event of one link. Returns False if there is none."""
         links = sorted(self.queues)
         if not links:
             return False
@@ -306,7 +309,7 @@ class Cluster:
             self.time.advance(max(0, first - self.time.ms))
 
     def settle(self, ms: int = 3000) -> None:
-        """Deliver everything while that much time passes."""
+        """Deliver everything while `ms` pass."""
         end = self.time.ms + ms
         self.drain()
         while True:
@@ -320,7 +323,7 @@ class Cluster:
     def are_connected(self, one: ClusterNode, other: ClusterNode) -> bool:
         return one.alive and other.alive and frozenset((one.id, other.id)) not in self.cut
 
-    # Lives
+    # Starts and stops of nodes.
 
     def _boot(self, node_id: int, disk: MemoryDisk) -> None:
         disk.make_directory("/data")
@@ -329,7 +332,7 @@ class Cluster:
         self.brokers[node_id] = replace(broker_image(node_id), epoch=self._epochs, rack=f"rack-{node_id}")
 
     def kill(self, node_id: int) -> None:
-        """The process ends, and the controller soon knows."""
+        """End the process. The controller learns of it soon."""
         node = self.nodes[node_id]
         node.alive = False
         node.replication.close()
@@ -352,7 +355,7 @@ class Cluster:
         return self.nodes[self.partition(index).leader]
 
     def change(self, index: int = 0, **fields: Any) -> None:
-        """Write a partition's change; a change of leader or replicas is a new leader epoch."""
+        """Write a partition's change. A change of leader or replicas begins a new leader epoch."""
         before = self.partition(index)
         after = replace(before, partition_epoch=before.partition_epoch + 1, **fields)
         if after.leader != before.leader or set(before.replicas) - set(after.replicas):
@@ -370,13 +373,13 @@ class Cluster:
         self.publish()
 
     def unfence(self, node_id: int) -> None:
-        """It was cut off from the controller, and is back in the same life."""
+        """A broker that lost contact to the controller is back with the same epoch."""
         self.brokers[node_id] = replace(self.brokers[node_id], fenced=False)
         self._elect()
         self.publish()
 
     def _elect(self) -> None:
-        """The first live replica of the ISR, and no other."""
+        """Elect the first live replica of the ISR, and no other."""
         for index, partition in self.topic.partitions.items():
             if partition.leader == -1:
                 live = [
@@ -457,7 +460,7 @@ class Cluster:
 
 
 def values_of(log: Log, end: int) -> dict[int, bytes]:
-    """Offset to value of every record below end, read segment by segment."""
+    """Offset -> value of every record below `end`, read segment by segment."""
     values: dict[int, bytes] = {}
     offset = log.log_start_offset
     while offset < end:

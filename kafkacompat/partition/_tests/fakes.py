@@ -1,4 +1,5 @@
-"""A partition manager and its doors: a clock and timers moved by hand, workers that run when told, real logs on a memory disk."""
+"""A partition manager and its ports: a clock and timers moved by the test, workers that run on request, real logs on a
+memory disk."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ LISTENER = "PLAINTEXT"
 
 
 class WatchedLogs(LogManager):
-    """The real logs on a disk in memory; keeps what it was asked."""
+    """The real logs on a memory disk, with a record of the calls."""
 
     def __init__(self, disk: MemoryDisk, time: HandTime, directories: int = 1) -> None:
         ids = [
@@ -77,7 +78,7 @@ class WatchedLogs(LogManager):
 
 
 def failing(log: PartitionLog, method: str, error: Exception) -> Callable[..., Any]:
-    """The method of that name, which fails on this log and on no other; to put in its place."""
+    """A replacement for the method of that name that fails for this log only."""
     right = getattr(PartitionLog, method)
 
     def fail(self: PartitionLog, *arguments: Any) -> Any:
@@ -89,7 +90,7 @@ def failing(log: PartitionLog, method: str, error: Exception) -> Callable[..., A
 
 
 def broker_epoch(broker_id: int) -> int:
-    """No id is anybody's epoch."""
+    """A broker's epoch. No broker id is also an epoch."""
     return 1000 + broker_id
 
 
@@ -119,7 +120,7 @@ def partition_image(
     leader: int = NODE_ID,
     epoch: int = 0,
 ) -> PartitionRegistration:
-    """In that leader epoch; the partition has changed more often than its leader."""
+    """A partition in that leader epoch. Its partition epoch is higher."""
     return PartitionRegistration(
         replicas=tuple(replicas),
         directories=(bytes(16),) * len(replicas),
@@ -138,7 +139,7 @@ def partition_image(
 def topic_image(
     name: str, partitions: int | Mapping[int, PartitionRegistration] = 1, generation: int = 0
 ) -> TopicImage:
-    """The id is the name's bytes and the generation: another generation is the topic made anew."""
+    """The id contains the name's bytes and the generation. Another generation is the recreated topic."""
     topic_id = (name.encode() + bytes(16))[:15] + bytes([generation + 128])
     if isinstance(partitions, int):
         partitions = {index: partition_image() for index in range(partitions)}
@@ -162,7 +163,7 @@ def image_of(
 
 
 class World:
-    """A partition manager and fetch engine over real logs, which are durable when it has been made."""
+    """A partition manager and fetch engine over real logs, which are durable after construction."""
 
     def __init__(
         self,
@@ -195,14 +196,14 @@ class World:
         self.settle()
 
     def settle(self) -> None:
-        """Until neither timers that are due nor worker threads have anything to do."""
+        """Run due timers and worker jobs until none is left."""
         self.time.advance(0)
         while self.workers.submitted:
             self.workers.run()
             self.time.advance(0)
 
     def found(self, asked: OffsetLookup | Deferred[OffsetLookup]) -> OffsetLookup:
-        """The answer, once the worker threads have searched for it."""
+        """The answer, after the worker threads have searched for it."""
         if isinstance(asked, OffsetLookup):
             return asked
         while not asked.done:
@@ -218,7 +219,7 @@ class World:
         return self.log_manager.logs[TopicPartition(topic, partition)]
 
     def batches(self, topic: str = "t", partition: int = 0) -> list[bytes]:
-        """Whatever is in the log, committed or not."""
+        """All batches in the log, committed or not."""
         log = self.log(topic, partition)
         read = log.read(log.log_start_offset, 1 << 30, log.log_end_offset, True).records
         data = read.read() if isinstance(read, FileSlice) else bytes(read)

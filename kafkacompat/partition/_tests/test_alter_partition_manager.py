@@ -1,4 +1,4 @@
-"""Proposals on their way to the controller: batches, one request at a time, and what is sent again."""
+"""Proposals to the controller: batches, one request at a time, and repeated sends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EPOCH = 4
 
 
 class Desk:
-    """Requests that were sent, and how to answer them."""
+    """The requests sent, with methods to answer them."""
 
     def __init__(self) -> None:
         self.time = HandTime()
@@ -62,7 +62,7 @@ class Desk:
 
 
 def partition(index: int) -> PartitionCore:
-    """Led here; 2 asks to join."""
+    """A partition led here, which node 2 asks to join."""
     name = TopicPartition("t", index)
     standing = Standing()
     standing.brokers = {2: broker_image(2)}
@@ -114,7 +114,7 @@ def test_lost_refused_and_unanswered_ones_are_sent_again_after_a_pause() -> None
     desk.time.advance(RETRY_MS)
     desk.answer({0: ErrorCode.NOT_CONTROLLER})
     desk.time.advance(RETRY_MS)
-    desk.answer({0: 9999})  # of a controller that is newer
+    desk.answer({0: 9999})  # as from a newer controller
     desk.time.advance(RETRY_MS)
     assert len(desk.sent) == 6
     assert desk.outcomes == []

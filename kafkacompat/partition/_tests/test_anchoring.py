@@ -1,4 +1,4 @@
-"""New logs over a disk that forgets: what is acknowledged of them, and when a follower fetches."""
+"""New logs on a disk that loses unsynced data: what is acknowledged, and when a follower fetches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DIRECTORIES = [("/a", b"\1" * 16), ("/b", b"\2" * 16)]
 
 
 class Followers:
-    """Notes who is to follow."""
+    """Records who must follow."""
 
     def __init__(self) -> None:
         self.taken: list[TopicPartition] = []
@@ -80,7 +80,7 @@ class Node:
         return self.manager.append(name, batch_of(b"value", now_ms=self.time.now_ms()), -1, 13, False)
 
     def fetch(self, max_wait_ms: int) -> list[PartitionData]:
-        """What a consumer is told of the first partition from its beginning on, at once."""
+        """A consumer's immediate answer for the first partition from its beginning on."""
         sessions = FetchSessionCache(10, lambda: 1)
         engine = FetchEngine(self.manager, self.time, self.time, sessions, lambda: 1 << 20)
         asked = FetchRequestPartition(self.image.topics["t"].id, "t", 0, 0, 1 << 20)
@@ -106,7 +106,7 @@ class Node:
         return [row for topic in answer.responses for row in topic.partitions]
 
     def work(self) -> None:
-        """Until nothing is left to do at once."""
+        """Run until nothing is left to do at once."""
         for _ in range(100):
             self.time.advance(1)
             self.workers.run()
@@ -117,7 +117,7 @@ class Node:
 
 
 def started_after_a_kill() -> Node:
-    """It leads, and its log of one record is not durable yet."""
+    """A node that leads, whose log of one record is not durable yet."""
     node = Node()
     node.lead()
     node.work()
@@ -150,7 +150,7 @@ def test_a_new_log_is_durable_before_anything_in_it_is_acknowledged() -> None:
 def test_whoever_asks_for_offsets_of_a_log_that_a_kill_left_waits_until_it_is_durable(
     timestamp_ms: int,
 ) -> None:
-    """librdkafka hands an error to the application."""
+    """librdkafka reports an error to the application."""
     again = started_after_a_kill()
     asked = again.manager.list_offset(T0, timestamp_ms, False, -1, -1)
     assert isinstance(asked, Deferred)
@@ -162,9 +162,23 @@ def test_whoever_asks_for_offsets_of_a_log_that_a_kill_left_waits_until_it_is_du
     )
 
 
+def test_a_log_that_another_sync_made_durable_first_is_not_read_as_empty() -> None:
+    """The high watermark moves when the anchoring ends, not when a flush of closed segments does."""
+    again = started_after_a_kill()
+    again.time.advance(1)
+    again.logs.logs[T0].flush()
+    asked = asked_for_the_end(again)
+    (row,) = again.fetch(0)
+    assert (row.error_code, len(row.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+    again.work()
+    assert (asked.result().error, asked.result().offset) == (ErrorCode.NONE, 1)
+    (row,) = again.fetch(0)
+    assert (row.error_code, row.high_watermark) == (ErrorCode.NONE, 1)
+
+
 @pytest.mark.parametrize("max_wait_ms", [0, 500])
 def test_a_log_that_a_kill_left_is_not_read_as_empty_before_it_is_durable(max_wait_ms: int) -> None:
-    """A client takes an empty answer at the high watermark for the partition's end."""
+    """A client takes an empty answer at the high watermark for the end of the partition."""
     again = started_after_a_kill()
     (row,) = again.fetch(max_wait_ms)
     assert (row.error_code, len(row.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
@@ -184,7 +198,7 @@ FULL = "write create write_atomic rename"
 
 
 def test_on_a_full_disk_a_log_that_a_kill_left_is_read_whole_and_written_once_there_is_room() -> None:
-    """To make it durable takes no room."""
+    """Making the log durable needs no space."""
     again = started_after_a_kill()
     again.disk.refuse = refusing(FULL, "/", errno.ENOSPC)
     asked = asked_for_the_end(again)
@@ -242,7 +256,7 @@ def test_a_log_that_a_kill_left_is_tried_again_while_its_sync_cannot_begin() -> 
         (row,) = again.fetch(0)
         assert (row.error_code, len(row.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
         again.time.advance(RETRY_MS)
-    # librdkafka asks again for what is not available.
+    # librdkafka retries OFFSET_NOT_AVAILABLE.
     assert asked.result().error is ErrorCode.OFFSET_NOT_AVAILABLE
     again.disk.refuse = None
     again.time.advance(RETRY_MS)

@@ -1,4 +1,4 @@
-"""A large new topic: its logs are opened bit by bit, their files made by a worker, and whoever asks need not wait."""
+"""A large new topic: its logs are opened gradually, a worker creates their files, and requests need not wait."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def opened(world: World) -> int:
 
 
 def go_on(world: World) -> None:
-    """Workers and timers, until nothing is left to do."""
+    """Run workers and timers until nothing is left to do."""
     for _ in range(COUNT):
         world.time.advance(RETRY_INTERVAL_MS)
         world.workers.run()
@@ -184,7 +184,7 @@ def test_after_the_stop_nothing_is_opened() -> None:
 
 
 def spoken_of(*, directories: int = 1) -> World:
-    """The checkpoints still tell of the deleted t-0."""
+    """The checkpoints still have entries of the deleted t-0."""
     world = World(topic_image("t"), directories=directories)
     world.log_manager.on_stale = lambda: None
     assert world.produce().error is ErrorCode.NONE
@@ -212,7 +212,7 @@ def test_a_name_that_checkpoints_speak_of_is_free_once_they_are_written_anew() -
 
 
 def test_a_replica_that_begins_empty_waits_for_its_name_as_well() -> None:
-    """It was here before, went elsewhere, and is to come back: this node is told so by its first image."""
+    """The replica was here before, was moved away, and comes back. This node learns that from its first image."""
     world = spoken_of(directories=2)
     world.log_manager.fail_directory(world.log_manager.directories[1], OSError(errno.EIO, "broken"))
     world.manager.hosted.placing = BeginsEmpty()  # type: ignore[assignment]
@@ -224,10 +224,10 @@ def test_a_replica_that_begins_empty_waits_for_its_name_as_well() -> None:
 
 class BeginsEmpty:
     def recover(self, image: MetadataImage) -> None:
-        """Nothing is to be set aside."""
+        """Nothing to rename."""
 
     def may_begin_empty(self, image: object) -> bool:
         return True
 
     def role_taken(self, core: object, image: object) -> None:
-        """It lies where it is to lie."""
+        """The log is in the right directory."""

@@ -1,4 +1,5 @@
-"""Images that change many partitions: roles are taken a few at a time, nobody meets a stale one, and a failure halts."""
+"""Images that change many partitions: roles are applied a few at a time, no request sees an old role, and a failure
+halts the node."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def following(topic: str = "t") -> World:
 
 
 def led_here(world: World) -> MetadataImage:
-    """As when node 2 has been fenced."""
+    """The image after node 2 was fenced."""
     topic = world.manager.image.topics["t"]
     partitions = {
         index: replace(each, leader=1, isr=(1,), leader_epoch=2, partition_epoch=each.partition_epoch + 1)
@@ -38,7 +39,7 @@ def led_here(world: World) -> MetadataImage:
 
 
 def turn(world: World) -> None:
-    """What one turn of the loop does."""
+    """Run one turn of the loop."""
     for timer in world.time.pending():
         if timer.at_ms <= world.time.ms:
             timer.fire()
@@ -129,7 +130,7 @@ def test_a_role_that_cannot_be_taken_halts_the_node(monkeypatch: pytest.MonkeyPa
 def test_a_role_that_cannot_be_taken_when_it_is_asked_for_halts_the_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever asks is only one client: the role would be forgotten for everybody."""
+    """The request is only one client's, but the role would be lost for all."""
     world = following()
     halted: list[BaseException] = []
     world.manager.hosted.fail = halted.append

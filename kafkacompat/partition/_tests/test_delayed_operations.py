@@ -1,4 +1,4 @@
-"""Requests that wait together: one of them that cannot be answered costs neither the others nor whoever wakes them."""
+"""Requests that wait together: one that cannot be answered affects neither the others nor the caller that wakes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Asked(DelayedOperation):
 
 
 def parked(time: HandTime, *delays_ms: int) -> tuple[DelayedOperationPurgatory[Asked], list[Asked]]:
-    """The second of them cannot be answered."""
+    """Parked requests, of which the second cannot be answered."""
     waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time)
     asked = [Asked(KeyError("of the second") if index == 1 else None) for index in range(len(delays_ms))]
     for each, delay_ms in zip(asked, delays_ms, strict=True):

@@ -1,4 +1,4 @@
-"""Fetch: limits, long poll, errors, what each reader may see, over real logs on a memory disk."""
+"""Fetch: limits, long poll, errors, and what each reader may see, over real logs on a memory disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionDat
 BATCH = len(batch_of(b"value"))
 PARTITION_MAX = 1 << 20
 FOLLOWER = 0
-"""An id like any other."""
+"""Any id."""
 
 
 def want(
@@ -100,7 +100,7 @@ def one(response: FetchResponse) -> PartitionData:
 
 
 def transactional(producer_id: int) -> dict[str, Any]:
-    """The first batch of a transaction."""
+    """The options of a transaction's first batch."""
     return {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
 
 
@@ -178,7 +178,7 @@ def test_aborted_transactions_are_absent_empty_or_sorted() -> None:
 
 
 def test_read_committed_waits_at_the_start_for_a_transaction_begun_in_what_was_deleted() -> None:
-    """Neither answered again and again, nor sent to an offset that is out of range."""
+    """The fetch is neither answered in a busy loop nor sent to an offset out of range."""
     world = filled()
     core = world.manager.core(("t", 0))
     assert core is not None
@@ -233,7 +233,7 @@ def test_limits_hold_after_the_first_batch() -> None:
     world = filled(partitions=3, batches=2)
     wanted = [want(world, partition) for partition in range(3)]
     assert sizes(now(world, *wanted)) == [2 * BATCH] * 3
-    # Within a partition the tail may be cut; once the budget is used the rest gets nothing.
+    # Within a partition the end may be cut off. Once the budget is used, the other partitions get nothing.
     assert sizes(now(world, *wanted, max_bytes=2 * BATCH + BATCH // 2)) == [2 * BATCH, 0, 0]
     assert sizes(now(world, *wanted, max_bytes=3 * BATCH)) == [2 * BATCH, BATCH, 0]
     small = [want(world, partition, max_bytes=BATCH - 1) for partition in range(3)]
@@ -283,8 +283,9 @@ def test_a_follower_reads_to_the_log_end_and_moves_the_high_watermark() -> None:
 
 
 def test_what_is_appended_while_a_followers_fetch_is_read_is_in_its_answer() -> None:
-    """The fetch that lets one partition's high watermark move is looked at before it waits: a coordinator that waited for that
-    has appended to another partition meanwhile, which the follower had all of when the fetch came."""
+    """The fetch that advances one partition's high watermark is checked again before it waits. A coordinator that
+    waited for that has meanwhile appended to another partition, of which the follower had everything when the fetch
+    came."""
     partitions = {index: partition_image(replicas=(1, FOLLOWER), epoch=2) for index in range(2)}
     world = World(topic_image("t", partitions), brokers=[broker_image(1), broker_image(FOLLOWER)])
     both = [want(world, 0), want(world, 1)]
@@ -353,7 +354,7 @@ def test_divergence_is_told_with_watermarks_and_without_records() -> None:
     unknown = one(now(world, want(world, offset=1, last_fetched_epoch=9)))
     assert unknown.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert sizes(now(world, want(world, offset=1, last_fetched_epoch=1))) == [BATCH]
-    # Kafka's answers without a read have null in place of the list, whatever the isolation level.
+    # Without a read Kafka answers null in place of the list, for any isolation level.
     committed = one(now(world, want(world, offset=2, last_fetched_epoch=1), read_committed=True))
     assert committed.diverging_epoch is not None
     assert committed.aborted_transactions is None
@@ -377,7 +378,7 @@ def test_a_refused_partition_has_no_aborted_transactions_and_an_unknown_one_has_
 
 
 def test_zstd_topics_are_served_to_old_versions_as_kafka_4_3_does() -> None:
-    """Older brokers refused zstd below version 10; 4.3 sends what it has (seen at a running one)."""
+    """Older brokers refused zstd below version 10. Version 4.3 sends the batches (observed on a running broker)."""
     world = filled()
     world.log().config = LogConfig(compression_type="zstd")
     row = one(now(world, want(world), version=9, uses_topic_ids=False))
@@ -609,8 +610,8 @@ def test_a_fetch_whose_client_went_away_waits_no_more() -> None:
 
 
 def test_a_fetch_that_waited_leaves_nothing_to_the_collector() -> None:
-    """A consumer that waits for every record would leave twenty objects a record, and the collector's run over them holds all
-    requests up for tens of milliseconds."""
+    """Otherwise each record for a waiting consumer would leave twenty objects, and the garbage collector would block
+    all requests for tens of milliseconds."""
     world = filled()
 
     def wait_and_be_answered(offset: int) -> None:

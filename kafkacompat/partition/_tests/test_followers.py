@@ -1,4 +1,4 @@
-"""What a follower makes of each answer of its leader: appended, truncated, put off, or asked for again."""
+"""How a follower handles each answer of its leader: append, truncate, delay, or fetch again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BACKOFF_MS = 1000
 
 
 def followed(partitions: int = 1) -> tuple[list[PartitionCore], FollowerFetches]:
-    """Node 2 follows node 1; its real fetcher is cut off, so that answers come from the test alone."""
+    """Node 2 follows node 1. Its real fetcher is disconnected, so that answers come only from the test."""
     cluster = Cluster((1, 2), partitions=partitions)
     cluster.cut = {frozenset((1, 2))}
     cluster.drain()
@@ -54,7 +54,7 @@ def answer(core: PartitionCore, *, session_id: int = 7, index: int = 0, **fields
 
 
 def asked_for(fetches: FollowerFetches, now_ms: int = 0) -> list[tuple[int, int]]:
-    """(partition, offset) of what the next request names."""
+    """(partition, offset) of the partitions in the next request."""
     request = fetches.build(now_ms)
     assert request is not None
     return [(one.partition, one.fetch_offset) for topic in request.topics for one in topic.partitions]
@@ -116,7 +116,8 @@ def test_records_watermark_and_start_are_taken_over() -> None:
 
 
 def test_one_that_is_added_again_is_asked_for_again_though_nothing_has_changed() -> None:
-    """A log in a new directory takes no high watermark before its name is durable, and the leader tells each only once."""
+    """A log in a new directory takes no high watermark before its name is durable, and the leader sends each one only
+    once."""
     (core,), fetches = followed()
     fetches.build(0)
     fetches.take(answer(core, records=batch(0)), 0)
@@ -202,7 +203,7 @@ def test_a_lost_connection_delays_all() -> None:
 
 
 def diverging(log_epochs: list[int], epoch: int, end: int) -> tuple[int, int]:
-    """(log end, latest epoch) after a log with one record in each of these epochs was told where the leader parted."""
+    """(log end, latest epoch) after a log with one record in each of these epochs got a diverging epoch."""
     (core,), fetches = followed()
     core.leader_epoch = 99
     fetches.add(core)
@@ -219,11 +220,11 @@ def diverging(log_epochs: list[int], epoch: int, end: int) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("log_epochs", "epoch", "end", "left"),
     [
-        ([1, 1, 2, 2], 2, 3, (3, 2)),  # the epoch ended earlier there
-        ([1, 1, 3, 3], 2, 4, (2, 1)),  # an epoch we do not know: back to the end of our largest smaller one
+        ([1, 1, 2, 2], 2, 3, (3, 2)),  # the epoch ended earlier at the leader
+        ([1, 1, 3, 3], 2, 4, (2, 1)),  # an epoch we do not have: back to the end of our largest smaller one
         ([1, 1, 3, 3], 1, 1, (1, 1)),
-        ([1, 1, 3, 3], 1, 9, (2, 1)),  # ours ended earlier than theirs
-        ([2, 2], 1, 5, (0, -1)),  # all of ours is later than what they have
+        ([1, 1, 3, 3], 1, 9, (2, 1)),  # our epoch ended earlier than the leader's
+        ([2, 2], 1, 5, (0, -1)),  # all our epochs are later than the leader's
     ],
 )
 def test_where_histories_part_is_decided_as_in_kafka(
@@ -233,7 +234,8 @@ def test_where_histories_part_is_decided_as_in_kafka(
 
 
 def test_a_log_that_parts_at_its_start_ends_there_and_not_at_the_leaders_start() -> None:
-    """Its leader deleted records before it lost the leadership: all of them were committed, and no offset may be given again."""
+    """Its leader deleted records before it lost the leadership. All of them were committed, and no offset may be
+    reused."""
     (core,), fetches = followed()
     for offset in range(4):
         core.log.append_as_follower(batch(offset), 0)
@@ -305,7 +307,7 @@ def test_out_of_range_is_settled_by_the_leaders_offsets() -> None:
 
 
 def test_the_first_batch_of_an_empty_log_may_begin_before_it() -> None:
-    """The leader's log begins inside a batch, and it gives batches whole."""
+    """The leader's log begins inside a batch, and it sends whole batches."""
     (core,), fetches = followed()
     core.log.truncate_fully_and_start_at(1)
     fetches.build(0)
@@ -322,7 +324,7 @@ def many(count: int, start: int = 0, epoch: int = 0) -> bytes:
 
 
 class Steps:
-    """Takes an answer step by step, and knows how many batches each has appended."""
+    """Takes an answer step by step, and counts the batches of each step."""
 
     def __init__(self, fetches: FollowerFetches, cores: list[PartitionCore], response: FetchResponse) -> None:
         self.outcome = Fetched.nothing()
@@ -390,7 +392,8 @@ def test_nothing_more_is_appended_to_a_partition_that_is_taken_out_meanwhile(aga
 
 
 def test_what_was_begun_with_a_partition_does_not_bring_it_back() -> None:
-    """Taken out while its batches are appended, or given to another epoch: the next request goes by that."""
+    """The partition is removed, or gets a new epoch, while its batches are appended. The next request must respect
+    that."""
     cores, fetches = followed(3)
     fetches.build(0)
     count = 2 * BATCHES_AT_ONCE

@@ -1,4 +1,5 @@
-"""The leader's view of its followers: who is caught up, which sets it proposes, what it makes of the controller's answers."""
+"""The leader's view of its followers: which are caught up, which ISRs it proposes, and how it handles the controller's
+answers."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def test_a_follower_is_caught_up_when_it_has_what_was_there_at_its_fetch_before(
     state = Replica()
     state.update_fetch_state(5, 0, 10, -1, 1000)
     assert not state.is_caught_up(10, 1000, LAG_MS)
-    state.update_fetch_state(10, 0, 20, -1, 1200)  # all that was there at 1000, not yet what is there at 1200
+    state.update_fetch_state(
+        10, 0, 20, -1, 1200
+    )  # everything from the time 1000, not yet everything from 1200
     assert state.last_caught_up_ms == 1000
     assert state.is_caught_up(20, 1000 + LAG_MS, LAG_MS)
     assert not state.is_caught_up(20, 1001 + LAG_MS, LAG_MS)
@@ -132,7 +135,7 @@ def test_a_joining_follower_is_waited_for_while_the_change_is_on_its_way() -> No
 def test_an_answer_of_another_epoch_changes_nothing_until_the_image_tells(
     leader_epoch: int, partition_epoch: int
 ) -> None:
-    """It speaks of a partition that was led anew, or is older than what is known here."""
+    """The answer is for a partition with a newer leader epoch, or older than the state here."""
     core = leader(isr=(1, 2))
     core.become(replace(partition_image(replicas=(1, 2, 3), isr=(1, 2)), partition_epoch=3), 0)
     fetch(core, 2, 10)
@@ -195,7 +198,7 @@ def test_answers_to_what_was_given_up_change_nothing() -> None:
 
 
 def test_what_followers_had_in_a_former_lead_counts_for_nothing_in_the_next() -> None:
-    """They may have been cut back since by the leader in between."""
+    """The leader in between may have truncated them since."""
     core = leader(isr=(1, 2))
     fetch(core, 2, 10)
     core.become(partition_image(leader=2, epoch=1, replicas=(1, 2, 3), isr=(1, 2)), 0)
@@ -209,7 +212,7 @@ def test_what_followers_had_in_a_former_lead_counts_for_nothing_in_the_next() ->
 
 
 def test_a_lead_begins_at_the_end_of_the_log_before_anything_is_appended_in_it() -> None:
-    """A replica that led in between may have records of the epoch before from there on: they are to go."""
+    """A replica that led in between may have records of the previous epoch from there on. They must be truncated."""
     core = leader(isr=(1, 2))
     core.become(partition_image(leader=2, epoch=1, replicas=(1, 2, 3), isr=(1, 2)), 0)
     assert core.log.epoch_entries == [(0, 0)]
@@ -253,7 +256,7 @@ def test_an_older_image_takes_nothing_back_and_a_change_builds_on_the_newest() -
 
 
 def idle(core: PartitionCore, replica: int, now_ms: int, epoch: int | None = None) -> bool:
-    """A follower that knows everything asks once more."""
+    """A fetch of a follower that is up to date."""
     log = core.log
     asked = CachedPartition(
         FetchRequestPartition(bytes(16), "t", 0, log.log_end_offset, 1, core.leader_epoch, 0, 0)
@@ -271,7 +274,7 @@ def test_a_fetch_that_has_nothing_new_says_that_the_follower_is_caught_up() -> N
     assert idle(core, 2, 10 * LAG_MS)
     core.log.append_as_leader(batch_of([b"value"]), 0, 0)
     assert core.maybe_shrink_isr(11 * LAG_MS) is None
-    # All that was there at the idle fetch, and only that.
+    # The follower had everything at the time of the idle fetch, and nothing more.
     fetch(core, 2, 10, 11 * LAG_MS)
     assert core.followers[2].last_caught_up_ms == 10 * LAG_MS
     core.log.append_as_leader(batch_of([b"value"]), 0, 0)
@@ -300,7 +303,8 @@ def test_the_low_watermark_is_of_live_replicas() -> None:
 
 
 def test_every_state_of_three_replicas_against_the_rule_in_words() -> None:
-    """The high watermark is the least end of the leader, of whoever may be in sync, and of who is about to join."""
+    """The high watermark is the lowest end offset of the leader, of replicas that may be in the ISR, and of replicas
+    about to join."""
     ends = (-1, 4, 10)
     checked = 0
     for end2, end3, isr, pending, recent2, recent3 in product(

@@ -1,4 +1,5 @@
-"""Requests that wait for many partitions: what it costs that one of these moves does not grow with how many are awaited."""
+"""Requests that wait for many partitions: the cost of one partition's move does not grow with the number of awaited
+partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ LOOKS_A_MOVE = 3
 
 
 class Looks:
-    """How often a leader is checked."""
+    """Counts the checks of a leader."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = 0

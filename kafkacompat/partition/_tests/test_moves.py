@@ -1,6 +1,6 @@
-"""Replicas and directories on a real disk, with a controller by hand: telling it, copying, the throttle, the change of places.
+"""Replicas and directories on a real disk, with a simulated controller: telling it, copying, the throttle, the swap.
 
-KIP-113, KIP-858. Traps I15 (what UNASSIGNED, LOST and MIGRATING mean).
+KIP-113, KIP-858, and the meaning of UNASSIGNED, LOST and MIGRATING.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class Disks:
         )
 
     def publish(self, *directories: Uuid, **changes: object) -> None:
-        """One partition for each directory, in which the metadata say that it lies; without any there is no topic."""
+        """Publish one partition for each directory, which the metadata names for it. Without directories the topic
+        does not exist."""
         partitions = {
             index: replace(partition_image(), directories=(directory,), **changes)  # type: ignore[arg-type]
             for index, directory in enumerate(directories)
@@ -134,7 +135,7 @@ class Disks:
             self.workers.run()
 
     def accept(self) -> None:
-        """The controller takes the newest."""
+        """The controller accepts the newest assignment."""
         accepted = self.told[-1][3]
         assert accepted is not None
         accepted()
@@ -182,7 +183,7 @@ def test_a_move_copies_tells_and_only_then_changes_places(disks: Disks) -> None:
     disks.run()
     assert [each[:3] for each in disks.told] == [(disks.core().topic_id, 0, B)]
     assert disks.log() is before
-    # What comes while the controller is told is copied as well, up to the moment of the change.
+    # Appends while the controller is told are copied too, up to the swap.
     disks.append(5)
     disks.time.advance(ASSIGNED_POLL_MS)
     assert disks.logs.futures.logs[NAME].log_end_offset == 35
@@ -206,7 +207,7 @@ def test_the_old_log_keeps_its_name_until_the_new_one_is_durable(disks: Disks, t
     disks.append(30)
     disks.placement.alter(NAME, disks.path("b"))
     disks.run()
-    # It comes after the sync of the copy.
+    # Append after the sync of the copy.
     disks.append(5)
     assert disks.told[-1][3] is not None
     disks.told[-1][3]()
@@ -254,7 +255,7 @@ def test_the_sync_of_the_new_log_is_tried_again_and_its_failure_leaves_the_old_o
 def test_the_old_log_is_not_served_while_the_directory_of_the_new_one_is_away(
     disks: Disks, tmp_path: Path
 ) -> None:
-    """What was acknowledged after the change of places is in the new one alone."""
+    """Only the new log has the records acknowledged after the swap."""
     disks.publish(A)
     disks.append(30)
     disks.placement.alter(NAME, disks.path("b"))
@@ -329,7 +330,8 @@ def test_records_arrive_whole_from_many_segments_and_large_pieces(disks: Disks) 
 
 
 def test_a_copy_follows_the_truncations_of_its_log(disks: Disks) -> None:
-    """Trap of KIP-101 within a node: what was copied in an epoch that lost is dropped, and later epochs copied anew."""
+    """The case of KIP-101 within a node: records copied from a losing epoch are dropped, and later epochs are copied
+    again."""
     disks.publish(A)
     disks.append(10)
     disks.placement.alter(NAME, disks.path("b"))
@@ -347,7 +349,7 @@ def test_a_copy_follows_the_truncations_of_its_log(disks: Disks) -> None:
 def test_a_copy_that_was_cut_back_waits_for_its_checkpoints_also_where_the_disk_refused_its_epochs(
     disks: Disks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is copied from then on is in the page cache, and a start would take it for checked up to where the copy had ended."""
+    """Later copies are in the page cache only. A start would take them for checked up to the former end of the copy."""
     disks.publish(A)
     disks.append(10)
     disks.placement.alter(NAME, disks.path("b"))
@@ -398,7 +400,7 @@ def test_a_copy_of_many_segments_is_cut_back_in_steps(disks: Disks) -> None:
     disks.run(1000)
     future = disks.logs.futures.logs[NAME]
     assert len(future.segments) == 3 * DROPPED_AT_ONCE
-    # Its leader has another history from the third record on, and the copy drops some segments a step.
+    # Its leader's log diverges from the third record on, and the copy drops some segments per step.
     disks.log().truncate_to(2)
     while disks.log().log_end_offset > 2:
         disks.log().truncate_to(2)
@@ -452,10 +454,10 @@ def test_a_move_back_ends_it_and_what_was_told_is_taken_back(disks: Disks) -> No
     assert disks.placement.alter(NAME, disks.path("a")) is ErrorCode.NONE
     assert [each[2] for each in disks.told] == [B, A]
     assert disks.logs.futures.logs == {}
-    disks.told[0][3]()  # type: ignore[misc]  # an answer that comes late
+    disks.told[0][3]()  # type: ignore[misc]  # a late answer
     disks.run()
     assert disks.home() == "a"
-    # And on to a third one.
+    # Then move on to a third directory.
     disks.placement.alter(NAME, disks.path("b"))
     assert disks.placement.alter(NAME, disks.path("c")) is ErrorCode.NONE
     disks.run()
@@ -471,7 +473,7 @@ def test_a_restart_goes_on_with_a_move(disks: Disks, tmp_path: Path) -> None:
     disks.append(5)
     disks.logs.shut_down(1)
     again = Disks(tmp_path)
-    # The controller has taken the new directory already; the log still lies in the old one.
+    # The controller has already recorded the new directory, but the log is still in the old one.
     again.publish(B)
     assert [each[2] for each in again.told] == [A]
     assert again.logs.futures.logs[NAME].log_end_offset == 20
@@ -499,7 +501,8 @@ def test_a_start_after_a_crash_between_the_two_renames(disks: Disks, tmp_path: P
 def test_a_copy_is_not_served_while_its_log_may_lie_in_a_directory_that_is_away(
     disks: Disks, tmp_path: Path, what: dict[str, Any]
 ) -> None:
-    """The controller has been told of its directory already, and what came since is in the log alone; a leader would fill it."""
+    """The controller was already told the new directory, and only the old log has the newest records, which a leader
+    would restore."""
     disks.publish(A)
     disks.append(20)
     disks.placement.alter(NAME, disks.path("b"))
@@ -529,7 +532,7 @@ def test_a_future_log_of_no_replica_is_a_stray(disks: Disks, tmp_path: Path) -> 
 
 
 def test_at_a_start_logs_of_no_replica_here_are_strays(disks: Disks, tmp_path: Path) -> None:
-    """Deleted, moved away, or made anew while the node was down."""
+    """Logs of partitions that were deleted, moved away or recreated while the node was down."""
     disks.publish(A, A, A)
     disks.append(4)
     disks.logs.shut_down(1)
@@ -590,7 +593,7 @@ def test_the_origin_fails_while_copying(disks: Disks) -> None:
     disks.placement.alter(NAME, disks.path("b"))
     disks.run()
     disks.logs.partition_failed(NAME, OSError(5, "broken"))
-    # The metadata name the target, where the replica does not lie yet: it must count as lost.
+    # The metadata name the target, where the replica is not yet: it must count as lost.
     assert [each[2] for each in disks.told] == [B, A]
     assert disks.manager.core(NAME) is None
     disks.time.advance(ASSIGNED_POLL_MS)
@@ -644,7 +647,7 @@ OUT_OF_THE_ISR = {
     "last known": (a_replica(B, (), leader=NO_LEADER, last_known_elr=(NODE_ID,)), False),
     "without a leader": (a_replica(B, (2,), leader=NO_LEADER), False),
 }
-"""A replica, and whether its leader may fill it from the beginning."""
+"""A replica, and whether its leader may restore it from the beginning."""
 
 
 @pytest.mark.parametrize("what", OUT_OF_THE_ISR)
@@ -661,7 +664,8 @@ def test_while_a_directory_is_offline_only_replicas_that_a_leader_fills_begin_em
 def test_a_log_that_cannot_be_opened_is_set_aside_only_where_a_leader_fills_another(
     tmp_path: Path, what: str
 ) -> None:
-    """Out of the ISR for this very start, which is an unclean one, it may still have what nobody else has."""
+    """A replica outside the ISR because of an unclean election at this start may still have the only copy of some
+    records."""
     disks = Disks(tmp_path)
     disks.publish(B)
     disks.append(3)

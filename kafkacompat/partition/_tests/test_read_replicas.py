@@ -1,4 +1,5 @@
-"""Consumers that read from the replica in their rack (KIP-392): the leader's advice, and the follower's answers."""
+"""Consumers that read from the replica in their rack (KIP-392): the leader's preferred read replica, and the
+follower's answers."""
 
 from __future__ import annotations
 

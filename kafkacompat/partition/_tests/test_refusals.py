@@ -1,6 +1,5 @@
-"""Images published while one of two directories refuses some operation: no publication fails, and the other directory's partitions
-are served as before. KIP-112.
-"""
+"""Images published while one of two directories refuses some operation: no publication fails, and the other
+directory's partitions are served as before. KIP-112."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ A, B = b"\xa0" * 16, b"\xb0" * 16
 
 
 class Node:
-    """Partition 0 of each topic lies in /a, partition 1 in /b."""
+    """Partition 0 of each topic is in /a, partition 1 in /b."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.disk = disk
@@ -49,7 +48,7 @@ class Node:
         self.image = MetadataImage()
 
     def publish(self, **topics: int) -> None:
-        """Topics with the epoch of their leader; -1 for one that this node does not lead."""
+        """Publish topics with their leader epoch. -1 means that this node does not lead the topic."""
         images = []
         for name, epoch in topics.items():
             leader = NODE_ID if epoch >= 0 else 2
@@ -102,7 +101,7 @@ def served() -> Node:
 @pytest.mark.parametrize("image", IMAGES)
 @pytest.mark.parametrize("restarted", [False, True])
 def test_no_publication_fails(image: str, restarted: bool) -> None:
-    """Also the first one after a start, which finds strays and takes every role."""
+    """Also the first image after a start, which finds strays and applies every role."""
     for operation in OPERATIONS:
         for error in (errno.EIO, errno.EROFS):
             for after in (0, 1, 3):
@@ -144,7 +143,7 @@ def test_topics_made_while_there_was_no_room_are_opened_once_there_is(number: in
     assert all(each.online for each in node.logs.directories)
     node.publish(t=1, other=1, new=1, newest=1)
     node.disk.refuse = None
-    # No image tells of them from now on.
+    # No later image mentions these topics.
     node.run_for(SHORTAGE_INTERVAL_MS)
     assert [node.append(topic, 0) for topic in ("new", "newest")] == [ErrorCode.NONE] * 2
     node.logs.doomed.remove(node.logs.doomed.take_due(None))

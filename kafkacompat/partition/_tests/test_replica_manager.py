@@ -1,4 +1,4 @@
-"""Appends, waits for replication, lookups, roles: the partition manager over real logs on a memory disk."""
+"""Appends, waits for replication, lookups and roles: the partition manager over real logs on a memory disk."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_acks_all_needs_min_isr_before_the_append() -> None:
     assert world.log().log_end_offset == 0
     stored = world.produce(acks=1)
     assert stored.error is ErrorCode.NONE
-    assert world.log().high_watermark == 0  # since 4.0 it stands still below min ISR
+    assert world.log().high_watermark == 0  # since 4.0 it does not move below min ISR
 
 
 def test_effective_min_isr_is_bounded_by_the_replicas() -> None:
@@ -185,8 +185,9 @@ def test_an_isr_shrink_lets_the_high_watermark_go_on() -> None:
 
 
 def test_an_answer_that_brings_about_the_next_ones_is_given_once() -> None:
-    """Whoever waited for the first append appends again, as a coordinator does; this node is alone in sync by then, so that the
-    watermark moves within that append and answers the second waiter while the first answer is still being given."""
+    """The caller that waited for the first append appends again, as a coordinator does. By then this node is alone in
+    the ISR. So the watermark moves within that append and answers the second caller while the first answer is still
+    being given."""
     world = two_replicas()
     both = []
     for end in (1, 2):
@@ -293,7 +294,7 @@ def test_a_failed_sync_of_a_deleted_topic_says_nothing_about_the_one_made_anew()
 
 
 def test_the_sync_that_a_topic_made_anew_waits_for_is_of_its_own_log() -> None:
-    """A sync of the deleted one still runs."""
+    """A sync of the deleted topic's log is still running."""
     world = World(topic_image("t"))
     world.log().config = LogConfig(flush_messages=1)
     world.produce()
@@ -497,7 +498,8 @@ def one_image_with(
 
 
 def test_a_leader_left_alone_by_the_image_that_raises_the_min_isr_commits_nothing() -> None:
-    """The controller counts whoever left by the raised one: they stay eligible (KIP-966), and would lack what is committed now."""
+    """The controller uses the raised value: replicas that left the ISR stay eligible (KIP-966), and would lack the
+    newly committed records."""
     world = two_replicas()
     world.produce()
     one_image_with(world, 2, isr=(1,))
@@ -505,7 +507,7 @@ def test_a_leader_left_alone_by_the_image_that_raises_the_min_isr_commits_nothin
 
 
 def test_a_log_that_was_there_at_the_start_has_its_topics_settings_from_its_first_role_on() -> None:
-    """Until then it has the node's: retention would take a compacted topic's records away."""
+    """Until then it has the node's settings, by which retention would delete a compacted topic's records."""
     world = World(topic_image("t"))
     topic = topic_image("u")
     world.log_manager.get_or_create(TopicPartition("u", 0), topic.id, LogConfig())
@@ -515,7 +517,7 @@ def test_a_log_that_was_there_at_the_start_has_its_topics_settings_from_its_firs
 
 
 def test_a_deposed_leader_commits_nothing_by_the_image_that_lowers_the_min_isr() -> None:
-    """It was lowered under its successor."""
+    """The setting was lowered under the new leader."""
     world = two_replicas(isr=(1,))
     world.log().config = LogConfig(min_insync_replicas=2)
     world.produce()

@@ -1,4 +1,5 @@
-"""Partitions of several nodes: followers fetch, the ISR shrinks and grows, leaders fail over, and what was acknowledged stays."""
+"""Partitions of several nodes: followers fetch, the ISR shrinks and grows, leaders fail over, and acknowledged records
+are kept."""
 
 from __future__ import annotations
 
@@ -133,7 +134,8 @@ def test_a_deposed_leader_answers_its_parked_produces_and_follows() -> None:
 
 
 def test_whoever_was_cut_back_fetches_once_its_checkpoints_know() -> None:
-    """What it fetches counts as replicated, and a start would take it for checked up to where the cut-off records ended."""
+    """Its fetched records count as replicated, and a start would take them for checked up to the end of the truncated
+    records."""
     cluster = Cluster()
     cluster.settle()
     cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}
@@ -158,9 +160,11 @@ def test_whoever_was_cut_back_fetches_once_its_checkpoints_know() -> None:
 
 
 def cut_back(*, full: bool = False, deleted: bool = False) -> Cluster:
-    """1 led, synced and checkpointed a record that nobody else has, and was cut back; its checkpoints are not written anew yet.
+    """Node 1 led, and it synced and checkpointed a record that no other node has. It was then truncated, and its
+    checkpoints are not yet rewritten.
 
-    `full`: the disk refused what comes last. `deleted`: 1 began behind that record, as after an unclean election.
+    `full`: the disk refused the last step. `deleted`: node 1's log began after that record, as after an unclean
+    election.
     """
     cluster = Cluster()
     cluster.settle()
@@ -202,7 +206,7 @@ def test_whoever_was_cut_back_waits_for_its_checkpoints_under_the_next_leader_as
 
 @pytest.mark.parametrize("event", ["another address", "no address for a while", "another directory"])
 def test_whoever_was_cut_back_waits_for_its_checkpoints_also_where_it_follows_anew(event: str) -> None:
-    """In the same epoch: its leader is elsewhere, or its log lies elsewhere and is durable there now."""
+    """In the same epoch: its leader has another address, or its log is in another directory and durable there."""
     cluster = cut_back()
     former, broker = cluster.nodes[1], cluster.brokers[2]
     if event == "another directory":
@@ -245,7 +249,7 @@ def test_whoever_was_cut_back_waits_for_its_checkpoints_also_where_the_disk_refu
 
 @pytest.mark.parametrize("replicas", [(1, 2, 3), (1,)])
 def test_a_leader_that_was_cut_back_commits_once_its_checkpoints_know(replicas: tuple[int, ...]) -> None:
-    """What it appends counts as replicated at once."""
+    """Its own appends count as replicated at once."""
     cluster = cut_back()
     cluster.change(leader=1, replicas=replicas, isr=replicas)
     cluster.publish()
@@ -261,7 +265,8 @@ def test_a_leader_that_was_cut_back_commits_once_its_checkpoints_know(replicas: 
 
 
 def test_epochs_without_records_do_not_keep_a_former_leader_from_following() -> None:
-    """1 leads epochs in which it appends nothing; its epoch cache must not hold it against the next leader."""
+    """Node 1 leads epochs in which it appends nothing. Its epoch cache must not block it from following the next
+    leader."""
     cluster = Cluster()
     cluster.settle()
     assert produced(cluster, b"a") is ErrorCode.NONE
@@ -317,7 +322,7 @@ def test_damage_met_while_the_leaders_offsets_are_taken_keeps_no_other_partition
 def test_a_follower_that_met_a_bug_asks_its_leader_again(
     monkeypatch: pytest.MonkeyPatch, faults: Any
 ) -> None:
-    """Were its fetcher busy for ever, it would follow that leader no more, and nobody would say so."""
+    """If its fetcher stayed busy forever, it would no longer follow that leader, without any report."""
     cluster = Cluster()
     cluster.settle()
     left = [4]
@@ -389,7 +394,8 @@ def test_a_full_disk_delays_a_follower_and_nothing_else() -> None:
 
 
 def test_a_new_partition_is_replicated_soon_though_the_followers_fetch_is_parked() -> None:
-    """The leader answers what is parked, so that the next fetch can name the partition; Kafka waits for its time to pass."""
+    """The leader answers the parked fetch, so that the next one can name the partition. Kafka waits until the fetch
+    times out."""
     cluster = Cluster(partitions=2)
     cluster.settle()
     cluster.change(1, leader=2)
@@ -407,7 +413,7 @@ def test_a_new_partition_is_replicated_soon_though_the_followers_fetch_is_parked
 def test_a_first_fetch_that_an_append_ends_leaves_no_partition_out_of_the_session() -> None:
     cluster = Cluster(partitions=3)
     for _ in range(3):
-        # New logs are made durable, and then followed.
+        # New logs are made durable, then followed.
         cluster.drain()
         cluster.tick()
     cluster.drain()
@@ -467,7 +473,7 @@ def test_partitions_whose_leader_has_another_address_are_followed_there_a_few_at
     image = replace(follower.image, offset=10, brokers=dict(cluster.brokers))
     follower.take_image(image)
     assert len(taken) == 10
-    # What another image takes away while it waits is not followed again.
+    # Partitions that a later image removes while they wait are not followed again.
     gone = sorted(set(range(45)) - {*taken, 0, 20, 39})[:5]
     for index in gone:
         cluster.change(index, replicas=(1,), isr=(1,))
@@ -525,7 +531,8 @@ EVENTS = st.one_of(
 def test_nothing_acknowledged_is_lost_in_any_order_of_events(
     min_isr: int, events: list[tuple[str, int]]
 ) -> None:
-    """Kills keep at least one replica of the ISR: with the last one gone, Kafka waits for it as this controller does."""
+    """Kills leave at least one replica of the ISR. If the last one is gone, Kafka waits for it, and so does this
+    controller."""
     run(min_isr, events)
 
 
@@ -590,7 +597,7 @@ def run(min_isr: int, events: list[tuple[str, int]]) -> None:
 
 
 def check_watermarks(cluster: Cluster) -> None:
-    """Whatever is below any live node's high watermark is the same wherever it is there."""
+    """Records below any live node's high watermark are equal on all nodes that have them."""
     known: dict[int, bytes] = {}
     for node in cluster.nodes.values():
         core = node.manager.by_name.get(T0)

@@ -1,4 +1,5 @@
-"""KIP-73: the measured rate, whom a throttle concerns, and that a throttled move reaches its end without touching the ISR."""
+"""KIP-73: the measured rate, the replicas that a throttle affects, and that a throttled move completes without
+affecting the ISR."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def test_the_rate_against_a_list_of_all_that_passed(steps: list[tuple[int, int]]
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_throttled_replica_fills_slowly_and_joins_in_the_end(side: str) -> None:
-    cluster = Cluster(replica_fetch_max_bytes=1)  # one batch a fetch
+    cluster = Cluster(replica_fetch_max_bytes=1)  # one batch per fetch
     cluster.kill(3)
     cluster.settle()
     for number in range(40):

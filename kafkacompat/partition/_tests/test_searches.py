@@ -1,4 +1,4 @@
-"""ListOffsets by time while the partition, its log or the one who asked change."""
+"""ListOffsets by time while the partition, its log or the client changes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def test_the_log_is_searched_by_a_worker() -> None:
 
 @pytest.mark.parametrize(("named", "code"), [(3, ErrorCode.FENCED_LEADER_EPOCH), (-1, ErrorCode.NONE)])
 def test_a_new_leader_epoch_in_between(named: int, code: ErrorCode) -> None:
-    """Who named the epoch is told of the next one; who did not gets the offset of a search in the new one."""
+    """A client that named the epoch gets an error for the new one. Another client gets the result of a search in the
+    new epoch."""
     world = world_with()
     asked = ask(world, epoch=named)
     world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=4)}))
@@ -115,7 +116,7 @@ def test_a_log_that_never_stands_still_is_not_available(monkeypatch: pytest.Monk
 
 
 def test_another_log_in_its_place() -> None:
-    """It moved to another directory meanwhile."""
+    """The log has moved to another directory meanwhile."""
     world = world_with()
     asked = ask(world)
     log = world.manager.by_name[T0].log = open_log(MemoryDisk())
@@ -173,7 +174,7 @@ def test_a_worker_that_cannot_be_had() -> None:
 
 
 def test_whoever_has_room_may_let_others_go_and_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All in the callback that tells of the room: others leave, and what is asked then is answered at once."""
+    """All within the callback that reports room: other requests leave, and new ones are answered at once."""
     monkeypatch.setattr(searches, "SEARCHES_PACED", 1)
     world = world_with()
     asked = ask(world)
@@ -185,7 +186,7 @@ def test_whoever_has_room_may_let_others_go_and_come_again(monkeypatch: pytest.M
     def again(_: Deferred[None]) -> None:
         second.abandon()
         searching._unanswered += 1
-        searching._done_with_one()  # as for one that is answered at once
+        searching._done_with_one()  # as for a search that is answered at once
         refused.append(OffsetLookup(ErrorCode.NONE))
 
     first.on_done(again)

@@ -55,7 +55,8 @@ def data(partition: int = 0, high_watermark: int = 5, records: bytes = b"", **fi
 
 
 def answer(context: FetchContext, now_ms: int = 0, **by_partition: PartitionData) -> tuple[int, list[int]]:
-    """(session id, partitions sent) when every partition of the context is answered, `p<n>` overriding the default."""
+    """(session id, partitions sent) when every partition of the context is answered. `p<n>` overrides the default
+    answer."""
     pairs = [(one, by_partition.get(f"p{one.partition}", data(one.partition))) for one in context.partitions]
     session_id, selected = context.select(pairs, now_ms)
     return session_id, [one.partition for one, _ in selected]
@@ -126,8 +127,8 @@ def test_incremental_answer_omits_what_did_not_change() -> None:
 
 
 def test_what_is_stated_anew_without_having_come_further_is_told_anew() -> None:
-    """A follower passes over an answer when its leader epoch has changed since it asked: the high watermark in it must come
-    again, or it lags until the next record is written. Found by the simulation."""
+    """A follower ignores an answer if its leader epoch has changed since the request. The high watermark must then be
+    sent again, or it would lag until the next record is written. Found by the simulation."""
     cache = cache_of()
     session_id = session_with(cache, 0, 1)
     assert answer(open_context(cache, session_id, 1, [asked(0)])) == (session_id, [0])

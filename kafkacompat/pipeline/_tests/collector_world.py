@@ -1,6 +1,6 @@
-"""A folder, a server that writes and rotates its log there, a broker that is slow, and the real collector of it, for tests.
+"""For tests: a folder, a server that writes and rotates its log there, a slow broker, and the real collector.
 
-Time is handed in; what arrives is what the stand-in for the producer was given.
+The time is a parameter. The lines that arrive are those that the stand-in for the producer was given.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from kafkacompat.pipeline.collector.lines import Line
 from kafkacompat.pipeline.collector.running import SCAN_INTERVAL_S, Collector
 
 READ_BYTES = 400
-"""So that a file is read in many steps."""
+"""Small, so that a file is read in many steps."""
 
 TURN_S = SCAN_INTERVAL_S + 0.05
 
 
 class Shipper:
-    """Takes as many chunks as it is allowed to, and acknowledges them when told."""
+    """Accepts the allowed number of chunks, and acknowledges them when told to."""
 
     acknowledged_bytes = cut_lines = resent_lines = 0
     trouble = None
@@ -61,7 +61,7 @@ class Shipper:
 
 
 class State:
-    """What is kept between two runs."""
+    """The state between two runs."""
 
     path = "in memory"
 
@@ -133,15 +133,15 @@ class World:
         return self.log.rename(self.folder / f"{name}{len(self.files)}")
 
     def rename_within(self, lines: int) -> None:
-        """To a name that the pattern finds."""
+        """Rename the log to a name that the pattern matches."""
         self.rotated.append((self.rename("access.log."), self.files[-1]))
         self.append(lines)
         self.reopen()
 
     def rename_away(self, lines: int, seconds: float) -> None:
-        """To one that it does not find; the server notices so many seconds and lines later."""
+        """Rename the log to a name that the pattern does not match. The server notices after that many seconds and lines."""
         if not self.log.stat().st_size:
-            # A file without a first line has nothing to be recognised by after a crash.
+            # A file without a first line cannot be recognised after a crash.
             self.append(1)
         self.turn()
         self.rename("away.")
@@ -150,13 +150,13 @@ class World:
         self.reopen()
 
     def copy_and_truncate(self) -> None:
-        """To a name that the pattern finds."""
+        """Copy the log to a name that the pattern matches, and truncate it."""
         self.count += 1
         (self.folder / f"access.log.copy{self.count}").write_bytes(self.log.read_bytes())
         os.truncate(self.log, 0)
 
     def delete(self, lines: int, seconds: float) -> None:
-        """The log itself; the server notices so many seconds and lines later."""
+        """Delete the log. The server notices after that many seconds and lines."""
         self.turn()
         self.log.unlink()
         self.files[-1].deleted = True
@@ -172,7 +172,7 @@ class World:
         self.rotated.clear()
 
     def die(self) -> None:
-        """What only the open handle had is lost with it."""
+        """The collector dies. Content that only its open handles had is lost."""
         for file in self.files:
             if file.deleted:
                 self.excused.update(file.lines)
@@ -183,7 +183,7 @@ class World:
         self.begin()
 
     def pack_while_down(self, lines: int) -> None:
-        """Between two runs of the collector more is written, the log is rotated, and all that is rotated is packed."""
+        """Between two runs of the collector, write more lines, rotate the log, and compress all rotated files."""
         if not self.log.stat().st_size:
             self.append(1)
         self.turn()
@@ -210,7 +210,7 @@ class World:
                 self.shipper.deliver(0)
 
     def values(self) -> Counter[bytes]:
-        """How many event ids each line has arrived under."""
+        """Return the number of event ids under which each line has arrived."""
         return Counter(value for values in self.arrived.values() for value in values)
 
     def missing(self) -> list[bytes]:

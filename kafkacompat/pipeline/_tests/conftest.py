@@ -1,4 +1,4 @@
-"""One Spark for the unit tests of the jobs, without a connector: batch frames stand for the source's."""
+"""One Spark for the unit tests of the jobs, without a connector: batch frames replace the source."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SOURCE_SCHEMA = (
 )
 RECEIVED_MS = 1_790_000_000_000
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-"""It lives too short for more compiling to pay."""
+"""The process lives too briefly for more compilation to pay off."""
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local Spark on one thread."""
+    """A local Spark with one thread."""
     if shutil.which("java") is None:
         pytest.skip("java is not on PATH")
     pytest.importorskip("pyspark")
@@ -50,7 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def records(spark: SparkSession) -> Records:
-    """records(topic, value, ...) is a frame as Spark's Kafka source gives it: values in order of offset."""
+    """records(topic, value, ...) is a frame as from Spark's Kafka source: values in order of their offsets."""
     from pyspark.sql import functions as F
 
     def make(

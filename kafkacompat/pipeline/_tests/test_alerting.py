@@ -1,4 +1,4 @@
-"""Batches of windows to records, by a real Spark without a broker: what a batch writes, and where a run goes on after a death."""
+"""Batches of windows become records, with a real Spark and no broker: the content of a batch, and the state after a crash."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START_MS = RECEIVED_MS // 60_000 * 60_000
 
 
 class Caught(Alerting):
-    """Keeps what it would write."""
+    """Records what it would write."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(str(folder), RunOptions(jobs=("metrics",), checkpoint="", output=""))
@@ -36,7 +36,7 @@ class Caught(Alerting):
         self.written += [(row["topic"], row["key"], json.loads(row["value"])) for row in records.collect()]
 
     def alerts(self) -> list[tuple[str, str, str]]:
-        """State, key and event id of each."""
+        """Return state, key and event id of each change."""
         return [
             (value["state"], key, value["event_id"])
             for topic, key, value in self.written
@@ -46,7 +46,7 @@ class Caught(Alerting):
 
 @pytest.fixture
 def windows(records: Records) -> Callable[..., DataFrame]:
-    """windows(minute, error=, service=): a batch in which 25 samples of one minute came."""
+    """windows(minute, error=, service=) is a batch with 25 samples of one minute."""
 
     def make(minute: int, **values: Any) -> DataFrame:
         at_ms = START_MS + minute * 60_000
@@ -96,7 +96,7 @@ def test_a_run_goes_on_with_the_alerts_that_the_last_one_left(
 def test_a_batch_that_is_run_again_writes_the_same_changes(
     windows: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """Whether the state after it was kept or not."""
+    """Whether the state after it was saved or not."""
     first = Caught(tmp_path)
     first(windows(0, error=True), 7)
     assert first.alerts()

@@ -1,4 +1,5 @@
-"""A rule fires after its duration, is resolved once, and says so once: by windows as batches bring them, without Spark."""
+"""A rule fires after its duration and is resolved once, and each change is reported once. Windows come in batches,
+without Spark."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def row(number: int, rate: float, service: str = "shop", count: int = 50) -> dic
 
 
 class Watch:
-    """Batches one after the other; between any two the state may be written and read again, as by a restart."""
+    """Runs batches one after the other. Between any two, the state may be encoded and decoded, as after a restart."""
 
     def __init__(self, *rules: Rule, watermark_s: int = 600) -> None:
         self.tracker = Tracker(WINDOW_S, watermark_s, rules)
@@ -52,7 +53,7 @@ class Watch:
         return changes
 
     def said(self, *rows: dict[str, Any]) -> list[tuple[str, str, int]]:
-        """State, severity and the number of the window that made each change."""
+        """Return state, severity and the number of the window for each change."""
         return [(each.state, each.severity, each.window_start_ms // WINDOW_MS) for each in self.step(*rows)]
 
 
@@ -84,7 +85,7 @@ def test_a_good_window_or_a_missing_one_begins_the_duration_anew() -> None:
 def test_an_alert_is_resolved_by_a_good_window_that_is_over() -> None:
     watch = Watch(AT_ONCE)
     watch.step(row(1, BAD))
-    # It still fills.
+    # The window is still open.
     assert watch.said(row(2, WELL)) == []
     assert watch.said(row(3, WELL)) == [("resolved", "warning", 2)]
     assert watch.said(row(4, WELL)) == []

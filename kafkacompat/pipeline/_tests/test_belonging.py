@@ -1,4 +1,4 @@
-"""Checkpoints and tables that have one past, and those that have not: by number, and as Spark's own file sink leaves them."""
+"""Checkpoints and tables that match and that do not: by batch number, and as Spark's file sink leaves them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BATCHES = 3
-"""The last of them brings the sink's log together in one file."""
+"""The last of them compacts the sink's log into one file."""
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_a_driver_may_die_at_any_moment(planned: int, ended: int, written: int) 
 @pytest.mark.parametrize(
     ("planned", "ended", "written", "said"),
     [
-        (NONE, NONE, 0, "table t holds batches to number 0, which checkpoint c does not know"),
-        (3, 3, 9, "table t holds batches to number 9, which checkpoint c does not know"),
-        (0, 0, NONE, "checkpoint c has ended batch 0, which table t does not hold"),
-        (9, 9, 3, "checkpoint c has ended batch 9, which table t does not hold"),
+        (NONE, NONE, 0, "table t contains batches up to number 0, which checkpoint c does not have"),
+        (3, 3, 9, "table t contains batches up to number 9, which checkpoint c does not have"),
+        (0, 0, NONE, "checkpoint c has completed batch 0, which table t does not contain"),
+        (9, 9, 3, "checkpoint c has completed batch 9, which table t does not contain"),
     ],
 )
 def test_what_does_not_follow_is_told(planned: int, ended: int, written: int, said: str) -> None:
@@ -70,14 +70,14 @@ def test_what_does_not_follow_is_told(planned: int, ended: int, written: int, sa
 
 @pytest.fixture
 def short_logs(spark: SparkSession) -> Iterator[None]:
-    """Spark's own 10 would take as many batches, and show no more."""
+    """Spark's default of 10 would need as many batches without testing more."""
     spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", str(BATCHES))
     yield
     spark.conf.unset("spark.sql.streaming.fileSink.log.compactInterval")
 
 
 def write_lines(spark: SparkSession, lines: Path, options: RunOptions) -> int:
-    """A query of logs-events' folders, a batch for each file of lines; how many rows the table has then."""
+    """Run a query with the folders of logs-events, one batch per file of lines. Return the table's number of rows."""
     table = f"{options.output}/logs/events"
     read = spark.readStream.option("maxFilesPerTrigger", "1").text(str(lines))
     writer = read.writeStream.option("checkpointLocation", f"{options.checkpoint}/logs-events")
@@ -93,7 +93,7 @@ def test_tables_stay_with_the_checkpoint_that_spark_wrote_with_them(
     lines.mkdir()
     for number in range(BATCHES):
         (lines / f"{number}.txt").write_text("line\n")
-    # A blank and brackets: a path is no pattern.
+    # A blank and brackets: a path must not be treated as a pattern.
     kept = RunOptions(jobs=("logs",), checkpoint=f"{tmp_path}/a [1] c/", output=f"{tmp_path}/a [1] t/")
     new = RunOptions(jobs=("logs",), checkpoint=f"file:{tmp_path}/new-c", output=f"file:{tmp_path}/new-t")
     query = QUERIES["logs"][0]
@@ -106,15 +106,17 @@ def test_tables_stay_with_the_checkpoint_that_spark_wrote_with_them(
     with pytest.raises(PipelineFailed) as failed:
         require_one_past(spark, query, mixed)
     assert str(failed.value).startswith(
-        f"table {tmp_path}/a [1] t/logs/events holds batches to number "
-        f"{BATCHES - 1}, which checkpoint file:{tmp_path}/new-c/logs-events does not know"
+        f"table {tmp_path}/a [1] t/logs/events contains batches up to number "
+        f"{BATCHES - 1}, which checkpoint file:{tmp_path}/new-c/logs-events does not have"
     )
-    # What it is refused for: Spark reads all lines once more and writes none.
+    # The reason for the refusal: Spark would read all lines again and write none.
     assert write_lines(spark, lines, mixed) == BATCHES
     shutil.rmtree(tmp_path / "new-c")
 
     mixed = RunOptions(jobs=("logs",), checkpoint=kept.checkpoint, output=new.output)
-    with pytest.raises(PipelineFailed, match=f"ended batch {BATCHES - 1}, which table file:{tmp_path}/new-t"):
+    with pytest.raises(
+        PipelineFailed, match=f"completed batch {BATCHES - 1}, which table file:{tmp_path}/new-t"
+    ):
         require_one_past(spark, query, mixed)
     # As a driver leaves it that dies before the end of its last batch.
     (tmp_path / "a [1] c" / "logs-events" / "commits" / str(BATCHES - 1)).unlink()

@@ -1,4 +1,4 @@
-"""Which of Spark's ways to write checkpoints is chosen, by where they lie; and that one goes on with what the other wrote."""
+"""The choice of how Spark writes checkpoints depends on their file system, and each way can continue the other's files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ELSEWHERE = "http://127.0.0.1:9/folder"
-"""A file system that Hadoop knows without asking anybody."""
+"""A file system that Hadoop supports, used without a request to it."""
 
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """Nothing is chosen, before and after."""
+    """A session without a choice, before and after the test."""
     spark.conf.unset(SETTING)
     yield spark
     spark.conf.unset(SETTING)
@@ -62,7 +62,7 @@ def test_who_has_chosen_is_obeyed(session: SparkSession) -> None:
 
 
 def test_a_checkpoint_is_gone_on_with_whoever_wrote_it(session: SparkSession, tmp_path: Path) -> None:
-    """Written by Spark's own choice, then by ours, then by its again: each line once."""
+    """The checkpoint is written by Spark's default, then by the alternative, then by the default: each line is there once."""
     lines, table = tmp_path / "lines", str(tmp_path / "table")
     lines.mkdir()
     for number, way in enumerate((None, BY_FILE_SYSTEM, None)):

@@ -1,4 +1,4 @@
-"""The collector's command where the broker is away when it starts."""
+"""The collector's command when the broker is away at its start."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def words(tmp_path: Path, until_end: bool = False) -> SimpleNamespace:
         state=str(tmp_path / "state"),
         files=[str(tmp_path / "a.log")],
         bootstrap="127.0.0.1:1",
+        command_config=None,
         host="web",
         interval=1e6,
         until_end=until_end,
@@ -41,7 +42,7 @@ def words(tmp_path: Path, until_end: bool = False) -> SimpleNamespace:
 
 
 class Producer:
-    """Stands for the client, whose threads would outlive the test: nobody answers it."""
+    """Replaces the client, whose threads would outlive the test. It never gets an answer."""
 
     def __init__(self, files: set[bytes]) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""The collector over real files: rotated, deleted, out of sight, too many; while the broker is slow and the collector dies."""
+"""The collector over real files: rotated, deleted, missing, too many. The broker is slow, and the collector dies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(world: World, operations: list[tuple]) -> None:
 
 
 def handles() -> int:
-    """Of this process."""
+    """Return the number of this process's open files."""
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -70,7 +70,7 @@ def test_every_line_arrives_once_while_its_file_can_be_read(operations: list[tup
         assert world.missing() == []
         assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
         assert {line: ids for line, ids in world.values().items() if ids > 1} == {}
-        # Nothing is held of files that are gone: the log, the server's handle on it, and the collector's.
+        # No handle is left on the deleted files: the log, the server's handle on it, and the collector's.
         world.delete_rotated()
         world.wait(200.0)
         world.wait(200.0)
@@ -132,7 +132,7 @@ def test_files_deleted_after_a_silence_are_forgotten(world: World) -> None:
     for number in range(50):
         path = world.folder / f"access.log.{number}"
         path.write_bytes(b"the first line of %d\n" % number)
-        # Another reader keeps the inode from being given out again.
+        # Another open handle prevents the reuse of the inode.
         with open(path, "rb"):
             world.drain()
             world.wait(61.0)
@@ -164,7 +164,7 @@ def test_a_file_that_was_out_of_sight_goes_on_under_its_event_ids(world: World) 
 
 
 def test_a_log_that_is_a_link_to_the_file_of_the_day_is_read_through_every_switch(world: World) -> None:
-    """Also of the day before, which the pattern finds no more, when the collector dies after the switch."""
+    """Also the file of the previous day, which the pattern no longer matches, if the collector dies after the switch."""
     world.drain()
     world.log.unlink()
     for day in range(3):
@@ -193,7 +193,7 @@ def test_a_file_packed_while_no_collector_ran_goes_on_under_its_event_ids(world:
     world.drain_some(2)
     world.pack_while_down(30)
     world.append(3)
-    # It dies again over what it has unpacked.
+    # It dies again while it reads the decompressed file.
     world.shipper.allowed = 4
     world.turn()
     world.turn()
@@ -205,7 +205,7 @@ def test_a_file_packed_while_no_collector_ran_goes_on_under_its_event_ids(world:
     assert set(world.values().values()) == {1}
     assert len({identity for identity, _ in world.arrived}) == 2
     assert world.collector.figures().lost_files == 0
-    # Once it is shipped, it is not looked for any more.
+    # Once it is shipped, it is not searched for again.
     world.wait(6.0)
     world.crash()
     for path in world.folder.glob("*.gz"):
@@ -250,7 +250,7 @@ def test_a_file_that_is_not_found_again_is_counted(world: World, content: bytes 
 
 
 def packed_while_down(world: World) -> Path:
-    """The log, of which a line is not shipped, is packed between two runs; its packed leftover."""
+    """The log, with a line that is not shipped, is compressed between two runs. Return the compressed file."""
     world.append(40)
     world.drain()
     world.append(1)
@@ -311,7 +311,7 @@ def no_room(patch: pytest.MonkeyPatch) -> None:
 
 
 def little_room(patch: pytest.MonkeyPatch) -> None:
-    """The disk would take it, and be full for everybody else."""
+    """The file would fit on the disk, but would leave no room for others."""
     patch.setattr(packed, "SPARE_BYTES", float("inf"))
     patch.setattr(packed, "SPARE_SHARE", 1.1)
 
@@ -448,7 +448,7 @@ def test_followed_files_keep_their_place_when_names_shift(
 def test_short_lines_are_handed_over_in_bounded_numbers(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line costs memory and a place in the client's queue however short it is, also when it is empty."""
+    """Even a short or empty line costs memory and a place in the client's queue."""
     monkeypatch.setattr(running, "READ_BYTES", 256 * 1024)
     world.append(1)
     world.drain()
@@ -491,7 +491,7 @@ def test_a_file_that_cannot_be_opened_now_is_followed_later(
 
 
 class Stale:
-    """Descriptors that the file system knows no more, as when an NFS server removed the file or lost its table."""
+    """Descriptors that have become stale, as when an NFS server has removed the file or lost its table."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.descriptors: set[int] = set()
@@ -596,7 +596,7 @@ def test_a_file_truncated_while_nobody_looked_gets_other_event_ids(world: World)
     world.files[-1].stream.write(heading)
     world.append(3)
     world.turn()
-    # It arrives, and the collector dies before it hears of that.
+    # The line arrives, and the collector dies before it gets the acknowledgement.
     world.shipper.deliver(0)
     world.crash()
     os.truncate(world.log, 0)

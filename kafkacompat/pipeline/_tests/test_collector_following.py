@@ -1,4 +1,4 @@
-"""The collector's decisions against a disk that rotates, truncates, renames and appends at random, and a collector that dies."""
+"""The collector's decisions with a disk that rotates, truncates, renames and appends at random, and a collector that dies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDS = 20 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 1
 
 
 class Disk:
-    """Files by name, as a file system with inodes holds them."""
+    """Files by name, with inodes as in a file system."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -47,7 +47,7 @@ class Disk:
         self.touch(self.names[name])
 
     def shift(self) -> None:
-        """access.log.1 becomes access.log.2, and so on."""
+        """Rename access.log.1 to access.log.2, and so on."""
         for number in sorted(
             (int(name.rsplit(".", 1)[1]) for name in self.names if name != LOG), reverse=True
         ):
@@ -71,7 +71,7 @@ class Disk:
 
 
 class Collector:
-    """The loop of the shell over a Disk; what arrives at the broker is in `arrived`."""
+    """The shell's loop over a Disk. `arrived` has the lines that reached the broker."""
 
     def __init__(self, disk: Disk, max_line_bytes: int = 10_000, host: str = "web") -> None:
         self.disk = disk
@@ -109,7 +109,7 @@ class Collector:
                 self.following.gone((file.device, file.inode))
 
     def deliver(self, index: int) -> None:
-        """One chunk arrives whole, whichever comes first."""
+        """Acknowledge one whole chunk, in any order."""
         if self.on_the_way:
             chunk, identity, pairs = self.on_the_way.pop(index % len(self.on_the_way))
             for position, value in pairs:
@@ -133,7 +133,7 @@ class Collector:
             self.save()
 
     def values(self) -> Counter[bytes]:
-        """How many event ids each line has arrived under."""
+        """Return the number of event ids under which each line has arrived."""
         return Counter(value for values in self.arrived.values() for value in values)
 
 
@@ -150,7 +150,7 @@ OPERATIONS = st.lists(
 
 
 def run(operations: list[tuple], heading: bytes) -> tuple[Collector, list[bytes]]:
-    """Do all that, end the last line, drain; the lines that were written and not part of the heading."""
+    """Run the operations, complete the last line, ship everything. Return the lines written, without the heading."""
     disk = Disk()
     disk.create(LOG)
     collector = Collector(disk)
@@ -227,7 +227,7 @@ def test_a_line_keeps_its_event_id_through_copies_while_the_collector_lives(
     operations: list[tuple], heading: bytes
 ) -> None:
     operations = [operation for operation in operations if operation[0] != "crash"]
-    # A copy of what was never looked at has nothing to be recognised by; that is a file like any other.
+    # A copy of a file that was never read cannot be recognised. It counts as a new file.
     looked: list[tuple] = []
     for operation in operations:
         if operation[0] == "copy":
@@ -240,7 +240,7 @@ def test_a_line_keeps_its_event_id_through_copies_while_the_collector_lives(
 
 
 def collected(disk: Disk) -> Collector:
-    """A collector that has shipped all that the disk holds."""
+    """Return a collector that has shipped everything on the disk."""
     collector = Collector(disk)
     collector.drain()
     return collector
@@ -310,7 +310,7 @@ def test_a_file_moved_to_another_device_goes_on_under_its_identity() -> None:
 
 
 def test_lines_of_two_hosts_made_from_one_image_are_told_apart() -> None:
-    """Device, inode, the first line and all positions are alike."""
+    """Device, inode, first line and all positions are equal."""
     disk = Disk()
     disk.create(LOG, b"#Fields: date time cs-uri\na line\n")
     one, other = Collector(disk, host="web-1"), Collector(disk, host="web-2")

@@ -1,4 +1,4 @@
-"""What the collector does with a producer that refuses, fails for good or is full; no broker."""
+"""The collector with a producer that refuses, fails fatally or is full. No broker."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kafkacompat.pipeline.collector.lines import Line
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.options import DEFAULT_DUPLICATE_HORIZON_S
+from kafkacompat.security.cluster_address import ClusterAddress
 
 TURNS_MAX = 600
 
@@ -47,7 +48,7 @@ class Message:
 
 
 class Producer:
-    """Holds what is produced until it is polled; `answer` says what becomes of each batch, `raised` what produce says at once."""
+    """Keeps produced lines until it is polled. `answer` gives the result of each batch, `raised` the exception of produce."""
 
     def __init__(
         self,
@@ -60,11 +61,11 @@ class Producer:
         self.raised = raised
         self.calls = 0
         self.holds = False
-        """Whether it tells nothing until it is purged."""
+        """Whether it returns nothing until it is purged."""
         self.slow = False
-        """Whether the first wait for all of it is too short."""
+        """Whether the first wait for all lines is too short."""
         self.known = True
-        """Whether the client has asked the broker for the topic since it was found missing."""
+        """Whether the client has asked for the topic since it was found missing."""
         self.waiting: list[tuple[bytes, bytes, dict[str, bytes], Callable[..., None]]] = []
         self.arrived: list[tuple[bytes, dict[str, bytes]]] = []
 
@@ -117,7 +118,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Shipper]:
     def build(*producers: Producer, ensure: Callable[[], object] = lambda: None) -> Shipper:
         left = list(producers)
         monkeypatch.setattr(Shipper, "_new_producer", lambda self: left.pop(0))
-        return Shipper("nowhere", "web", ensure)
+        return Shipper(ClusterAddress("nowhere"), "web", ensure)
 
     return build
 
@@ -196,7 +197,7 @@ def test_a_producer_that_failed_for_good_is_replaced_and_nothing_is_lost(
 def test_a_producer_that_failed_for_good_is_kept_until_it_has_given_back_all(
     make: Callable[..., Shipper],
 ) -> None:
-    """On a busy machine not all callbacks have their turn in one wait; a line of theirs would be sent by nobody."""
+    """On a busy machine one wait may not be enough for all callbacks. Nobody would send their lines again."""
     first, second = Producer(lambda values: None), Producer(lambda values: None)
     first.holds = first.slow = True
     shipper = make(first, second)
@@ -210,10 +211,12 @@ def test_a_producer_that_failed_for_good_is_kept_until_it_has_given_back_all(
 
 
 def test_lines_that_wait_for_a_broker_are_stamped_anew() -> None:
-    """By the real client: had they the time of a broker's failure hours ago, the jobs would take them for late and drop them."""
+    """With the real client: if lines kept the timestamp of hours ago, the jobs would drop them as late."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        shipper = Shipper(f"127.0.0.1:{nobody.getsockname()[1]}", "web", lambda: None, stamp_age_max_ms=50)
+        shipper = Shipper(
+            ClusterAddress(f"127.0.0.1:{nobody.getsockname()[1]}"), "web", lambda: None, stamp_age_max_ms=50
+        )
         chunk = ship(shipper, b"one", b"two")
         on_the_way_bytes = shipper.on_the_way_bytes
         for _ in range(TURNS_MAX):
@@ -230,7 +233,7 @@ def test_lines_that_wait_for_a_broker_are_stamped_anew() -> None:
 def test_lines_that_wait_for_no_reason_that_was_told_tell_that_they_wait(
     make: Callable[..., Shipper],
 ) -> None:
-    """A client repeats NOT_ENOUGH_REPLICAS without a word until it gives a line up."""
+    """A client retries NOT_ENOUGH_REPLICAS silently until it gives a line up."""
     shipper = make(Producer(lambda values: Refusal(shipping.TOO_OLD)))
     ship(shipper, b"one")
     shipper.turn(0.0)
@@ -300,7 +303,7 @@ def test_a_topic_that_the_client_knows_to_be_gone_is_made_again_and_asked_for(
     chunk = ship(shipper, b"one", b"two", b"three", b"four")
     assert (producer.calls, shipper.trouble) == (4, "it is _UNKNOWN_TOPIC")
     for calls in (5, 6, 7, 8, 9):
-        # One line is enough to hear that nothing has changed.
+        # One line is enough to see that nothing has changed.
         shipper.turn(0.0)
         assert producer.calls == calls
     assert chunk.file.position == 0

@@ -1,4 +1,4 @@
-"""The demo's plan, board and children, without a broker or Spark."""
+"""The demo's plan, table and children, without a broker or Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generator: the same seed makes the same events, and their statistics are what docs/reference/generator.md says."""
+"""The generator: the same seed gives the same events, and their statistics are those of docs/reference/generator.md."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def traffic(seed: int = SEED) -> Traffic:
 
 
 class Day:
-    """All that arrives in one day, and the good records, each event id once."""
+    """All events of one day, and the good records with each event id once."""
 
     def __init__(self) -> None:
         made = traffic()
@@ -90,7 +90,7 @@ def test_events_come_in_the_order_they_arrive(day: Day) -> None:
 
 
 def test_the_rate_is_the_wanted_one_over_a_day(day: Day) -> None:
-    # A burst more or less is a few per cent.
+    # One burst more or less changes a few per cent.
     assert len(day.events) / 86_400 == pytest.approx(EVENTS_PER_S, rel=0.08)
     metrics = sum(event.stream == METRICS_RAW for event in day.events)
     assert metrics / len(day.events) == pytest.approx(DEFAULT.metrics_share, rel=0.08)

@@ -1,4 +1,4 @@
-"""The jobs as functions of batch frames: what each makes of good and bad records, compared with plain Python."""
+"""The jobs as functions of batch frames: their results for good and bad records, compared with plain Python."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LINE = (
 
 
 def encoded(event: dict[str, Any], **changes: Any) -> bytes:
-    """The event with these fields changed; a field of value ... is left out."""
+    """Return the event with these fields changed. A field with value ... is left out."""
     return json.dumps({k: v for k, v in {**event, **changes}.items() if v is not ...}).encode()
 
 
@@ -64,7 +64,7 @@ BAD_SAMPLES = [
     (b"", "malformed JSON"),
     (None, "malformed JSON"),
     (b"\xff\xfe{}", "malformed JSON"),
-    # A record is one event: what stands behind it would be lost without a word.
+    # A record is one event: anything after it would be lost silently.
     (encoded(SAMPLE) + b" rubbish", "malformed JSON"),
     (encoded(SAMPLE) + b"\x0c", "malformed JSON"),
     (encoded(SAMPLE) + b"}", "malformed JSON"),
@@ -267,14 +267,14 @@ BAD_LINES = {
     LINE.encode() + b' "trailing': "malformed line",
     LINE.replace(" 512 ", " 9999999999999 ").encode(): "malformed line",
     LINE.replace("GET", "\u0001GET").encode(): "malformed line",
-    # No log format at all, but cut up as the job cuts its lines.
+    # This is no log format, but it has the mark at which the job splits lines.
     "::1|-|21/Sep/2026:14:13:20 +0000|GET / HTTP/1.1|200|3|-|-".replace(
         "|", "\u0001"
     ).encode(): "malformed line",
     LINE.replace("2026", "2027").encode(): "future timestamp",
     LINE.replace("2026", "1999").encode(): "ancient timestamp",
     LINE.encode() + b"x" * 65536: "oversized record",
-    # What makes a backtracking pattern slow, and a recursive one overflow its stack.
+    # These lines make a backtracking pattern slow, and overflow the stack of a recursive one.
     b'::1 - - [21/Sep/2026:14:13:20 +0000] "' + rb"\"" * 32000: "malformed line",
     b'::1 - - [21/Sep/2026:14:13:20 +0000] "' + b'a" ' * 21000: "malformed line",
 }
@@ -409,7 +409,7 @@ def test_no_more_pages_than_the_bound_are_ranked(records: Records) -> None:
 
 
 def rounded(latency_us: int) -> int:
-    """Three significant digits, half up."""
+    """Round to three significant digits, half up."""
     unit = 10 ** max(len(str(latency_us)) - 3, 0)
     return (latency_us + unit // 2) // unit * unit
 
@@ -528,7 +528,7 @@ def test_live_pages_have_the_same_ids_in_whatever_order_their_views_came(records
 
 
 def test_each_task_writes_a_file_of_each_hour(records: Records) -> None:
-    """With files_per_batch tasks: none of them does the work of another."""
+    """With files_per_batch tasks, each task has the same amount of work."""
     from pyspark.sql import functions as F
 
     from kafkacompat.pipeline import queries

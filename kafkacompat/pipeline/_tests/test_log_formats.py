@@ -1,4 +1,4 @@
-"""Formats as patterns: what they take, what they leave, and how little a hostile line costs. Without Spark."""
+"""Formats as patterns: the lines they accept and refuse, and the cost of a hostile line. Without Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VHOST = "www.example.org:443 " + COMBINED
 
 
 def parts(form: str, line: str) -> dict[str, str] | None:
-    """Of a line, without those that are not there. Python's expressions have all that these patterns use."""
+    """Return the parts of a line that are present. Python's regular expressions support everything that these patterns use."""
     made = line_format(form)
     found = re.match(made.pattern, line)
     if found is None:
@@ -58,9 +58,9 @@ def test_an_address_is_no_virtual_host(client: str) -> None:
 
 
 def test_a_line_that_was_cut_passes_for_no_shorter_format() -> None:
-    """Only where the common format ends, and behind whole fields, a line may end."""
+    """A line may end only where the common format ends, or after whole fields behind it."""
     ends = {len(COMMON), len(COMBINED), len(MAIN)}
-    # A number of bytes that was cut is a number all the same.
+    # A truncated number of bytes is still a number.
     ends |= {len(COMMON) - 1, len(COMMON) - 2}
     taken = {length for length in range(len(MAIN) + 1) if parts(AUTO, MAIN[:length]) is not None}
     assert {length for length in taken if not MAIN[:length].endswith(" ")} == ends
@@ -140,13 +140,13 @@ def test_what_is_told_twice_is_kept_under_its_servers_name() -> None:
 @pytest.mark.parametrize(
     ("form", "why"),
     [
-        ("", "is none of auto, common"),
-        ("combnied", "is none of auto, common"),
-        ("$status", "it tells no time"),
-        ("[$time_local]", "it tells no status"),
-        ("$remote_addr$status [$time_local]", "nothing stands between remote_addr and status"),
-        ("%{%Y}t %s", "a time of one's own form"),
-        ("[$time_local] $status $a $a", "a stands in it twice"),
+        ("", "is neither one of auto, common"),
+        ("combnied", "is neither one of auto, common"),
+        ("$status", "it has no time"),
+        ("[$time_local]", "it has no status"),
+        ("$remote_addr$status [$time_local]", "there is no separator between remote_addr and status"),
+        ("%{%Y}t %s", "custom time formats"),
+        ("[$time_local] $status $a $a", "a appears in it twice"),
         ("[$time_local] $status" + "".join(f" $f{n}" for n in range(FIELDS_MAX)), "42 fields, more than 40"),
         ("x" * 2001, "2001 characters, more than 2000"),
     ],
@@ -172,6 +172,6 @@ HOSTILE = [
 
 @pytest.mark.parametrize("form", [AUTO, *NAMED, "$a|[$time_local]|$status|$b"])
 def test_a_hostile_line_is_passed_over_once(form: str) -> None:
-    """Going back over it would take minutes; this ends at all."""
+    """With backtracking the test would run for minutes, so it only has to end."""
     for line in HOSTILE:
         assert parts(form, line) is None or form == AUTO

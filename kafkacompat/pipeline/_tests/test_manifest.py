@@ -1,4 +1,4 @@
-"""What a run must have in common with its checkpoint, and what it is told if it has not."""
+"""The settings that a run must share with its checkpoint, and the messages if it does not."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def test_every_job_has_settings_and_a_version() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"window_s": 300}, "begun with --window 60, this run has --window 300"),
-        ({"session_gap_s": 60}, "begun with --session-gap 1800, this run has --session-gap 60"),
-        ({"watermark_s": 1}, "begun with --watermark 600, this run has --watermark 1"),
+        ({"window_s": 300}, "started with --window 60, this run has --window 300"),
+        ({"session_gap_s": 60}, "started with --session-gap 1800, this run has --session-gap 60"),
+        ({"watermark_s": 1}, "started with --watermark 600, this run has --watermark 1"),
     ],
 )
 def test_another_window_is_refused_by_both_values(change: dict[str, Any], said: str) -> None:

@@ -1,4 +1,4 @@
-"""The command line of `pipeline run`, the plain words for what is missing, and what a progress says. No Spark."""
+"""The command line of `pipeline run`, the messages about missing parts, and the lines about progress. No Spark."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from kafkacompat.__main__ import main
 from kafkacompat.pipeline import failure, progress, run_command, session, submit, topics
 from kafkacompat.pipeline.options import CONNECTOR, RunOptions
+from kafkacompat.security.cluster_address import ClusterAddress
 
 
 def parsed(*words: str) -> RunOptions:
@@ -47,7 +48,7 @@ def test_every_word_reaches_the_options() -> None:
         jobs=("logs", "activity", "metrics"),
         checkpoint="c",
         output="o",
-        bootstrap="b:2",
+        bootstrap=ClusterAddress("b:2"),
         master="spark://h:1",
         starting="latest",
         fail_on_data_loss=False,
@@ -120,7 +121,7 @@ def options(**changes: Any) -> RunOptions:
 def test_the_connector_comes_by_package_unless_jars_are_given() -> None:
     assert session.settings(options())["spark.jars.packages"] == CONNECTOR
     assert "spark.jars.packages" not in session.settings(options(spark_conf={"spark.jars": "x.jar"}))
-    # spark-submit has loaded what it was given before we run.
+    # spark-submit has loaded its packages before this code runs.
     assert "spark.jars.packages" not in session.settings(options(master=None))
 
 
@@ -130,7 +131,7 @@ def test_only_a_local_master_is_bound_to_loopback() -> None:
 
 
 class Builder:
-    """Stands for Spark's: keeps what it is told, and is the session as well."""
+    """Replaces Spark's builder: records its settings, and is also the session."""
 
     def __init__(self) -> None:
         self.masters: list[str] = []
@@ -156,7 +157,7 @@ def test_the_master_is_handed_to_spark_as_it_is(
 ) -> None:
     sql = pytest.importorskip("pyspark.sql")
     monkeypatch.setattr(session, "require_java", lambda: None)
-    # Set first, so that what the call leaves behind goes with the test.
+    # Set it first, so that monkeypatch removes what the call leaves behind.
     monkeypatch.setenv("SPARK_LOCAL_IP", "")
     monkeypatch.delenv("SPARK_LOCAL_IP")
     builder = Builder()
@@ -232,7 +233,7 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(failure.PipelineFailed, match=f"no broker answers at {address}"):
-            topics.create_missing(address, topics.plans(), timeout_s=1.0)
+            topics.create_missing(ClusterAddress(address), topics.plans(), timeout_s=1.0)
 
 
 def test_the_words_of_a_failed_start_name_the_connector(tmp_path: Path) -> None:
@@ -257,19 +258,19 @@ def test_all_topics_are_planned_and_read_or_written_by_a_job() -> None:
     assert used == set(topics.CONFIGS)
     (plan,) = topics.plans([topics.METRICS_LATEST], partitions=5, replication=2)
     assert (plan.name, plan.partitions, plan.replication) == ("metrics.latest", 5, 2)
-    # A cluster says how many replicas its topics have; -1 asks for that.
+    # The cluster's default decides how many replicas a topic has; -1 requests that.
     assert {plan.replication for plan in topics.plans()} == {-1}
-    # The latest of a service is kept however old it is.
+    # The latest record of a service is kept, however old it is.
     assert plan.configs["cleanup.policy"] == "compact"
 
 
 def test_no_record_of_a_raw_topic_can_have_a_time_that_spark_has_no_room_for() -> None:
-    """Its source multiplies milliseconds by 1000 and throws beyond a long; the future is bounded by the broker's own default."""
+    """The source multiplies milliseconds by 1000 and fails beyond a long. The broker's default limits timestamps in the future."""
     for name in (name for names in topics.INPUTS.values() for name in names):
         (plan,) = topics.plans([name])
         oldest_ms = int(plan.configs["message.timestamp.before.max.ms"])
         assert 0 < oldest_ms < (2**63 - 1) // 1000
-        # Recorded events are replayed at their own times, and some data sets are old.
+        # Recorded events are replayed with their own times, and some data sets are old.
         assert oldest_ms > 50 * 366 * 86_400_000
 
 

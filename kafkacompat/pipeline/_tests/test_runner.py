@@ -1,4 +1,4 @@
-"""Runs with queries that are told what to do: progress told once, the failing one named, the others stopped. No Spark runs."""
+"""Runs with scripted queries: progress is reported once, the failed query is named, the others are stopped. No Spark runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafkacompat.pipeline.saying import Voice
 
 
 class JavaProgress:
-    """A batch's progress as the JVM holds it: each question is a call to another process."""
+    """A batch's progress as the JVM has it: each access is a call to another process."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self._told = told
@@ -43,12 +43,12 @@ class JavaProgress:
 
 
 RETAINED = 100
-"""Batches of which Spark keeps the progress."""
+"""The number of batches whose progress Spark keeps."""
 
 
 @dataclass
 class Scripted:
-    """A query that lives for so many polls and then ends, with an error or without."""
+    """A query that lives for a number of polls and then ends, with or without an error."""
 
     name: str
     polls: int
@@ -88,7 +88,7 @@ class Scripted:
 
 
 class Polls:
-    """A stop request that comes after so many polls; nothing waits."""
+    """A stop request that comes after a number of polls. Nothing waits."""
 
     def __init__(self, until_stop: int = 1000) -> None:
         self.left = until_stop
@@ -104,14 +104,14 @@ class Polls:
 
 @pytest.fixture(autouse=True)
 def nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are no folders here and no session to look at them with."""
+    """The tests have no folders to compare, and no session to read them."""
     monkeypatch.setattr(runner, "require_one_past", lambda *arguments: None)
 
 
 def run(
     monkeypatch: pytest.MonkeyPatch, scripted: list[Scripted | Exception], stop: Polls, **changes: Any
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """What the run said, and the progress that it wrote."""
+    """Return the lines of the run, and the progress that it wrote."""
     waiting = iter(scripted)
 
     def start(session: Any, query: Query, options: RunOptions) -> Any:
@@ -149,7 +149,7 @@ def test_batches_that_ended_between_two_looks_are_told_in_order(monkeypatch: pyt
 
 
 def test_what_was_told_is_not_asked_of_the_jvm_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look at all that Spark keeps, 100 batches of each query, would take longer than the time to the next look."""
+    """Reading everything that Spark keeps, 100 batches of each query, would take longer than the interval between polls."""
     query = Scripted("logs-events", 300)
     _, written = run(monkeypatch, [query], Polls(), until_caught_up=True)
     assert len(written) == 300
@@ -159,12 +159,12 @@ def test_what_was_told_is_not_asked_of_the_jvm_again(monkeypatch: pytest.MonkeyP
 def test_a_stop_is_obeyed_between_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = [Scripted("logs-events", 1000), Scripted("logs-summary", 1000)]
     said, _ = run(monkeypatch, [*queries], Polls(until_stop=4))
-    assert said[-1].startswith("stopped; by query")
+    assert said[-1].startswith("stopped; per query")
     assert [query.stopped for query in queries] == [1, 1]
 
 
 def test_queries_are_stopped_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each waits for its batch; one after the other they would take longer than a service manager waits."""
+    """Each query waits for its batch. One after the other, they would take longer than a service manager waits."""
     together = threading.Barrier(3, timeout=10.0)
     queries = [Scripted(name, 1000) for name in ("logs-events", "logs-summary", "logs-rejected")]
     for query in queries:
@@ -178,7 +178,7 @@ def test_queries_are_stopped_side_by_side(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_run_that_nobody_reads_any_more_stops_cleanly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broken pipe is a ConnectionError, as a JVM that is gone is; that is not what it means here."""
+    """A broken pipe is a ConnectionError, and so is the end of a JVM. The two must not be confused."""
     reads, writes = os.pipe()
     os.close(reads)
     query = Scripted("logs-events", 1000)
@@ -201,7 +201,7 @@ def test_a_batch_that_ends_during_the_stop_is_told(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_batch_has_no_bound_unless_one_is_asked_for() -> None:
-    """A bound is shared out by backlog, not by age: events of the longer backlog would be late."""
+    """A bound is divided by backlog, not by age: events of the longer backlog would be late."""
     (query, *_) = QUERIES["logs"]
     unbounded = runner.source_options(query, RunOptions(jobs=("logs",), checkpoint="c", output="o"))
     assert "maxOffsetsPerTrigger" not in unbounded
@@ -228,7 +228,7 @@ def test_the_query_that_fails_is_named_and_the_others_are_stopped(monkeypatch: p
 
 
 def test_a_query_that_somebody_stops_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PipelineFailed, match="logs-events was stopped by somebody else"):
+    with pytest.raises(PipelineFailed, match="logs-events was stopped from outside"):
         run(monkeypatch, [Scripted("logs-events", 2)], Polls())
 
 
@@ -240,7 +240,7 @@ def test_a_query_that_cannot_start_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_no_query_starts_when_one_must_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its result topics and the tables of the others would hold what nobody wanted."""
+    """Otherwise its result topics and the tables of the others would contain unwanted rows."""
 
     def refused(session: Any, query: Query, options: RunOptions) -> None:
         if query.name == "logs-summary":

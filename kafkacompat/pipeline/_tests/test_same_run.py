@@ -1,4 +1,4 @@
-"""Manifests and locks as Spark's file systems keep them: who may go on with a checkpoint."""
+"""Manifests and locks in Spark's file systems: which runs may continue from a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def options(tmp_path: Path) -> RunOptions:
-    """Of a run whose folders are there. A blank and brackets: a path is no pattern."""
+    """Options of a run whose folders exist. Their paths have a blank and brackets: a path must not be treated as a pattern."""
     chosen = RunOptions(jobs=("logs",), checkpoint=f"{tmp_path}/a [1] c/", output=f"{tmp_path}/a [1] t/")
     for place in (chosen.checkpoint, chosen.output):
         Path(place).mkdir()
@@ -43,9 +43,9 @@ def test_a_checkpoint_goes_on_only_with_what_it_was_begun_with(
     require_same_run(spark, manifest(options), options, said.append)
     require_same_run(spark, manifest(options), options, said.append)
     assert said == []
-    with pytest.raises(PipelineFailed, match=r"begun with --watermark 600, this run has --watermark 5\."):
+    with pytest.raises(PipelineFailed, match=r"started with --watermark 600, this run has --watermark 5\."):
         require_same_run(spark, manifest(replace(options, watermark_s=5)), options, said.append)
-    # A refused run has changed nothing.
+    # A refused run changes nothing.
     require_same_run(spark, manifest(options), options, said.append)
     assert said == []
 
@@ -53,12 +53,14 @@ def test_a_checkpoint_goes_on_only_with_what_it_was_begun_with(
 def test_a_topic_made_anew_is_gone_on_with_only_if_asked(spark: SparkSession, options: RunOptions) -> None:
     said: list[str] = []
     require_same_run(spark, manifest(options), options, said.append)
-    with pytest.raises(PipelineFailed, match=f"deleted and made anew: {LOGS_RAW}. Give --ignore-data-loss"):
+    with pytest.raises(
+        PipelineFailed, match=f"deleted and created again: {LOGS_RAW}. Use --ignore-data-loss"
+    ):
         require_same_run(spark, manifest(options, "second"), options, said.append)
     lenient = replace(options, fail_on_data_loss=False)
     require_same_run(spark, manifest(lenient, "second"), lenient, said.append)
     assert len(said) == 1
-    # From now on it belongs to the new one.
+    # From now on the checkpoint belongs to the new topic.
     require_same_run(spark, manifest(options, "second"), options, said.append)
     assert len(said) == 1
 
@@ -85,7 +87,7 @@ def test_a_manifest_that_is_none_is_named(spark: SparkSession, options: RunOptio
 def test_a_second_run_waits_and_is_refused(
     held: str, spark: SparkSession, options: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This process holds the lock as the JVM of another run does."""
+    """This process holds the lock, like the JVM of another run."""
     waits: list[float] = []
 
     def wait(timeout_s: float) -> bool:
@@ -102,15 +104,15 @@ def test_a_second_run_waits_and_is_refused(
         ):
             pytest.fail("it is held")
         assert sum(waits) >= places.LOCK_WAIT_S
-        # Whoever asks for a stop need not wait.
+        # A requested stop ends the wait.
         with jobs_locked(spark, options, lambda timeout_s: True):
             pass
-        # Other jobs share the folders.
+        # Other jobs may share the folders.
         with jobs_locked(spark, replace(options, jobs=("metrics",)), wait):
             pass
     with jobs_locked(spark, options, wait):
         assert is_held(place)
-        # What only the JVM knows of is collected there, and a collected file is closed.
+        # Otherwise the JVM would collect the file object and close it.
         for _ in range(3):
             gc.collect()
             spark.sparkContext._jvm.System.gc()  # type: ignore[union-attr]
@@ -119,7 +121,7 @@ def test_a_second_run_waits_and_is_refused(
 
 
 def is_held(place: str) -> bool:
-    """Whether another process has the lock."""
+    """Return whether another process has the lock."""
     with open(place, "w") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -146,7 +148,7 @@ def test_a_full_disk_leaves_the_manifest_there_was(
     ):
         require_same_run(spark, manifest(lenient, "second"), lenient, lambda said: None)
     assert (place.read_text() if place.exists() else None) == before
-    # With room again the next run goes on.
+    # With room on the disk, the next run continues.
     aside.unlink()
     said: list[str] = []
     require_same_run(spark, manifest(lenient, "second"), lenient, said.append)
@@ -156,7 +158,7 @@ def test_a_full_disk_leaves_the_manifest_there_was(
 def test_a_file_system_without_locks_is_named(
     spark: SparkSession, options: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lock that the JVM refuses with an IOException, as it does where the system has none."""
+    """The JVM refuses the lock with an IOException, as on a system without locks."""
     opened = places._file_to_lock
 
     def closed(session: SparkSession, name: str) -> object:
@@ -179,7 +181,7 @@ def test_a_lock_file_that_cannot_be_opened_is_named(spark: SparkSession, options
     (Path(options.checkpoint) / "logs.lock").mkdir()
     with (
         pytest.raises(
-            PipelineFailed, match=r"cannot be locked, for .*logs\.lock cannot be opened: .*Is a directory"
+            PipelineFailed, match=r"cannot be locked, because .*logs\.lock cannot be opened: .*Is a directory"
         ),
         jobs_locked(spark, options, lambda timeout_s: False),
     ):

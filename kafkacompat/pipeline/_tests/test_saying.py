@@ -1,4 +1,4 @@
-"""Commands whose lines nobody reads any more: they end as if they were asked to, and what they started ends with them."""
+"""Commands whose output has no reader any more: they end as after a request, together with the processes they started."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkacompat.pipeline.topics import CONFIGS
 
 @contextmanager
 def listened_to() -> Iterator[Callable[[], None]]:
-    """Standard output is a pipe within; what is given closes its other end."""
+    """Inside, standard output is a pipe. The yielded function closes its other end."""
     reads, writes = os.pipe()
     open_ends = [reads]
     kept = sys.stdout
@@ -49,7 +49,7 @@ def test_who_reads_no_more_is_noticed_once_and_the_rest_goes_nowhere() -> None:
 
 
 def test_a_full_disk_is_not_taken_for_a_reader_that_went_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that ended with status 0 for it would not be started again."""
+    """A command that ended with status 0 would not be restarted."""
     noticed: list[str] = []
     voice = Voice(lambda: noticed.append("gone"))
     with open("/dev/full", "w") as full:
@@ -64,7 +64,7 @@ def test_a_full_disk_is_not_taken_for_a_reader_that_went_away(monkeypatch: pytes
 def test_a_name_that_is_no_text_is_said_in_escapes(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As Python reads the name of a file that is not in the system's encoding."""
+    """Python reads a file's name in this form if it is not in the system's encoding."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         Voice(lambda: None).say("follows caf\u00e9-\udcff.log")
@@ -81,7 +81,7 @@ def test_a_line_goes_out_at_once(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 class Played(DemoPlan):
-    """A demo whose children say that they are ready, and wait to be ended."""
+    """A demo whose children report ready and then wait for their end."""
 
     def command(self, child: str) -> list[str]:
         ready = READY_WORDS.get(child, "nothing")
@@ -91,7 +91,7 @@ class Played(DemoPlan):
 def test_a_demo_whose_reader_ends_first_ends_its_children(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As `demo | tee FILE` does when Ctrl-C ends both."""
+    """For example, `demo | tee FILE` when Ctrl-C ends both."""
     ending: list[Callable[[], None]] = []
 
     class Sizes:
@@ -110,7 +110,7 @@ def test_a_demo_whose_reader_ends_first_ends_its_children(
     plan = Played(tmp_path, 3, 7, 50.0, 60.0, 5.0, "local[1]", "2026-01-01T00:00:00+00:00")
     signals: list[int] = []
     demo = Demo(plan, signals, Voice(lambda: signals.append(signal.SIGPIPE)))
-    # Spark's JVM, which other tests leave.
+    # Other tests may leave Spark's JVM running.
     others = psutil.Process().children()
     with listened_to() as go_away:
         ending.append(go_away)

@@ -1,4 +1,4 @@
-"""The files on both ends of the traffic: a rotated access log, recorded data sets, the collector's state and its disk."""
+"""The files at both ends of the traffic: a rotated access log, recorded data sets, the collector's state and its disk."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
 from kafkacompat.pipeline.generator.sending import Sender
 from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS
+from kafkacompat.security.cluster_address import ClusterAddress
 
 LINES = [
     b'192.0.2.1 - - [01/Feb/2024:10:00:00 +0100] "GET / HTTP/1.1" 200 5 "-" "agent"',
@@ -135,8 +136,8 @@ def test_lines_without_a_time_are_told(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join([b"before the first", *LINES, b"and the last", b""]))
     what = planned(words("--data-set", str(path)), 10**12).what
     assert "4 events" in what
-    assert "2 without a time come with the line before" in what
-    assert "1 before the first time is left out" in what
+    assert "2 without a time follow the line before" in what
+    assert "1 lines before the first time are left out" in what
 
 
 def words(*options: str) -> argparse.Namespace:
@@ -159,14 +160,14 @@ def words(*options: str) -> argparse.Namespace:
         (("--interval", "-inf"), "--interval: must be"),
         (("--rotate-bytes", "0"), "--rotate-bytes: must be"),
         (("--start-time", "0001-01-01"), "--start-time: '0001-01-01' is before 1970"),
-        (("--start-time", "soon"), "--start-time: 'soon' is no ISO date and time"),
+        (("--start-time", "soon"), "--start-time: 'soon' is not an ISO date and time"),
     ],
 )
 def test_an_option_that_cannot_be_is_named_with_its_value(
     option: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        # As one word, since a negative number looks like an option.
+        # One word, because a negative number looks like an option.
         words("=".join(option))
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
@@ -237,7 +238,7 @@ def test_events_that_the_client_refuses_at_once_are_said_in_one_line(monkeypatch
             return 0
 
     monkeypatch.setattr(confluent_kafka, "Producer", Refusing)
-    sender = Sender("nowhere", "a name")
+    sender = Sender(ClusterAddress("nowhere"), "a name")
     sender.send([Event(1, ACTIVITY_PAGE_VIEWS, "key", b"value")] * 2, lambda: False)
     with pytest.raises(PipelineFailed, match=r"2 events were not taken by the broker: .*[Uu]nknown topic"):
         sender.close()
@@ -248,24 +249,22 @@ def test_the_generator_asks_a_broker_that_is_back_within_about_a_second(
 ) -> None:
     given: list[dict[str, object]] = []
     monkeypatch.setattr(confluent_kafka, "Producer", given.append)
-    Sender("nowhere", "a name")
+    Sender(ClusterAddress("nowhere"), "a name")
     assert [each["reconnect.backoff.max.ms"] for each in given] == [1000]
 
 
 def test_what_the_collector_tells_names_what_it_could_not_ship() -> None:
     usual = Figures(1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, None)
-    assert described(usual, None) == "2 lines, 0.0 MB shipped, lag 4 bytes in 1 files, 5 bytes on the way"
+    assert described(usual, None) == "2 lines, 0.0 MB shipped, lag 4 bytes in 1 files, 5 bytes in flight"
     told = described(
         usual._replace(truncations=2, unread_at_truncation_bytes=3000, given_up_bytes=77, beyond_files=8), 1.0
     )
     assert told.startswith("1 lines/s, 2 lines,")
     assert told.endswith(
-        "2 truncations, 3,000 bytes not read before them, if no copy has them, "
-        "77 bytes not shipped of files that are gone, 8 files more than 1000 held open for lines not shipped"
+        "2 truncations, 3,000 bytes lost by them unless a copy is found, "
+        "77 bytes of deleted files not shipped, 8 files beyond 1000 held open until their lines are shipped"
     )
-    assert described(usual._replace(lost_files=1), None).endswith(
-        ", 1 files of the run before not found again"
-    )
+    assert described(usual._replace(lost_files=1), None).endswith(", 1 files of the previous run not found")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where the user's data lie, by the rules of the XDG base directories."""
+"""The location of the user's data, by the rules of the XDG base directories."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The files themselves: which names match, what stat says, bytes at an offset. Knows nothing of lines, topics or identity.
+"""The files: names that match patterns, stat results, and bytes at an offset. Independent of lines, topics and
+identities.
 
-Each file that is followed is held open from the moment it is seen until it is given up, so that one renamed out of the
-patterns or deleted is read to its end.
+Each followed file is held open from its discovery until it is given up. So a file that is renamed out of the patterns
+or deleted is still read to its end.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ from kafkacompat.pipeline.collector.following import Key, Look
 from kafkacompat.pipeline.collector.identity import is_compressed
 
 MAX_FILES: Final = 1000
-"""Files followed at once by name; more are refused, and counted. Files that lost their name come on top while lines of theirs
-are not shipped, also counted: closing them would lose what only the handle can still read."""
+"""The maximum number of files followed by name. Further files are refused and counted.
+
+Files that have lost their name come in addition, while some of their lines are not shipped. They are also counted.
+Closing them would lose lines that only the open file still has.
+"""
 
 MAX_HANDLES: Final = 4 * MAX_FILES
-"""Of these and of those that lost their name together."""
+"""The maximum number of open files, with and without a name."""
 
 RENAMED_CLOSE_S: Final = 60.0
-"""A file that no pattern finds any more is given up when nothing came for that long: writers keep the file that they have
-open until they notice the rotation."""
+"""A file that no pattern matches any more is given up if it has not grown for this time. Writers keep their file open
+until they notice the rotation."""
 
 DELETED_CLOSE_S: Final = 5.0
-"""The same for one that has no name at all, whose space on disk the handle holds, or when there are more than MAX_FILES."""
+"""The same for a deleted file, because the open handle keeps its disk space, and for all files beyond MAX_FILES."""
 
 
 class _Handle:
@@ -42,33 +46,36 @@ class _Handle:
         self.named = True
         self.size_bytes = -1
         self.used_s = used_s
-        """When it last grew, or lost its name."""
+        """The time when it last grew, or lost its name."""
 
 
 class Disk:
-    """The files of some patterns. OSError of a read passes through; what cannot be looked at is in `troubles`."""
+    """The files that match some patterns. The OSError of a failed read reaches the caller. `troubles` has files that
+    cannot be examined."""
 
     def __init__(self, patterns: Iterable[str], max_handles: int = MAX_HANDLES) -> None:
-        """patterns: file names, `*`, `?`, `[...]` and `**` allowed. max_handles: what the system has for them."""
+        """patterns: file names with `*`, `?`, `[...]` and `**`. max_handles: the number of files that the system lets
+        this process open."""
         self.max_handles = max_handles
         self._patterns = [os.path.abspath(pattern) for pattern in patterns]
         self._handles: dict[Key, _Handle] = {}
         self.refused = 0
-        """Matching files beyond MAX_FILES, or beyond max_handles, at the last scan."""
+        """Matching files beyond MAX_FILES or max_handles, at the last scan."""
         self.beyond = 0
-        """Files held open beyond MAX_FILES, at the last scan: their names are gone, their lines not shipped."""
+        """Files held open beyond MAX_FILES at the last scan: without a name, with lines that are not shipped."""
         self.packed: set[str] = set()
-        """Names of packed leftovers that the patterns found at the last scan."""
+        """Names of compressed rotated files that matched the patterns at the last scan."""
         self.troubles: dict[str, str] = {}
-        """Path to what the system said about it, at the last scan."""
+        """By path: the system's error at the last scan."""
 
     def scan(
         self, now_s: float, pending: Collection[Key] = (), expected: Collection[Key] = ()
     ) -> tuple[list[Look], list[Key]]:
-        """All files there are to follow, and those given up since: without a name, and nothing came for a while.
+        """Return all files to follow, and the files that were given up because they have no name and have not grown
+        for a while.
 
-        pending: files with lines that are not shipped; they are not given up. expected: files of an earlier run; they and
-        those followed already have a place among MAX_FILES before others.
+        pending: files with lines that are not shipped. They are not given up. expected: files of an earlier run. These
+        and the files that are already followed get a place among MAX_FILES before others.
         """
         self.refused = 0
         self.packed = set()
@@ -97,7 +104,7 @@ class Disk:
             try:
                 status = os.fstat(handle.descriptor)
             except OSError as error:
-                # On a network file system: nothing of it can be read any more, unless its server comes back.
+                # This happens on a network file system. The file cannot be read unless the server returns.
                 self.troubles[handle.path] = error.strerror or str(error)
                 if handle.named:
                     handle.named, handle.used_s = False, now_s
@@ -117,15 +124,16 @@ class Disk:
         return looks, gone
 
     def reader(self, look: Look) -> Read:
-        """A way to read this file, as long as it is followed."""
+        """Return a function that reads this file while it is followed."""
         descriptor = self._handles[look.device, look.inode].descriptor
         return lambda offset, length: os.pread(descriptor, length, offset)
 
     def find_renamed(self, files: Iterable[Saved], now_s: float) -> dict[Key, Look | None]:
-        """Take up files of an earlier run that no pattern finds by their inodes in their folders; None for one not there.
+        """Find files of an earlier run that no pattern matches, by inode in their folders. None for a file that does
+        not exist.
 
-        The inode may have been given out again: whoever calls compares the content, and gives up what is another file. A
-        file that is perhaps there, but cannot be looked at now, is not in the answer; `troubles` says why.
+        The inode may have been reused. The caller must compare the content and give up a different file. A file that
+        may exist but cannot be examined now is missing from the result, and `troubles` has the reason.
         """
         listings: dict[str, dict[int, str]] = {}
         answer: dict[Key, Look | None] = {}
@@ -148,7 +156,7 @@ class Disk:
         return answer
 
     def packed_beside(self, paths: Iterable[str]) -> set[str]:
-        """Names of packed leftovers that the patterns found, or that lie where files of these names lay."""
+        """Return compressed rotated files: those that matched the patterns, and those in the folders of the given names."""
         listed = set(self.packed)
         for folder in {folder for path in paths for folder in _folders(path)}:
             with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -156,19 +164,21 @@ class Disk:
         return listed
 
     def take_in(self, descriptor: int, path: str, now_s: float) -> Look:
-        """Follow an open file that has no name, as if it had lost this one."""
+        """Follow an open file without a name, as if it had lost the name `path`."""
         status = os.fstat(descriptor)
         key = status.st_dev, status.st_ino
         self._handles[key] = _Handle(descriptor, path, now_s)
         return Look(path, *key, status.st_size, status.st_mtime_ns)
 
     def holds(self, key: Key) -> bool:
-        """Whether this file is open."""
+        """Return whether this file is open."""
         return key in self._handles
 
     def give_up(self, key: Key) -> None:
-        """Close it."""
-        with contextlib.suppress(OSError):  # of a network file system, whose descriptor is free all the same
+        """Close the file."""
+        with contextlib.suppress(
+            OSError
+        ):  # on a network file system the descriptor is freed even if close fails
             os.close(self._handles.pop(key).descriptor)
 
     def close(self) -> None:
@@ -177,7 +187,7 @@ class Disk:
             self.give_up(key)
 
     def _living(self, key: Key) -> _Handle | None:
-        """The open handle of a file that has a name; one that its file system knows no more is given up, to be opened anew."""
+        """Return the open handle of a file that has a name. A stale handle is given up, so that the file is opened again."""
         handle = self._handles.get(key)
         if handle is None:
             return None
@@ -189,7 +199,7 @@ class Disk:
         return handle
 
     def _matching(self) -> dict[Key, tuple[str, os.stat_result]]:
-        """The regular files that have a name now, each under its first."""
+        """Return the matching regular files by device and inode, each with its first name."""
         found: dict[Key, tuple[str, os.stat_result]] = {}
         for path in sorted(
             {path for pattern in self._patterns for path in glob.glob(pattern, recursive=True)}
@@ -218,7 +228,7 @@ class Disk:
         return Look(path, *key, status.st_size, status.st_mtime_ns)
 
     def _open(self, key: Key, path: str, now_s: float) -> _Handle:
-        """FileNotFoundError when another took its name."""
+        """Open the file. Raises FileNotFoundError if another file has its name now."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             status = os.fstat(descriptor)
@@ -232,12 +242,12 @@ class Disk:
 
 
 def _folders(path: str) -> set[str]:
-    """Where a file of this name lay, and where it lay if the name is a link."""
+    """Return the folder of this name and, if the name is a link, the folder of its target."""
     return {os.path.dirname(path), os.path.dirname(os.path.realpath(path))}
 
 
 def _listing(folder: str, listings: dict[str, dict[int, str]]) -> dict[int, str]:
-    """The folder's names by inode, packed leftovers left out; listed once."""
+    """Return the folder's names by inode, without compressed files. Each folder is listed once."""
     if folder not in listings:
         try:
             with os.scandir(folder) as entries:

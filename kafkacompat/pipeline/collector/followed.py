@@ -1,4 +1,4 @@
-"""One followed file: how far it is read, how far the broker has acknowledged it. Pure; does no input or output."""
+"""One followed file: how far it is read, and how far the broker has acknowledged it. Pure, without input or output."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from kafkacompat.pipeline.collector.identity import CHECK_BYTES, HEAD_BYTES, dig
 from kafkacompat.pipeline.collector.lines import MAX_LINE_BYTES, Line, LineCutter
 
 Read = Callable[[int, int], bytes]
-"""read(offset, length): the bytes of one open file there; fewer at its end."""
+"""read(offset, length) returns the bytes of one open file at that offset, fewer at its end."""
 
 MAX_CHUNK_LINES: Final = 8192
-"""Lines read at once: a line costs memory on its way however short it is, and the client's queue counts lines too."""
+"""Maximum number of lines per read. Even a short line costs memory, and the client's queue counts lines too."""
 
 MAX_MARKS: Final = 8
-"""Positions a file is known at. More than one, because a copy is made some reads before the original is truncated."""
+"""Number of marks per file. More than one, because a copy is made some reads before the original is truncated."""
 
 
 class Mark(NamedTuple):
-    """A place between two lines, and what stood before it."""
+    """A position between two lines, and a digest of the bytes before it."""
 
     position: int
     digest: str
-    """Of the CHECK_BYTES before it, fewer at the beginning of the file."""
+    """The digest of the CHECK_BYTES before the position, or of fewer at the beginning of the file."""
 
 
 class Saved(NamedTuple):
-    """What is kept of a file between two runs."""
+    """The saved state of one file."""
 
     identity: str
     device: int
@@ -36,30 +36,30 @@ class Saved(NamedTuple):
     fingerprint: str
     path: str
     position: int
-    """Where to read on: the broker has acknowledged all lines before."""
+    """Where to continue: the broker has acknowledged all lines before this offset."""
     marks: tuple[Mark, ...]
-    """Ascending, the position (but 0) and what lay on both sides of it; the last one is what the file is recognised by. None
-    while nothing of it was read: then it goes by its fingerprint."""
+    """In ascending order: the position (unless 0) and places before and after it. The last mark identifies the file.
+    Empty if nothing was read: then only the fingerprint identifies it."""
     left: bool
-    """Its content is no longer under device and inode: truncated, or gone from sight."""
+    """The content is no longer at this device and inode: it was truncated, or has disappeared."""
     sought: bool = False
-    """It is still to be looked for in packed files."""
+    """The file must still be searched for among compressed files."""
 
 
 class Likeness(NamedTuple):
-    """How the content of another file compares with a followed one."""
+    """The result of comparing another file's content with a followed file."""
 
     continues: bool
-    """It holds all that was read, and perhaps more."""
+    """It contains everything that was read, and perhaps more."""
     certain: bool
-    """A whole CHECK_BYTES is alike, at the same place: more than two files that begin with the same heading."""
+    """CHECK_BYTES bytes at the same place are equal. That is more than two files with the same heading have in common."""
 
 
 UNLIKE: Final = Likeness(continues=False, certain=False)
 
 
 class Chunk:
-    """Lines that were handed over together, until the broker has all of them."""
+    """Lines that were passed on together, until the broker has acknowledged all of them."""
 
     __slots__ = ("end", "file", "missing", "size_bytes")
 
@@ -71,7 +71,7 @@ class Chunk:
 
 
 class Followed:
-    """One file, from the first line on. `identity` is None until the first line is there."""
+    """One file from its first line on. `identity` is None until the first line is complete."""
 
     __slots__ = (
         "_before",
@@ -110,12 +110,12 @@ class Followed:
 
     @property
     def scanned(self) -> int:
-        """Offset of the next byte to read."""
+        """The offset of the next byte to read."""
         return self.cutter.scanned
 
     @property
     def unread_bytes(self) -> int:
-        """What was seen in the file and is not read."""
+        """The number of bytes that are known to be in the file but are not read."""
         return max(self.size_bytes - self.cutter.scanned, 0)
 
     @property
@@ -124,7 +124,7 @@ class Followed:
 
     @property
     def pending(self) -> bool:
-        """Whether there is more of it to ship: bytes seen and not read, lines that the broker has not acknowledged."""
+        """Whether something must still be shipped: bytes that are not read, or lines that are not acknowledged."""
         return self.identity is not None and bool(self.unread_bytes or self.chunks)
 
     def begin(
@@ -135,7 +135,7 @@ class Followed:
         position: int = 0,
         marks: tuple[Mark, ...] = (),
     ) -> None:
-        """Take an identity and read on at position, if the file is found to hold what the last mark says."""
+        """Set the identity and continue at `position`, if the file has the content of the last mark."""
         self.identity = identity
         self.fingerprint = print_of_head
         self.marks.extend(marks)
@@ -144,7 +144,7 @@ class Followed:
         self.unchecked = bool(marks)
 
     def unchanged(self, read: Read) -> bool:
-        """Whether what was read last is still there."""
+        """Whether the bytes that were read last are still there."""
         if self.unchecked:
             end, wanted = self.marks[-1]
             length = min(CHECK_BYTES, end)
@@ -157,7 +157,7 @@ class Followed:
         return read(self.scanned - len(self._before), len(self._before)) == self._before
 
     def is_in(self, read: Read, size_bytes: int) -> bool:
-        """Whether the content behind read, of this size, is this file's as it was read."""
+        """Whether the content behind `read`, of this size, is this file's content as it was read."""
         return (
             size_bytes >= self.scanned
             and fingerprint(read(0, HEAD_BYTES)) == self.fingerprint
@@ -165,10 +165,10 @@ class Followed:
         )
 
     def read_on(self, read: Read, most_bytes: int) -> tuple[list[Line], Chunk | None] | None:
-        """The next lines, and their chunk when there are any; None when what stands before is not what was read there.
+        """Return the next lines with their chunk, if there are any. None if the bytes before them have changed.
 
-        At most most_bytes are read, and 1 at least, and no more than MAX_CHUNK_LINES lines. The bytes before are read again each
-        time: a file truncated and written anew between two looks is seen, however long it has become.
+        At least 1 and at most most_bytes bytes and MAX_CHUNK_LINES lines are read. The bytes before are checked each
+        time, so a file that was truncated and rewritten between two reads is detected, however long it has become.
         """
         if self.unchecked and not self.unchanged(read):
             return None
@@ -184,7 +184,7 @@ class Followed:
         if not lines:
             return lines, None
         end = self.cutter.start
-        # Where the last line ends, counted from the beginning of data.
+        # The end of the last line, relative to the start of data.
         inside = end - (scanned - overlap)
         mark = Mark(end, digest(data[max(inside - CHECK_BYTES, 0) : inside]))
         chunk = Chunk(self, mark, len(lines), sum(len(line.value) for line in lines))
@@ -192,7 +192,7 @@ class Followed:
         return lines, chunk
 
     def acknowledge(self) -> bool:
-        """Move on over the chunks at the front whose lines have all arrived; whether there were any."""
+        """Advance the position over the acknowledged chunks at the front. Return whether there were any."""
         moved = False
         while self.chunks and not self.chunks[0].missing:
             self._add_mark(self.chunks.popleft().end)
@@ -200,7 +200,7 @@ class Followed:
         return moved
 
     def _add_mark(self, end: Mark) -> None:
-        # Marks beyond are of an earlier run: seen, planned, and perhaps not shipped.
+        # Marks beyond the position are from an earlier run. Their lines were read, and perhaps not shipped.
         beyond = [mark for mark in self.marks if mark.position > end.position]
         while self.marks and self.marks[-1].position >= end.position:
             self.marks.pop()
@@ -209,13 +209,13 @@ class Followed:
         self.position = end.position
 
     def _known(self) -> list[Mark]:
-        """All places it is known at, ascending."""
+        """Return all marks in ascending order."""
         known = {mark.position: mark for mark in self.marks}
         known.update((chunk.end.position, chunk.end) for chunk in self.chunks)
         return [known[position] for position in sorted(known)]
 
     def likeness(self, read: Read, size_bytes: int) -> Likeness:
-        """How the content behind read, of this size, compares with what was read of this file."""
+        """Compare the content behind `read`, of this size, with what was read of this file."""
         known = self._known()
         for index in range(len(known) - 1, -1, -1):
             position, wanted = known[index]
@@ -230,7 +230,7 @@ class Followed:
         return UNLIKE
 
     def saved(self) -> Saved | None:
-        """What to keep; None while it has no identity."""
+        """Return the state to save. None without an identity."""
         marks = tuple(self._known()[-MAX_MARKS:])
         if self.identity is None or self.fingerprint is None:
             return None
@@ -248,14 +248,14 @@ class Followed:
 
 
 def _end_of_lines(data: bytes, most: int) -> int:
-    """Where the last of so many lines ends; the end of the data when there are fewer."""
+    """Return the end of line number `most`, or the end of the data if there are fewer lines."""
     if data.count(b"\n") <= most:
         return len(data)
     return len(data) - len(data.split(b"\n", most)[-1])
 
 
 def restored(saved: Saved, max_line_bytes: int = MAX_LINE_BYTES) -> Followed:
-    """The file as an earlier run left it."""
+    """Return the file as an earlier run saved it."""
     file = Followed(saved.device, saved.inode, saved.path)
     file.begin(saved.identity, saved.fingerprint, max_line_bytes, saved.position, saved.marks)
     file.left = saved.left

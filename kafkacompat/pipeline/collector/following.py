@@ -1,15 +1,15 @@
-"""Which file is which, and from where to read it. Pure: decides from names, stat results and bytes that the shell hands in.
+"""Decides which file is which, and where to continue. Pure: the shell passes in names, stat results and bytes.
 
-Rules, in the order they are tried for a file under (device, inode):
- known, and what stands before the position is unchanged: read on, whatever its name is now;
- known, but shorter or changed before the position: truncated or replaced. The old content is left behind (its position is
-   kept), the new one begins at 0 under the next generation of the identity;
- unknown, but its content is that of a file left behind: seen again after it was gone, moved, or the copy of copy-truncate:
-   read on there under the old identity, so that lines the original still held are not lost and those shipped keep
-   their event ids;
- unknown, and its content is that of a file still followed: a copy whose original is not truncated yet. Wait. If it grows
-   by itself, it is a file of its own;
- unknown otherwise: a new file, read from its beginning.
+The rules for a file at (device, inode), in order:
+- Known, and the bytes before the position are unchanged: continue, whatever its name is now.
+- Known, but shorter or changed before the position: truncated or replaced. The old content is left behind (its
+  position is kept). The new content starts at 0 with the next generation of the identity.
+- Unknown, but with the content of a file that was left behind: the file has reappeared, was moved, or is the copy of
+  copy-truncate. Continue under the old identity. Lines that only the original had are then not lost, and lines that
+  were shipped keep their event ids.
+- Unknown, with the content of a file that is still followed: a copy whose original is not truncated yet. Wait. If it
+  grows independently, it is a separate file.
+- Unknown otherwise: a new file. Read it from its beginning.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from kafkacompat.pipeline.collector.identity import CHECK_BYTES, HEAD_BYTES, fil
 from kafkacompat.pipeline.collector.lines import MAX_LINE_BYTES, Line
 
 MAX_LEFT: Final = 1000
-"""Contents left behind that are remembered, the latest ones: how far back a renamed or copied file is recognised."""
+"""Maximum number of contents left behind that are remembered, newest first. Older ones are not recognised after a
+rename or copy."""
 
 SETTLE_LOOKS: Final = 8
-"""Looks that a file which begins like another is given to turn out to be its copy."""
+"""The number of looks after which a file that begins like another is no longer expected to be its copy."""
 
 MOST_LOOKS: Final = 100
-"""The same for one that keeps growing meanwhile, as a large copy does while it is made."""
+"""The same for a file that keeps growing, as a large copy does while it is made."""
 
 Key = tuple[int, int]
 """Device and inode."""
 
 
 class Look(NamedTuple):
-    """What stat says of one file."""
+    """The stat result of one file."""
 
     path: str
     device: int
@@ -45,7 +46,7 @@ class Look(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A copy that is not read as long as it has this size."""
+    """A copy that is not read while it has this size."""
 
     device: int
     inode: int
@@ -53,7 +54,7 @@ class Held(NamedTuple):
 
 
 class Newcomer:
-    """A file that may turn out to be the copy of another; held: it is one, and is not read unless it grows by itself."""
+    """A file that may turn out to be a copy. held: it is a copy, and is not read unless it grows independently."""
 
     __slots__ = ("held", "looks", "size_bytes")
 
@@ -64,7 +65,7 @@ class Newcomer:
 
 
 class Following:
-    """All files followed, those left behind, and those about to be judged."""
+    """All followed files, those left behind, and those not identified yet."""
 
     def __init__(
         self,
@@ -73,22 +74,25 @@ class Following:
         max_line_bytes: int = MAX_LINE_BYTES,
         host: str = "",
     ) -> None:
-        """host: this machine's name, part of the identity of files seen from now on; those of `saved` keep theirs."""
+        """host: this machine's name, part of the identity of new files. The files in `saved` keep their identity."""
         self._max_line_bytes = max_line_bytes
         self._host = host
         self._files: dict[Key, Followed] = {}
         self._left: list[Followed] = []
         self._newcomers: dict[Key, Newcomer] = {}
         self.must_save = False
-        """`saved` is to be kept before another line is shipped. Were the file truncated and the collector killed before, lines
-        of another content could get the event ids of these: when a file gets its identity or loses it, and until the state
-        knows as much of its content as cannot be alike by chance. The shell sets it back."""
+        """True if `saved` must be stored before another line is shipped. The shell resets it.
+
+        It is set when a file gets or loses its identity, until the saved state has enough of the content to exclude
+        equality by chance. Otherwise, if the file were truncated and the collector killed, lines of other content
+        could get the same event ids.
+        """
         self.truncations = 0
-        """Files found shorter than they were read, or changed."""
+        """Files that became shorter than they were read, or changed."""
         self.unread_at_truncation_bytes = 0
-        """Bytes that were seen there and not read; a copy that is found makes up for them."""
+        """Bytes that were seen before a truncation but not read. If a copy is found, they are read from it."""
         self.given_up_bytes = 0
-        """Bytes not shipped of files that are gone: what came after their last newline, or could not be read."""
+        """Bytes of vanished files that were not shipped: those after the last newline, and those that could not be read."""
         for device, inode, size_bytes in held:
             self._newcomers[device, inode] = Newcomer(size_bytes, held=True)
         for entry in saved:
@@ -99,30 +103,30 @@ class Following:
                 self._files[entry.device, entry.inode] = file
 
     def files(self) -> Iterator[Followed]:
-        """Every file followed now."""
+        """Return every followed file."""
         return iter(self._files.values())
 
     def get(self, key: Key) -> Followed | None:
-        """The file under this device and inode."""
+        """Return the file at this device and inode."""
         return self._files.get(key)
 
     @property
     def undecided(self) -> int:
-        """Files that may be copies and are neither read nor held yet."""
+        """The number of files that may be copies and are neither read nor held yet."""
         return sum(not newcomer.held for newcomer in self._newcomers.values())
 
     def pending(self) -> set[Key]:
-        """Files of which lines are to be shipped, or that may yet turn out to have some."""
+        """The files with lines to ship, or that may turn out to have some."""
         undecided = {key for key, newcomer in self._newcomers.items() if not newcomer.held}
         return {key for key, file in self._files.items() if file.pending or key in undecided}
 
     def forget_held(self, there: Container[Key]) -> None:
-        """Copies held by an earlier run that are not there any more."""
+        """Forget copies held by an earlier run that no longer exist."""
         for key in [key for key in self._newcomers if key not in there and key not in self._files]:
             del self._newcomers[key]
 
     def look(self, look: Look, read: Read) -> Followed | None:
-        """The file to read lines from by `lines_of`, or None when there is nothing to read now."""
+        """Return the file whose lines `lines_of` can read. None if there is nothing to read now."""
         key = look.device, look.inode
         file = self._files.get(key)
         if file is None:
@@ -144,9 +148,11 @@ class Following:
         return file
 
     def lines_of(self, file: Followed, read: Read, most_bytes: int) -> tuple[list[Line], Chunk | None]:
-        """The next lines of a file that `look` gave, from most_bytes of it, and their chunk when there are any.
+        """Read at most most_bytes of a file that `look` returned. Return its next lines, and their chunk if there are
+        any.
 
-        None and no chunk when the file is found to be truncated or replaced meanwhile; the next look begins it anew.
+        If the file turns out to be truncated or replaced, there are no lines and no chunk. The next look starts it
+        again.
         """
         answer = file.read_on(read, most_bytes)
         if answer is None:
@@ -158,7 +164,7 @@ class Following:
         return answer
 
     def resume(self, look: Look, saved: Saved) -> None:
-        """Go on with a file of the run before: the shell has found that its content is what it looked at here."""
+        """Continue a file of the previous run. The shell has checked that its content is the same."""
         self._left = [other for other in self._left if other.identity != saved.identity]
         file = self._files[look.device, look.inode] = Followed(look.device, look.inode, saved.path)
         file.begin(saved.identity, saved.fingerprint, self._max_line_bytes, saved.position, saved.marks)
@@ -167,7 +173,7 @@ class Following:
         self.must_save = True
 
     def gone(self, key: Key) -> None:
-        """The shell has no way to it any more: no name and no open handle. What is known of it is kept as left behind."""
+        """The file has neither a name nor an open handle any more. Keep its state as left behind."""
         newcomer = self._newcomers.pop(key, None)
         file = self._files.pop(key, None)
         if file is not None:
@@ -176,12 +182,12 @@ class Following:
             self._leave(file)
 
     def saved(self) -> list[Saved]:
-        """What to keep, all acknowledged."""
+        """Return the state to save. It covers acknowledged lines only."""
         entries = [file.saved() for file in (*self._left, *self._files.values())]
         return [entry for entry in entries if entry is not None]
 
     def held(self) -> list[Held]:
-        """Copies that are not read, to keep."""
+        """Return the copies that are not read, to save them."""
         return [Held(*key, newcomer.size_bytes) for key, newcomer in self._newcomers.items() if newcomer.held]
 
     def _begin_anew(self, file: Followed, look: Look, before_bytes: int) -> Followed:
@@ -200,21 +206,21 @@ class Following:
         file.left = True
         self.must_save = True
         if not file.scanned and not file.marks:
-            # Nothing was shipped under its identity: there is nothing to go on with.
+            # Nothing was shipped under its identity, so there is nothing to continue.
             return
         self._left.append(file)
         if len(self._left) > MAX_LEFT:
-            # Those with lines on their way stay: their position is still to move.
+            # Files with unacknowledged lines stay, because their position will still advance.
             oldest = next((old for old in self._left if not old.unacknowledged), None)
             if oldest is not None:
                 self._left.remove(oldest)
 
     def _judge(self, file: Followed, look: Look, print_of_head: str, read: Read) -> bool:
-        """Give the file its identity and say True, or say False when that has to wait."""
+        """Identify the file and return True, or return False if that must wait."""
         key = look.device, look.inode
         back = self._seen_again(look, print_of_head, read)
         if back is not None:
-            # Until the broker has them, the lines on their way are still to be saved under the old entry.
+            # Wait until the broker has acknowledged all lines, because they are saved under the old entry.
             if not back.unacknowledged:
                 self._take_over(file, back)
             return file.identity is not None
@@ -235,7 +241,8 @@ class Following:
         return True
 
     def _seen_again(self, look: Look, print_of_head: str, read: Read) -> Followed | None:
-        """The file left behind under this very device and inode, if it is the same still: its name, or its folder, was away."""
+        """Return the file left behind at the same device and inode, if it is still the same. Its name or folder was
+        missing for a while."""
         for other in reversed(self._left):
             if (other.device, other.inode) != (look.device, look.inode) or other.fingerprint != print_of_head:
                 continue
@@ -246,7 +253,7 @@ class Following:
         return None
 
     def _is_its_own(self, file: Followed, look: Look, relatives: list[Followed], read: Read) -> bool:
-        """Whether a file that begins like others is none of them. If False it has taken one over, or waits."""
+        """Return whether a file that begins like others is a new one. Otherwise it has continued one of them, or waits."""
         key = look.device, look.inode
         newcomer = self._newcomers.setdefault(key, Newcomer(look.size_bytes))
         newcomer.looks += 1
@@ -258,7 +265,7 @@ class Following:
         ended = [other for other, likeness in alike if other.left and likeness.continues]
         if ended:
             old = max(ended, key=lambda other: other.scanned)
-            # Until the broker has them, the lines on their way are still to be saved under the old entry.
+            # Wait until the broker has acknowledged all lines, because they are saved under the old entry.
             if not old.unacknowledged:
                 self._take_over(file, old)
             return False
@@ -270,12 +277,12 @@ class Following:
             newcomer.held = True
             return False
         if newcomer.held and not any(likeness.certain for _, likeness in alike):
-            # The original has moved on from the places it was known at.
+            # The original has moved past its known marks.
             return False
         return settled and not (grown and newcomer.looks < MOST_LOOKS)
 
     def _take_over(self, file: Followed, old: Followed) -> None:
-        """The file goes on where the one left behind ended, under its identity."""
+        """Continue the file that was left behind, under its identity."""
         assert old.identity is not None
         assert old.fingerprint is not None
         file.path = old.path

@@ -1,7 +1,7 @@
-"""Cuts the bytes of a growing file into lines. Pure; knows positions, no files and no topics.
+"""Cuts the bytes of a growing file into lines. Pure. It knows positions, but no files and no topics.
 
-A line ends with its newline; what has none yet waits. A line longer than the bound is cut there and its length kept, so
-memory stays bounded whatever a file holds.
+A line ends with a newline. A line without one waits. A line longer than the maximum is cut there and its length
+recorded, so memory is bounded for any content.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 MAX_LINE_BYTES: Final = 512 * 1024
-"""Longer lines are cut. Below `max.message.bytes` (1 MiB), so that a broker with default settings takes every line."""
+"""Longer lines are cut. The value is below `max.message.bytes` (1 MiB), so a broker with default settings accepts every line."""
 
 
 class Line(NamedTuple):
     """One line without its newline."""
 
     position: int
-    """Byte offset of its first byte in the file."""
+    """The byte offset of its first byte in the file."""
     value: bytes
     length_bytes: int
-    """As it stands in the file; more than len(value) when it was cut."""
+    """The length in the file, which is more than len(value) if the line was cut."""
 
 
 class LineCutter:
-    """The unfinished last line of one file, and where it began."""
+    """The incomplete last line of one file, and its start."""
 
     __slots__ = ("_beginning", "max_line_bytes", "scanned", "start")
 
     def __init__(self, start: int, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        """start: byte offset where a line begins; reading goes on there."""
+        """start: the byte offset of the start of a line, where reading continues."""
         self.start = start
         self.scanned = start
         self.max_line_bytes = max_line_bytes
@@ -36,11 +36,11 @@ class LineCutter:
 
     @property
     def waiting_bytes(self) -> int:
-        """Length so far of the line that has no newline yet."""
+        """The current length of the line that has no newline yet."""
         return self.scanned - self.start
 
     def feed(self, data: bytes) -> list[Line]:
-        """The lines that end in data, which begins at `scanned`."""
+        """Return the lines that end in data. data begins at `scanned`."""
         if not data:
             return []
         bound = self.max_line_bytes

@@ -1,7 +1,7 @@
-"""Packed leftovers of rotation that hold lines not shipped: a file was rotated and packed while no collector ran.
+"""Compressed rotated files with lines that are not shipped: they were rotated and compressed while no collector ran.
 
-Only what an earlier run has begun to read is looked for, by its content; whatever else is packed was shipped before, or is
-older than the collector. Knows neither topics nor what is done with what it finds.
+Only files that an earlier run began to read are searched for, by their content. All other compressed files were
+shipped earlier, or are older than the collector. Independent of topics and of the use of the result.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ OPENERS: Final[dict[str, Callable[[BinaryIO], BufferedIOBase]]] = {
     ".xz": lzma.LZMAFile,
     ".lzma": lzma.LZMAFile,
 }
-"""What can be read again; files of other packers stay unread."""
+"""The formats that can be read. Files in other formats are not read."""
 
 UNREADABLE: Final = (OSError, EOFError, zlib.error, lzma.LZMAError, MemoryError)
-"""The last one where the head of a file, perhaps a damaged one, asks for a dictionary that there is no room for."""
+"""MemoryError: the head of a file, perhaps a damaged one, may require a dictionary larger than the memory."""
 
 PIECE_BYTES: Final = 1024 * 1024
 
 SPARE_SHARE: Final = 0.05
 SPARE_BYTES: Final = 1024 * 1024 * 1024
-"""What unpacking leaves free of its disk: this share, at most so much. A small packed file may hold any amount."""
+"""Disk space that decompression leaves free: the smaller of this share and this size. A small compressed file may
+contain any amount."""
 
 
 class UnpackingStopped(Exception):
-    """The collector is to end; what a packed file holds is for the next run."""
+    """The collector is stopping. The next run decompresses the file."""
 
 
 def beginnings(paths: Iterable[str]) -> dict[str, str]:
-    """Of each packed file that can be read, the fingerprint of what is in it."""
+    """Return the fingerprint of the content of each compressed file that can be read."""
     found = {}
     for path in paths:
         try:
@@ -60,16 +61,17 @@ def beginnings(paths: Iterable[str]) -> dict[str, str]:
 def unpacked(
     saved: Saved, packed: dict[str, str], folder: str, stopping: Callable[[], bool]
 ) -> tuple[int, str] | None:
-    """The packed file that holds what was read of a file, and perhaps more: an open file of its content, and its path.
+    """Find the compressed file that contains what was read of a file. Return an open file with its content, and its
+    path.
 
-    packed: from `beginnings`. Of the content only the beginning and what is not shipped is there, each in its place; the rest
-    is a hole. The open file has no name and lies in folder. OSError when that has no room, or when a packed file that begins
-    alike cannot be read and no other one is it; only the former has an errno. UnpackingStopped once stopping() is true, which
-    is asked at each PIECE_BYTES.
+    packed: from `beginnings`. The open file has only the beginning of the content and the part that is not shipped,
+    each at its offset; the rest is a hole. It has no name and is on the disk of `folder`. Raises OSError with an errno
+    if `folder` has no room. Raises OSError without an errno if a file with the same beginning cannot be read and no
+    other file matches. Raises UnpackingStopped once stopping() is true, which is checked after each PIECE_BYTES.
     """
     alike = [path for path, head in packed.items() if head == saved.fingerprint]
     if not saved.marks and len(alike) > 1:
-        # Nothing but its beginning tells it.
+        # Only its beginning could identify it, and several files have that.
         return None
     unreadable = None
     for path in alike:
@@ -128,7 +130,7 @@ def _reader(descriptor: int) -> Read:
 def _opened(path: str) -> BinaryIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        # A pipe by this name would never have anything to read.
+        # A pipe with this name would block for ever.
         os.close(descriptor)
         raise OSError(errno.EINVAL, "no regular file", path)
     return open(descriptor, "rb")

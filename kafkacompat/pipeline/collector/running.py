@@ -1,7 +1,7 @@
-"""Turns the collector's loop: look, read, ship, save. One thread; the producer's callbacks run inside its own calls.
+"""The collector's loop: look, read, ship, save. One thread. The producer's callbacks run inside its own calls.
 
-The state is saved only after the broker has acknowledged what it says. When the broker is away the loop waits with a
-bounded amount on its way (back-pressure): files keep their lines, nothing is dropped.
+The state is saved only after the broker has acknowledged the lines that it covers. While the broker is away, a bounded
+amount is in flight and the loop waits (back-pressure): the lines stay in the files, and nothing is dropped.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from kafkacompat.pipeline.failure import PipelineFailed
 SCAN_INTERVAL_S: Final = 0.25
 SAVE_INTERVAL_S: Final = 1.0
 READ_BYTES: Final = 256 * 1024
-"""Of one file before the next has its turn."""
+"""Bytes read from one file before the next file's turn."""
 
 STOP_TIMEOUT_S: Final = 5.0
 
 
 class Figures(NamedTuple):
-    """What the collector tells of itself. Sums since it started, but for the lag and what is on its way."""
+    """The collector's figures. They are sums since its start, except for the lag and the amount in flight."""
 
     files: int
     lines: int
-    """Acknowledged."""
+    """Acknowledged lines."""
     bytes: int
     lag_bytes: int
-    """In the files and not read."""
+    """Bytes that are in the files but not read."""
     on_the_way_bytes: int
     cut_lines: int
     resent_lines: int
     truncations: int
     unfinished_bytes: int
-    """After the last newline of each file."""
+    """Bytes after the last newline of each file."""
     unread_at_truncation_bytes: int
-    """Seen before a truncation and not read then; a copy, where one is found, makes up for them."""
+    """Bytes that were seen before a truncation but not read. If a copy is found, they are read from it."""
     given_up_bytes: int
-    """Of files that are gone, and not shipped."""
+    """Bytes of vanished files that were not shipped."""
     refused_files: int
     beyond_files: int
-    """Held open beyond the bound, for lines not shipped yet."""
+    """Files held open beyond the maximum, because of lines that are not shipped."""
     trouble: str | None
     lost_files: int = 0
-    """Begun by the run before and not found again, whole or packed."""
+    """Files that the previous run began and that were not found again, either as they were or compressed."""
 
 
 class Collector:
-    """One run over a state directory."""
+    """One run with one state directory."""
 
     def __init__(self, disk: Disk, state: StateFile, shipper: Shipper, host: str = "") -> None:
-        """host: this machine's name. PipelineFailed when the state is not one that a collector wrote."""
+        """host: this machine's name. Raises PipelineFailed if the state was not written by a collector."""
         self._disk = disk
         self._state = state
         self._shipper = shipper
@@ -66,17 +66,17 @@ class Collector:
         try:
             saved, held = decode(text) if text is not None else ([], [])
         except StateUnreadable as error:
-            raise PipelineFailed(f"{state.path} is no state of a collector: {error}") from None
-        # Of what is sought and nothing was shipped of, there is nothing to compare others with.
+            raise PipelineFailed(f"{state.path} is not the state of a collector: {error}") from None
+        # A file that was left behind without marks has nothing to compare with.
         compared = [entry for entry in saved if entry.marks or not entry.left]
         self._following = Following(compared, held, host=host)
         self._earlier = {(entry.device, entry.inode): entry for entry in saved if not entry.left}
         self._unfound = [
             entry for entry in saved if not entry.left or entry.sought or entry.position < _known(entry)
         ]
-        """Of the run before: perhaps packed meanwhile. Empty once that was looked into."""
+        """Files of the previous run that may have been compressed since. Empty after the search."""
         self._put_off: list[Saved] = []
-        """Of these, what could not be unpacked now."""
+        """Those that could not be decompressed now."""
         self._lost_files = 0
         self._looks: dict[Key, Look] = {}
         self._scanned_s = float("-inf")
@@ -85,7 +85,7 @@ class Collector:
         self._scans = 0
 
     def run(self, stopping: Callable[[], bool], tell: Callable[[Figures], None], until_end: bool) -> None:
-        """Go on until stopping() is true, or all is shipped and until_end; tell is called after each turn."""
+        """Run until stopping() is true or, with until_end, until everything is shipped. `tell` is called after each turn."""
         while not stopping():
             moved = self.turn(time.monotonic(), stopping)
             tell(self.figures())
@@ -97,7 +97,7 @@ class Collector:
         tell(self.figures())
 
     def turn(self, now_s: float, stopping: Callable[[], bool] = lambda: False) -> bool:
-        """One round over the files; whether anything was read. What takes long ends when stopping() is true."""
+        """Do one round over the files. Return whether anything was read. Long operations end when stopping() is true."""
         if now_s - self._scanned_s >= SCAN_INTERVAL_S:
             self._scan(now_s, stopping)
         moved = False
@@ -154,7 +154,7 @@ class Collector:
             self._look_into_packed(now_s, stopping)
 
     def _look_into_packed(self, now_s: float, stopping: Callable[[], bool]) -> None:
-        """Take up what the run before had begun and nothing has turned out to be: by its content, out of packed files."""
+        """Search the compressed files for files of the previous run that were not found, by their content."""
         missing = self._missing()
         self._unfound = []
         packed = beginnings(self._disk.packed_beside(entry.path for entry in missing))
@@ -168,7 +168,8 @@ class Collector:
                 self._disk.troubles[error.filename or entry.path] = error.strerror or str(error)
                 found = None
                 if error.errno is not None:
-                    # It may be whole: the disk is full, or too much is open. The next run looks again.
+                    # The file may be intact: the disk is full, or too many files are open. The next run searches
+                    # again.
                     self._put_off.append(entry)
             if found is None:
                 self._lost_files += entry.sought or not entry.left
@@ -180,12 +181,13 @@ class Collector:
             self._following.resume(look, entry)
 
     def _missing(self) -> list[Saved]:
-        """Of the run before, what is not followed again yet."""
+        """Return the files of the previous run that are not followed again yet."""
         followed = {file.identity for file in self._following.files()}
         return [entry for entry in (*self._unfound, *self._put_off) if entry.identity not in followed]
 
     def _find_earlier(self, now_s: float) -> list[Look]:
-        """Files of the run before that no pattern finds; those that cannot be looked at now are looked for again."""
+        """Find files of the previous run that no pattern matches. Those that cannot be examined now are searched for
+        again later."""
         self._earlier = {key: saved for key, saved in self._earlier.items() if not self._disk.holds(key)}
         found = []
         for key, look in self._disk.find_renamed(self._earlier.values(), now_s).items():
@@ -232,7 +234,7 @@ class Collector:
 
     def _save(self, now_s: float) -> None:
         self._saved_lines = self._shipper.acknowledged_lines
-        # They are to be looked for in packed files also by the next run, if this one ends before.
+        # If this run ends first, the next run must also search for them among compressed files.
         sought = [entry._replace(left=True, sought=True) for entry in self._missing()]
         others = {entry.identity for entry in sought}
         saved = [entry for entry in self._following.saved() if entry.identity not in others]
@@ -242,5 +244,5 @@ class Collector:
 
 
 def _known(entry: Saved) -> int:
-    """How far the run before had read it; beyond the position is what was on its way."""
+    """Return how far the previous run had read the file. Bytes after the position were in flight."""
     return entry.marks[-1].position if entry.marks else 0

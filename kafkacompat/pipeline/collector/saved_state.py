@@ -1,6 +1,6 @@
-"""The collector's state as text and back. Pure; where it is kept is the shell's affair.
+"""The collector's state as text and back. Pure: the shell decides where it is stored.
 
-JSON with a version: a person can read how far each file is shipped.
+JSON with a version. A person can read how far each file is shipped.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ VERSION: Final = 1
 
 
 class StateUnreadable(Exception):
-    """The text is not a state that this collector wrote; says why."""
+    """The text was not written by this collector. The message gives the reason."""
 
 
 def encode(saved: list[Saved], held: list[Held]) -> str:
-    """One file an object; `position` is where to read on, `marks` are [position, digest] it is recognised by."""
+    """Encode the state. Each file is an object with `position`, where to continue, and `marks`, its [position, digest] pairs."""
     files = [{**entry._asdict(), "marks": [list(mark) for mark in entry.marks]} for entry in saved]
     return json.dumps({"version": VERSION, "files": files, "held": [list(one) for one in held]}, indent=1)
 
 
 def decode(text: str) -> tuple[list[Saved], list[Held]]:
-    """What `encode` was given; StateUnreadable otherwise."""
+    """Return the arguments of `encode`. Raises StateUnreadable."""
     try:
         whole = json.loads(text)
         if whole["version"] != VERSION:

@@ -1,7 +1,8 @@
-"""Hands lines to the broker and hears what arrived: acks=all, idempotent producer. Knows no files but their identity.
+"""Sends lines to the broker and tracks acknowledgements: acks=all, idempotent producer. Knows only the identity of
+files.
 
-A line is given up by nobody: what fails is sent again, under the same event id. Memory is bounded by what may be on its
-way; who ships asks `room` first.
+No line is ever dropped: after a failure it is sent again with the same event id. The amount in flight is bounded, so
+callers check `room` first.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from kafkacompat.pipeline.collector.followed import Chunk
 from kafkacompat.pipeline.collector.lines import Line
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.topics import LOGS_RAW
+from kafkacompat.security.cluster_address import ClusterAddress
 
 MAX_ON_THE_WAY_BYTES: Final = 16 * 1024 * 1024
-"""Lines handed over and not acknowledged, each with LINE_COST_BYTES for its key, headers and place in the queue."""
+"""Maximum size of unacknowledged lines. Each line counts LINE_COST_BYTES extra for its key, headers and place in the queue."""
 
 LINE_COST_BYTES: Final = 512
 MOST_PER_TURN: Final = 10_000
@@ -27,14 +29,17 @@ SOURCE_HEADER: Final = "source"
 FILE_HEADER: Final = "file"
 POSITION_HEADER: Final = "position"
 CUT_HEADER: Final = "cut_from_bytes"
-"""On a line that was cut: its length in the file, decimal."""
+"""Header of a line that was cut: its length in the file, in decimal."""
 
 TOO_LARGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 STAMP_AGE_MAX_MS: Final = 10 * 60 * 1000
-"""The client stamps a line with the time when it is handed over. One that waits longer for the broker is handed over again: when
-the jobs see it, its time must not lie as far behind that of other hosts' lines as copies are looked for (--duplicate-horizon,
-an hour), or it would count as late and reach no table."""
+"""The client sets a line's timestamp when the line is produced. A line that waits longer than this for the broker is
+produced again, with a new timestamp.
+
+The timestamp must not be older than those of other hosts by the duplicate horizon (--duplicate-horizon, an hour). The
+jobs would count the line as late, and it would reach no table.
+"""
 
 TOO_OLD: Final = "_MSG_TIMED_OUT"
 ALONE_TIMEOUT_S: Final = 2.0
@@ -46,16 +51,16 @@ _Unsent = tuple[Chunk, bytes, bytes, Headers]
 
 
 class Shipper:
-    """One producer, made anew when it fails for good."""
+    """One producer, which is replaced after a fatal error."""
 
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap: ClusterAddress,
         host: str,
         ensure_topics: Callable[[], object],
         stamp_age_max_ms: int = STAMP_AGE_MAX_MS,
     ) -> None:
-        """host: what `source` begins with. ensure_topics is called when the topic is found missing."""
+        """host: the start of `source`. ensure_topics is called if the topic is missing."""
         self._bootstrap = bootstrap
         self._stamp_age_max_ms = stamp_age_max_ms
         self._host = host
@@ -74,19 +79,19 @@ class Shipper:
         self.cut_lines = 0
         self.resent_lines = 0
         self.trouble: str | None = None
-        """What the client said last, until a line arrives again."""
+        """The client's last error, until a line is acknowledged again."""
 
     @property
     def room(self) -> bool:
-        """Whether more may be handed over."""
+        """Whether more lines may be sent."""
         return self.on_the_way_bytes < MAX_ON_THE_WAY_BYTES
 
     def seek_topic(self) -> None:
-        """The broker could not be asked for the topic yet: each turn asks, until it answers."""
+        """The broker could not be asked for the topic yet. Each turn asks until it answers."""
         self._topic_missing = True
 
     def ship(self, chunk: Chunk, lines: list[Line], identity: str, path: str) -> None:
-        """Hand these lines of one chunk over."""
+        """Send the lines of one chunk."""
         source = (self._host + path).encode("utf-8", "surrogateescape")
         fixed = [(SOURCE_HEADER, source), (FILE_HEADER, identity.encode("ascii"))]
         produce = self._produce
@@ -99,32 +104,32 @@ class Shipper:
             produce((chunk, value, source, headers))
 
     def turn(self, timeout_s: float) -> None:
-        """Hear what arrived, for at most timeout_s; send again what failed."""
+        """Process acknowledgements for at most timeout_s, and send failed lines again."""
         self._producer.poll(timeout_s)
         if self._topic_missing:
             self._make_topic()
         if self._broken:
-            # A fatal error of the idempotent producer: it takes nothing more, and gives back all it had.
+            # A fatal error of the idempotent producer. It accepts nothing more, and returns all its lines.
             self._producer.purge()
             if not self._producer.flush(1.0):
-                # Had it not given back all, these lines would be sent by nobody.
+                # Otherwise nobody would send the lines that it has not returned yet.
                 self._producer = self._new_producer()
                 self._broken = False
         for _ in range(min(len(self._again), MOST_PER_TURN)):
             if not self._produce(self._again.popleft()):
-                # The others would fare no better now.
+                # Sending the other lines would fail too.
                 break
             self.resent_lines += 1
         if self._alone:
             self._send_alone()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait for what is on its way; whether all arrived."""
+        """Wait for the lines in flight. Return whether all were acknowledged."""
         self._producer.flush(timeout_s)
         return self.on_the_way_bytes == 0
 
     def close(self) -> None:
-        """Drop what has not arrived; the next run sends it."""
+        """Drop the lines in flight. The next run sends them again."""
         self._producer.purge()
         self._producer.flush(1.0)
 
@@ -133,11 +138,11 @@ class Shipper:
 
         return Producer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._bootstrap.librdkafka(),
                 "client.id": CLIENT_ID,
                 "acks": "all",
                 "enable.idempotence": True,
-                # What it gives up then is handed over again, for ever: when a line is late it is the collector that waits.
+                # A line that the client gives up after this time is sent again, without limit.
                 "message.timeout.ms": self._stamp_age_max_ms,
                 "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
                 "linger.ms": 20,
@@ -151,7 +156,8 @@ class Shipper:
     def _make_topic(self) -> None:
         try:
             self._ensure_topics()
-            # The client refuses lines until it has heard of the topic again, and does not ask by itself for long.
+            # The client refuses lines until it has new metadata of the topic, and it stops asking for them after a
+            # while.
             self._producer.list_topics(LOGS_RAW, timeout=TOPIC_TIMEOUT_S)
             self._topic_missing = False
         except PipelineFailed as failure:
@@ -160,7 +166,7 @@ class Shipper:
             self.trouble = refusal.args[0].str()
 
     def _produce(self, unsent: _Unsent) -> bool:
-        """Whether the client takes it; otherwise it is with those to be sent again."""
+        """Return whether the client accepts the line. Otherwise it is queued to be sent again."""
         chunk, value, key, headers = unsent
         delivered = partial(self._delivered, chunk, headers)
         while True:
@@ -193,10 +199,10 @@ class Shipper:
     def _refused(self, unsent: _Unsent, error: Any) -> None:
         code = error.name()
         if code != TOO_OLD or self.trouble is None:
-            # Why it waits so long was mostly told before; refusals that the client repeats in silence were not.
+            # The reason for a long wait was usually reported before. Errors that the client retries silently were not.
             self.trouble = error.str()
         if code in TOO_LARGE:
-            # Perhaps the batch was, and not this line.
+            # The batch may have been too large, rather than this line.
             self._alone.append(unsent)
             return
         if code in NO_TOPIC:
@@ -206,7 +212,7 @@ class Shipper:
         self._again.append(unsent)
 
     def _send_alone(self) -> None:
-        """Send what was refused as too large, each line in a batch of its own, cut in half until the topic takes it."""
+        """Send lines that were refused as too large, each in a separate batch. Cut a line in half until the topic accepts it."""
         for _ in range(len(self._alone)):
             if self._producer.flush(ALONE_TIMEOUT_S):
                 return

@@ -1,4 +1,4 @@
-"""Keeps the collector's state in a directory, whole or not at all; one collector a directory. Knows nothing of its content."""
+"""Stores the collector's state in a directory, atomically. One collector per directory. Independent of the content."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LOCK_NAME: Final = "lock"
 
 
 class StateFile:
-    """The state's text. PipelineFailed where the directory cannot be used."""
+    """The file with the state. Raises PipelineFailed if the directory cannot be used."""
 
     def __init__(self, directory: str) -> None:
-        """Create the directory where it is missing, and take it for this process."""
+        """Create the directory if it is missing, and lock it for this process."""
         self.folder = directory
         self.path = os.path.join(directory, STATE_NAME)
         try:
@@ -34,7 +34,7 @@ class StateFile:
             raise PipelineFailed(f"another collector uses the state directory {directory}") from None
 
     def load(self) -> str | None:
-        """What was saved last; None when nothing was."""
+        """Return the last saved text, or None if there is none."""
         try:
             with open(self.path, encoding="utf-8") as file:
                 return file.read()
@@ -44,7 +44,7 @@ class StateFile:
             raise PipelineFailed(f"the state {self.path} cannot be read: {error}") from None
 
     def save(self, text: str) -> None:
-        """Replace it; after a power cut either this or the one before is there."""
+        """Replace the text. After a power loss either the new or the previous text is there."""
         fresh = self.path + ".new"
         try:
             with open(fresh, "w", encoding="utf-8") as file:
@@ -57,6 +57,6 @@ class StateFile:
             raise PipelineFailed(f"the state {self.path} cannot be saved: {error.strerror}") from None
 
     def close(self) -> None:
-        """Let the directory go."""
+        """Release the directory."""
         self._lock.close()
         os.close(self._directory)

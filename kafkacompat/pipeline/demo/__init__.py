@@ -1,4 +1,5 @@
-"""The demo: a broker, traffic, collector, jobs and page as processes, and a board on the terminal that tells how they do.
+"""The demo: a broker, traffic, collector, jobs and page as processes, and a table on the terminal with their state.
 
-`plan` says which processes (pure), `children` runs and ends them, `topic_sizes` asks the broker, `board` writes it down (pure).
+`plan` chooses the processes (pure), `children` runs and ends them, `topic_sizes` asks the broker, `board` formats the
+table (pure).
 """

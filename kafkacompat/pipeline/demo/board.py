@@ -1,4 +1,4 @@
-"""What the demo writes on the terminal: records and rates of each topic, and the last word of each process. Pure."""
+"""The demo's output on the terminal: records and rates of each topic, and the last line of each process. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INPUT_TOPICS: Final = frozenset(topic for topics in INPUTS.values() for topic in
 
 
 class Rates:
-    """Records a second of each topic, from its sizes at two times."""
+    """Records per second of each topic, from its sizes at two times."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, int] = dict.fromkeys(CONFIGS, 0)
@@ -18,7 +18,7 @@ class Rates:
         self._asked_s: float | None = None
 
     def add(self, sizes: dict[str, int], now_s: float) -> None:
-        """Take the sizes of this moment."""
+        """Add the current sizes."""
         if self._asked_s is not None and now_s > self._asked_s:
             elapsed_s = now_s - self._asked_s
             self.per_s = {topic: (size - self.sizes[topic]) / elapsed_s for topic, size in sizes.items()}
@@ -26,13 +26,13 @@ class Rates:
 
 
 def clock(elapsed_s: float) -> str:
-    """h:mm:ss"""
+    """Format as h:mm:ss."""
     seconds = int(elapsed_s)
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def line(rates: Rates, elapsed_s: float) -> str:
-    """All in one line, for output that is not a terminal."""
+    """Return everything in one line, for output that is not a terminal."""
     events = [topic for topic in CONFIGS if topic in INPUT_TOPICS]
     results = [topic for topic in CONFIGS if topic not in INPUT_TOPICS]
 
@@ -44,7 +44,7 @@ def line(rates: Rates, elapsed_s: float) -> str:
 
 
 def board(rates: Rates, words: dict[str, str], page: str, elapsed_s: float, width: int) -> list[str]:
-    """A table for a terminal of this many columns: a line too long would be two, and the next table go astray."""
+    """Return a table for a terminal with this many columns. A longer line would wrap, and the next table would be misplaced."""
     lines = [f"kafkacompat demo {clock(elapsed_s)}   page: {page}   Ctrl-C ends it", ""]
     lines.append(f"{'topic':22} {'records':>12} {'records/s':>10}")
     for topic in CONFIGS:

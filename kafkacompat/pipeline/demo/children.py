@@ -1,4 +1,4 @@
-"""Processes that the demo starts and ends. Knows how to end each with all that it started, and nothing of what it does."""
+"""Processes that the demo starts and ends, together with everything they started. Independent of what they do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 STOP_TIMEOUT_S: Final = 90.0
-"""For a child to end by itself after SIGTERM; Spark needs longest."""
+"""How long a child may take to end after SIGTERM. Spark needs the longest."""
 
 TAIL_BYTES: Final = 16 * 1024
 POLL_S: Final = 0.05
@@ -22,7 +22,8 @@ PR_SET_PDEATHSIG: Final = 1
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """What a child runs before its program, so that it is told to end if the demo is killed with -9; None where that is unknown."""
+    """Return a function that a child runs first, so that it gets a signal if the demo is killed with -9. None where
+    unsupported."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None).prctl
@@ -30,10 +31,11 @@ def _die_with_parent() -> Callable[[], None] | None:
 
 
 class Child:
-    """One process in a group of its own: Ctrl-C at the terminal reaches the demo, which ends its children in order."""
+    """One process in a separate process group. Ctrl-C then reaches only the demo, which ends its children in order."""
 
     def __init__(self, name: str, command: list[str], log: Path) -> None:
-        """Start it; what it prints is appended to log, and what it leaves where it runs (Spark does) lies beside that."""
+        """Start the process. Its output is appended to `log`. Its working directory, where Spark leaves files, is the
+        log's folder."""
         self.name = name
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -54,25 +56,25 @@ class Child:
         return self._process.pid
 
     def status(self) -> int | None:
-        """The exit status; None while it runs. Below 0 a signal."""
+        """The exit status, or None while it runs. A negative status is a signal."""
         return self._process.poll()
 
     def said(self) -> list[str]:
-        """The last lines it printed since it was started."""
+        """Return the last lines that it printed since its start."""
         with open(self.log, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(self._begin, size - TAIL_BYTES))
             return file.read().decode(errors="replace").splitlines()
 
     def stop(self, hurry: Callable[[], bool]) -> bool:
-        """SIGTERM, then wait; whether it ended by itself in time. hurry() true ends it at once."""
+        """Send SIGTERM and wait. Return whether it ended in time. If hurry() is true, kill it at once."""
         if self.status() is None:
             self._process.send_signal(signal.SIGTERM)
         deadline_s = time.monotonic() + STOP_TIMEOUT_S
         while self.status() is None and time.monotonic() < deadline_s and not hurry():
             time.sleep(POLL_S)
         ended = self.status() is not None
-        # What it started and left behind goes with it.
+        # Also end the processes that it started.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -80,7 +82,7 @@ class Child:
 
 
 def why(child: Child) -> str:
-    """How a child ended and what it said last, in a line."""
+    """Describe in one line how a child ended and its last output."""
     status = child.status()
     how = (
         f"was ended by signal {-status}"

@@ -1,4 +1,4 @@
-"""Which processes the demo is made of, and where they keep what. Pure: addresses and times come in."""
+"""The demo's processes and their folders. Pure: addresses and times are parameters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ JOBS: Final = "jobs"
 CONSOLE: Final = "console"
 
 PAST_S_MAX: Final = 24 * 3600.0
-"""How far back event time begins at most."""
+"""How far in the past event time may start."""
 
 JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-"""A JVM that compiles to the first level only takes a fifth of the usual code cache, which 13 queries fill: it ends then."""
+"""With only the first compiler tier, the JVM reserves a fifth of the usual code cache. 13 queries fill that, and the
+JVM then ends. So the usual size is set."""
 
 SMALL_SPARK: Final = (
     *("--shuffle-partitions", "1"),
@@ -26,18 +27,18 @@ SMALL_SPARK: Final = (
     *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
     *("--conf", f"spark.driver.extraJavaOptions={JVM_OPTIONS}"),
 )
-"""13 queries start at once on a few cores and see some hundred events a second: compiling their code well would take a minute
-and never pay."""
+"""13 queries start at once on a few cores and process some hundred events per second. Compiling their code fully would
+take a minute and not pay off."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """One demo: its command line with what was found out on this machine."""
+    """One demo: its command line, and the values found on this machine."""
 
     data: Path
-    """Broker, access log, tables, checkpoint and the children's logs, each in a folder."""
+    """Contains a folder each for broker, access log, tables, checkpoints and the children's logs."""
     page_port: int
-    """0 for one that the console finds."""
+    """0 lets the console choose a port."""
     seed: int
     rate: float
     speed: float
@@ -46,18 +47,19 @@ class DemoPlan:
     event_start: str
     """ISO, UTC."""
     bootstrap: str = ""
-    """host:port of the broker; empty until it serves. It binds a free port itself: one looked for before may be taken."""
+    """host:port of the broker, empty until it serves. The broker binds a free port itself: one found earlier could be
+    taken by then."""
 
     @property
     def tables(self) -> Path:
         return self.data / "tables"
 
     def served_by(self, said: str) -> DemoPlan:
-        """The plan with the address in the line in which the broker says that it serves."""
+        """Return the plan with the address from the broker's ready line."""
         return replace(self, bootstrap=said.split("PLAINTEXT://", 1)[1].split()[0])
 
     def going_on(self, newest_ms: int | None) -> DemoPlan:
-        """The plan over data whose newest event is that old: to the jobs, what lies behind what they have seen is late."""
+        """Return the plan for existing data whose newest event has this time. Older events would be late for the jobs."""
         if newest_ms is None:
             return self
         newest = datetime.fromtimestamp(newest_ms // 1000, UTC)
@@ -65,11 +67,11 @@ class DemoPlan:
         return replace(self, event_start=start.isoformat(timespec="seconds"))
 
     def log(self, child: str) -> Path:
-        """Where a child's output goes."""
+        """Return the file for a child's output."""
         return self.data / "output" / f"{child}.log"
 
     def command(self, child: str) -> list[str]:
-        """The command line of a child."""
+        """Return the command line of a child."""
         return [sys.executable, "-m", "kafkacompat", *self._words(child)]
 
     def _words(self, child: str) -> list[str]:
@@ -108,7 +110,7 @@ class DemoPlan:
 
 
 STARTING_ORDER: Final = (BROKER, CONSOLE, JOBS, COLLECTOR, GENERATOR)
-"""Each is ready before the next begins: traffic starts when there is somebody to see it."""
+"""Each child is ready before the next one starts. Traffic starts last, when all readers run."""
 
 ENDING_ORDER: Final = (GENERATOR, COLLECTOR, JOBS, CONSOLE, BROKER)
-"""From where events come to where they are kept, so that nobody loses the one it talks to."""
+"""From the sources of events to their storage, so that no child loses the one it talks to."""

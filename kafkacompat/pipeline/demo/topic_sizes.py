@@ -1,4 +1,4 @@
-"""How far the pipeline's topics are: records taken, and the newest one's time. A client of the broker; looks into no record."""
+"""The number of records in the pipeline's topics, and the newest timestamp. A client of the broker that reads no records."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.topics import CONFIGS, DEFAULT_PARTITIONS
+from kafkacompat.security.cluster_address import ClusterAddress
 
 TIMEOUT_S = 5.0
 
 
 class TopicSizes:
-    """Asks for the end of every partition."""
+    """Asks for the end offset of every partition."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: ClusterAddress) -> None:
         from confluent_kafka.admin import AdminClient
 
-        self._admin = AdminClient(
-            {"bootstrap.servers": bootstrap, "client.id": "kafkacompat-demo", "log_level": 0}
-        )
+        self._admin = AdminClient({**bootstrap.librdkafka(), "client.id": "kafkacompat-demo", "log_level": 0})
 
     def newest_ms(self, topics: Iterable[str]) -> int | None:
-        """The latest record timestamp in these topics, ms; None where there is none. PipelineFailed when the broker is silent."""
+        """Return the latest record timestamp in these topics in ms, or None. Raises PipelineFailed if the broker does
+        not answer."""
         from confluent_kafka import KafkaException, TopicPartition, admin
 
         latest: Any = admin
@@ -37,12 +37,13 @@ class TopicSizes:
             ]
         except KafkaException as error:
             raise PipelineFailed(
-                f"the broker does not tell how new its events are: {error.args[0].str()}"
+                f"the newest timestamp cannot be read from the broker: {error.args[0].str()}"
             ) from error
         return max((each.timestamp for each in found if each.offset >= 0), default=None)
 
     def ask(self) -> dict[str, int] | None:
-        """Records by topic, ever written (compaction takes none away); None when the broker does not answer."""
+        """Return the number of records ever written, by topic (compaction does not reduce it). None if the broker does
+        not answer."""
         from confluent_kafka import KafkaException, TopicPartition, admin
 
         latest: Any = admin

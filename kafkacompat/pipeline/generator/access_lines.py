@@ -1,4 +1,4 @@
-"""Lines of a web server's log in the combined format, and lines that are none. Pure."""
+"""Lines of a web server's log in the combined format, and malformed lines. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from kafkacompat.pipeline.generator.chance import Chance
 ASSETS: Final = ("/static/site.css", "/static/site.js", "/static/logo.svg", "/static/photo-%d.webp")
 BOT_AGENT: Final = "Mozilla/5.0 (compatible; ExampleBot/2.1; +https://bot.example/)"
 OVERSIZED_BYTES: Final = 70_000
-"""Longer than the jobs take a value (64 KiB)."""
+"""Longer than the jobs accept (64 KiB)."""
 
 BAD_LINES: Final = ("cut", "bytes", "time", "status", "trace", "empty", "oversized")
-"""Ways in which a line is bad."""
+"""The kinds of bad lines."""
 
 
 def line_time(time_ms: int) -> str:
-    """The time as the combined format has it, in UTC."""
+    """Format a time as in the combined format, in UTC."""
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%d/%b/%Y:%H:%M:%S +0000")
 
 
 def response_bytes(chance: Chance, status: int) -> int:
-    """Length of an answer's body; 0 where it has none."""
+    """Return the length of a response's body, 0 if it has none."""
     if status in (301, 304):
         return 0
     return int(math.exp(chance.gauss(8.8, 1.0)))
@@ -39,7 +39,7 @@ def combined(
     referrer: str,
     agent: str,
 ) -> bytes:
-    """One line without its newline; an empty user, length or referrer is written as `-`."""
+    """Return one line without its newline. An empty user, length or referrer is written as `-`."""
     return (
         f'{address} - {user or "-"} [{line_time(time_ms)}] "{request}" {status} {length_bytes or "-"} '
         f'"{referrer or "-"}" "{agent}"'
@@ -47,7 +47,7 @@ def combined(
 
 
 def spoiled(chance: Chance, line: bytes, kind: str) -> bytes:
-    """What a bad line of this kind looks like, made from a good one."""
+    """Turn a good line into a bad line of this kind."""
     match kind:
         case "cut":
             return line[: chance.randrange(10, len(line) // 2)]

@@ -1,4 +1,4 @@
-"""Writes lines to a file as a web server does, rotated as logrotate does. Knows no topics and no traffic."""
+"""Writes lines to a file like a web server, rotated like by logrotate. Independent of topics and traffic."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ NEVER: Final = "never"
 ROTATIONS: Final = (RENAME, COPY_TRUNCATE, NEVER)
 DEFAULT_ROTATE_BYTES: Final = 16 * 1024 * 1024
 KEPT: Final = 5
-"""Rotated files; from the second on they are packed."""
+"""Number of rotated files. From the second on they are compressed."""
 
 
 class AccessLog:
-    """One file that grows. PipelineFailed where it cannot be written."""
+    """One growing file. Raises PipelineFailed if it cannot be written."""
 
     def __init__(self, path: str, rotation: str = RENAME, rotate_bytes: int = DEFAULT_ROTATE_BYTES) -> None:
-        """Append to what is there."""
+        """Append to an existing file."""
         self._path = path
         self._rotation = rotation
         self._rotate_bytes = rotate_bytes
         self.rotations = 0
-        """So far."""
+        """The number of rotations so far."""
         try:
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - held until close
@@ -36,7 +36,7 @@ class AccessLog:
             raise PipelineFailed(f"the access log {path} cannot be written: {error.strerror}") from None
 
     def write(self, lines: Iterable[bytes]) -> None:
-        """Append these lines; rotate when the file has become large."""
+        """Append these lines. Rotate the file when it is large."""
         try:
             data = b"".join(line + b"\n" for line in lines)
             while data:
@@ -59,7 +59,7 @@ class AccessLog:
                 os.replace(older, f"{self._path}.{number + 1}.gz")
         first = f"{self._path}.1"
         if os.path.exists(first):
-            # A rotation later than the renaming: whoever reads the file has had that long.
+            # Compress one rotation later, so that readers of the file have had that long.
             with open(first, "rb") as plain, gzip.open(f"{self._path}.2.gz", "wb", compresslevel=1) as packed:
                 shutil.copyfileobj(plain, packed)
             os.remove(first)

@@ -1,4 +1,4 @@
-"""Draws from distributions, given a source of chance. Pure: where the chance comes from is the caller's affair."""
+"""Draws from distributions with a given source of random numbers. Pure: the caller provides the source."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kafkacompat.pipeline.generator.profile import DAY_MS, HOUR_MS
 
 
 class Chance(Protocol):
-    """What is used of random.Random."""
+    """The part of random.Random that is used."""
 
     def random(self) -> float:
-        """At least 0, less than 1."""
+        """Return a number from 0 to below 1."""
         ...
 
     def gauss(self, mu: float = ..., sigma: float = ...) -> float: ...
@@ -24,21 +24,21 @@ class Chance(Protocol):
 
 
 Chances = Callable[[str], Chance]
-"""One stream of chance a purpose, so that one purpose drawing more does not shift the others."""
+"""Returns one random stream per purpose, so that more draws for one purpose do not shift the others."""
 
 
 def exponential(chance: Chance, mean: float) -> float:
-    """A waiting time with this mean."""
+    """Return a waiting time with this mean."""
     return -mean * math.log(1.0 - chance.random())
 
 
 def between(chance: Chance, ends: tuple[float, float]) -> float:
-    """Any value between the ends alike."""
+    """Return a uniformly distributed value between the ends."""
     return ends[0] + (ends[1] - ends[0]) * chance.random()
 
 
 def geometric(chance: Chance, mean: float) -> int:
-    """1, 2, ... with this mean, which is at least 1."""
+    """Return 1, 2, ... with this mean, which must be at least 1."""
     if mean <= 1.0:
         return 1
     return 1 + int(math.log(1.0 - chance.random()) / math.log(1.0 - 1.0 / mean))
@@ -57,7 +57,7 @@ class Zipf:
 
 
 def daily_rhythm(time_ms: int) -> float:
-    """How busy the site is at this time of a UTC day; 1 on average, most at 19:00, least at about 4:00."""
+    """Return the site's load at this time of a UTC day: 1 on average, highest at 19:00, lowest at about 4:00."""
     hours = time_ms % DAY_MS / HOUR_MS
     turn = 2.0 * math.pi / 24.0
     return 1.0 + 0.55 * math.cos(turn * (hours - 18.0)) + 0.2 * math.cos(2.0 * turn * (hours - 20.5))

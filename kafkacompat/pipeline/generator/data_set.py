@@ -1,8 +1,8 @@
-"""Replays recorded events: access logs in the combined format, and click streams as CSV. Reads files, knows no topics' state.
+"""Replays recorded events: access logs in the combined format, and click streams as CSV. Reads files only.
 
-Recorded times are moved, all by the same amount, so that the last event arrives at a given time; nothing else is changed. A
-click stream has the columns `user_id`, `event` and `timestamp` (`YYYY-MM-DD hh:mm:ss[.ffffff]`, UTC unless it has an
-offset); `event` is the page.
+All recorded times are shifted by the same amount, so that the last event arrives at a given time. Nothing else is
+changed. A click stream has the columns `user_id`, `event` and `timestamp` (`YYYY-MM-DD hh:mm:ss[.ffffff]`, UTC unless
+it has an offset). `event` is the page.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event, encoded
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS
 
 RETENTIONEERING: Final = "retentioneering"
-"""Package and name of a data set: 32 thousand clicks of 3751 visitors of a shop, in half a year."""
+"""The name of a package and data set: 32 thousand clicks of 3751 visitors of a shop in half a year."""
 
 RETENTIONEERING_FILES: Final = ("simple-onlineshop.csv", "ecom.csv.gz")
-"""Of releases 3 and 5."""
+"""The file names in releases 3 and 5."""
 
 COLUMNS: Final = frozenset({"user_id", "event", "timestamp"})
 LINE_TIME: Final = re.compile(rb"\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\]")
 MAX_EVENTS: Final = 5_000_000
-"""Times are held in memory, 8 bytes and an object each, to put the events in order."""
+"""The times are held in memory to sort the events: 8 bytes and an object each."""
 
 
 class Recorded(NamedTuple):
@@ -42,17 +42,17 @@ class Recorded(NamedTuple):
 
 
 class DataSet:
-    """The events of one file, by ascending time. PipelineFailed when there is nothing to replay in it."""
+    """The events of one file in order of time. Raises PipelineFailed if there is nothing to replay."""
 
     def __init__(self, name: str) -> None:
-        """name: a file (`.gz` allowed), or RETENTIONEERING."""
+        """name: a file (also `.gz`), or RETENTIONEERING."""
         self._path = packaged() if name == RETENTIONEERING else name
         self._clicks = self._path.removesuffix(".gz").endswith(".csv")
         self._rows: list[tuple[int, bytes, str]] = []
         self.without_time = 0
-        """Lines whose time cannot be read; they come with the line before."""
+        """Lines whose time cannot be parsed. They are sent together with the line before."""
         self.left_out = 0
-        """Lines before the first that has a time: nothing says when they came."""
+        """Lines before the first one with a time. Their arrival time is unknown."""
         try:
             with opened(self._path) as file:
                 self._rows.extend(self._read_clicks(file) if self._clicks else self._read_lines(file))
@@ -64,11 +64,11 @@ class DataSet:
 
     @property
     def recorded(self) -> Recorded:
-        """What there is."""
+        """Return the data set's properties."""
         return Recorded(self._path, len(self._rows), self._rows[-1][0] - self._rows[0][0])
 
     def events(self, end_ms: int) -> Iterator[Event]:
-        """All events, moved so that the last one arrives at end_ms."""
+        """Yield all events, shifted so that the last one arrives at end_ms."""
         moved_ms = end_ms - self._rows[-1][0]
         for number, (time_ms, data, user) in enumerate(self._rows):
             if self._clicks:
@@ -129,12 +129,12 @@ class DataSet:
 
 
 def opened(path: str) -> IO[bytes]:
-    """The file's bytes, unpacked."""
+    """Open the file and decompress it."""
     return cast(IO[bytes], gzip.open(path)) if path.endswith(".gz") else open(path, "rb")
 
 
 def packaged() -> str:
-    """The path of the click stream in the installed package; its code is not run."""
+    """Return the path of the click stream in the installed package. The package's code is not run."""
     try:
         files = metadata.files(RETENTIONEERING) or []
     except metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Takes events to their topics: acks=all, idempotent producer, the event's arrival as the record's timestamp.
+"""Sends events to their topics: acks=all, idempotent producer, the event's arrival as the record's timestamp.
 
-Knows no traffic. A line goes to `logs.raw` with the headers that the collector would give it, so that it has the same event
-id when it is sent again.
+Independent of the kind of traffic. A line goes to `logs.raw` with the headers that the collector would set, so that it
+has the same event id when it is sent again.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from typing import Any, Final
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
 from kafkacompat.pipeline.topics import LOGS_RAW
+from kafkacompat.security.cluster_address import ClusterAddress
 
 CLIENT_ID: Final = "kafkacompat-generator"
 QUEUE_BYTES: Final = 32 * 1024 * 1024
 FLUSH_TIMEOUT_S: Final = 30.0
 RECONNECT_MAX_MS: Final = 1000
-"""By default librdkafka may wait ten seconds for a broker that is back."""
+"""librdkafka's default would wait up to ten seconds before it reconnects."""
 
 
 class Sender:
-    """One producer. `sent` counts what the broker has acknowledged, `failed` what it refused for good."""
+    """One producer. `sent` counts the acknowledged events, `failed` those that were finally refused."""
 
-    def __init__(self, bootstrap: str, name: str) -> None:
+    def __init__(self, bootstrap: ClusterAddress, name: str) -> None:
         """name: the `file` header of lines."""
         from confluent_kafka import Producer
 
@@ -34,7 +35,7 @@ class Sender:
         self.last_error: str | None = None
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **bootstrap.librdkafka(),
                 "client.id": CLIENT_ID,
                 "acks": "all",
                 "enable.idempotence": True,
@@ -48,7 +49,7 @@ class Sender:
         )
 
     def send(self, events: Iterable[Event], stopping: Callable[[], bool]) -> None:
-        """Hand over; waits while the queue is full, unless stopping."""
+        """Send the events. Waits while the queue is full, unless stopping."""
         from confluent_kafka import KafkaException
 
         for arrival_ms, stream, key, value in events:
@@ -76,18 +77,18 @@ class Sender:
                 except BufferError:
                     self._producer.poll(0.1)
                 except KafkaException as refusal:
-                    # At once, as when the topic is gone.
+                    # The client refuses at once, for example if the topic is gone.
                     self.failed += 1
                     self.last_error = refusal.args[0].str()
                     break
         self._producer.poll(0)
 
     def wait(self, timeout_s: float) -> None:
-        """Hear what arrived, for at most timeout_s."""
+        """Process acknowledgements for at most timeout_s."""
         self._producer.poll(timeout_s)
 
     def close(self) -> None:
-        """Wait for what is on its way; PipelineFailed when the broker does not take it."""
+        """Wait for the events in flight. Raises PipelineFailed if the broker does not accept them."""
         left = self._producer.flush(FLUSH_TIMEOUT_S)
         if left or self.failed:
             raise PipelineFailed(

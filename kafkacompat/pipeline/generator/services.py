@@ -1,4 +1,4 @@
-"""The services behind the site: samples of their hosts, and incidents that make them slow and faulty. Pure."""
+"""The services behind the site: samples of their hosts, and incidents with slow and failed requests. Pure."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Services:
             )
 
     def incident(self, service: str, time_ms: float) -> Spell | None:
-        """What the service suffers from at this time."""
+        """Return the incident of the service at this time."""
         return self._incidents[service].at(time_ms)
 
     def sample(self, time_ms: int) -> dict[str, Any]:
-        """One request to some host of some service, without its event id."""
+        """Return one request to a host of a service, without an event id."""
         chance, profile = self._chance, self._profile
         at = chance.random() * self._shares[-1]
         service = profile.services[sum(share <= at for share in self._shares)]

@@ -1,4 +1,4 @@
-"""Spells in time: bursts of visitors, incidents of services. Pure; drawn as far ahead as anybody asks."""
+"""Special periods: bursts of visitors and incidents of services. Pure. Drawn as far ahead as needed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from kafkacompat.pipeline.generator.profile import DAY_MS
 
 
 class Spell(NamedTuple):
-    """Something out of the ordinary, from start to end."""
+    """A special period, from start to end."""
 
     start_ms: float
     end_ms: float
     factor: float
-    """How much more of it."""
+    """The factor by which a value is increased."""
     rate: float
-    """A probability that comes with it."""
+    """The probability of an effect."""
     number: int
 
 
 class Spells:
-    """Spells with exponential waits between them. May be asked for any time not a day before the latest asked."""
+    """Periods with exponential waits between them. `at` works for times up to a day before the latest time asked for."""
 
     __slots__ = ("_chance", "_every_ms", "_factor", "_length_ms", "_next_ms", "_number", "_rate", "_spells")
 
@@ -35,7 +35,7 @@ class Spells:
         factor: tuple[float, float],
         rate: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        """first_ms: when the first begins; every_ms: mean wait from an end to the next; the others are drawn evenly."""
+        """first_ms: start of the first period. every_ms: mean wait from an end to the next start. The other values are uniform."""
         self._chance = chance
         self._next_ms = first_ms
         self._every_ms = every_ms
@@ -46,7 +46,7 @@ class Spells:
         self._spells: deque[Spell] = deque()
 
     def at(self, time_ms: float) -> Spell | None:
-        """The spell at this time."""
+        """Return the period at this time, or None."""
         while self._next_ms <= time_ms:
             self._draw()
         while self._spells and self._spells[0].end_ms < time_ms - DAY_MS:

@@ -1,7 +1,7 @@
-"""All traffic of the site in the order it arrives. Pure: the same seed, start and density give the same events.
+"""All traffic of the site in the order of arrival. Pure: the same seed, start and density give the same events.
 
-Visits, bots and samples come as Poisson streams whose rate follows the day; visits also come in bursts. Each event gets the
-time it takes to arrive; some arrive late, some twice, some are spoiled.
+Visits, bots and samples are Poisson streams whose rate follows the time of day. Visits also come in bursts. Each event
+takes some time to arrive. Some events are late, some are duplicated, some are malformed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from kafkacompat.pipeline.generator.visitors import AGENTS, Visit, Visitors
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, METRICS_RAW
 
 BAD_RECORDS: Final = ("malformed", "missing", "type", "future", "ancient", "oversized")
-"""Ways in which a record is bad."""
+"""The kinds of bad records."""
 
 FUTURE_MS: Final = HOUR_MS
 ANCIENT_MS: Final = 30 * DAY_MS
 
 
 class Traffic:
-    """An endless stream of events. `counts` says what was made so far."""
+    """An endless stream of events. `counts` has the numbers made so far."""
 
     def __init__(
         self, seed: int, chances: Chances, start_ms: int, events_per_s: float, profile: Profile = DEFAULT
     ) -> None:
-        """chances are of the seed, which event ids bear too; events_per_s of event time, averaged over a day."""
+        """`chances` come from the seed, which is also part of event ids. events_per_s is per event time, averaged over a day."""
         self.counts: Counter[str] = Counter()
         """Keys: `<stream>`, `<stream> bad <kind>`, `late`, `very late`, `duplicates`."""
         self._profile = profile
@@ -74,7 +74,7 @@ class Traffic:
         self._number = 0
 
     def __iter__(self) -> Iterator[Event]:
-        """Events by ascending arrival_ms."""
+        """Yield events in order of arrival_ms."""
         pending = self._pending
         visit_ms = self._next_visit(self._start_ms)
         bot_ms = self._next(self._start_ms, self._bot_every_ms)
@@ -107,7 +107,7 @@ class Traffic:
 
     def _visit(self, visit: Visit) -> None:
         agent = AGENTS[visit.device]
-        # Who has logged in is named in the access log.
+        # The access log names users who have logged in.
         name = visit.user_id if visit.user % 4 == 0 else ""
         for action in visit.actions:
             fields: dict[str, Any] = {"user_id": visit.user_id, "event_time_ms": action.time_ms}
@@ -199,6 +199,6 @@ class Traffic:
 
     def _arrive(self, arrival_ms: float, stream: str, key: str, value: bytes) -> None:
         self.counts[stream] += 1
-        # The number keeps events of the same time in the order they were made.
+        # The number keeps events with the same time in the order of their creation.
         self._number += 1
         heappush(self._pending, (arrival_ms, self._number, Event(int(arrival_ms), stream, key, value)))

@@ -1,4 +1,4 @@
-"""Visits: who comes, what they look at and search for, and what their browser fetches. Pure."""
+"""Visits: the visitors, their page views and searches, and the requests of their browsers. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Action(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """One visitor's actions, the first one when the visit begins."""
+    """One visitor's actions. The first is at the start of the visit."""
 
     user: int
     user_id: str
@@ -45,12 +45,12 @@ class Visit(NamedTuple):
 
 
 def page_name(rank: int) -> str:
-    """The path of the page of this popularity, 0 the most popular."""
+    """Return the path of the page with this rank; 0 is the most popular."""
     return f"/{SECTIONS[rank]}" if rank < len(SECTIONS) else f"/product/{rank}"
 
 
 def query_text(rank: int) -> str:
-    """What is searched for, 0 the most popular."""
+    """Return the search text with this rank; 0 is the most popular."""
     return f"{ADJECTIVES[rank // len(NOUNS) % len(ADJECTIVES)]} {NOUNS[rank % len(NOUNS)]}"
 
 
@@ -67,10 +67,10 @@ class Visitors:
         self._words = Zipf(profile.words, profile.word_exponent)
 
     def visit(self, start_ms: float, burst: Spell | None) -> Visit:
-        """One visit that begins now."""
+        """Return one visit that begins at start_ms."""
         chance, profile = self._chance, self._profile
         user = self._users.draw(chance)
-        # What belongs to a user is made of the user's number: it is the same at each visit.
+        # A user's properties are computed from the user's number, so they are the same at each visit.
         device = DEVICES[(user * 7919) % 10 // 4]
         address = f"10.{user >> 16 & 255}.{user >> 8 & 255}.{user & 255}"
         count = min(geometric(chance, profile.actions), MAX_ACTIONS)
@@ -95,5 +95,5 @@ class Visitors:
         return Visit(user, f"user-{user:05d}", device, address, actions)
 
     def any_page(self) -> str:
-        """What a bot fetches: any page, popular or not."""
+        """Return a page for a bot: any page, popular or not."""
         return page_name(self._chance.randrange(self._profile.pages))

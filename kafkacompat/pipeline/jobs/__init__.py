@@ -1,5 +1,5 @@
-"""The jobs: each a module of functions from DataFrame to DataFrame, made of Spark SQL's built-in functions alone.
+"""The jobs: modules of functions from DataFrame to DataFrame, which use only Spark SQL's built-in functions.
 
-No Python runs on an executor, so that a cluster needs nothing but Spark and its Kafka connector. A job knows records and
-columns, not where they are read or written (that is queries.py).
+No Python runs on an executor, so a cluster needs only Spark and its Kafka connector. A job knows records and columns.
+queries.py decides where they are read and written.
 """

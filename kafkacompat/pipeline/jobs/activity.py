@@ -1,7 +1,7 @@
-"""Activity tracking: page views and searches to sessions, top pages a window, and visitors a window.
+"""Activity tracking: page views and searches become sessions, top pages per window, and visitors per window.
 
-Tables count visitors exactly, in stages (Spark chains aggregations in append mode); the live rows estimate them with
-HyperLogLog sketches in one stage, which is all that update mode allows.
+Tables count visitors exactly, in several stages (Spark chains aggregations in append mode). Live rows estimate
+visitors with HyperLogLog sketches in one stage, because update mode allows only one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ FIELDS: Final = (
 )
 
 TOP_PAGES_A_WINDOW: Final = 100
-"""So many pages of a window are in the table."""
+"""Maximum number of pages of a window in the table."""
 
 VISITORS_SKETCH_LG_K: Final = 14
-"""Of the sketch from which live visitors are estimated: a relative standard error of 0.8 %, and 16 KB at most. A sketch of few
-visitors takes a few bytes for each of them, and most pages of a window have few."""
+"""Parameter of the sketch for live visitors: a relative standard error of 0.8 %, and at most 16 KB. A sketch of few
+visitors has a few bytes per visitor, and most pages of a window have few."""
 
 
 def judge(records: DataFrame) -> DataFrame:
-    """Records of both topics to the envelope, the columns of either event, and `reason`: null where it is good."""
+    """Turn records of both topics into the envelope, the columns of both event types, and `reason`, which is null for
+    good records."""
     return judge_json(records, FIELDS)
 
 
@@ -47,9 +48,10 @@ def _in_window(window_s: int) -> Column:
 
 
 def sessions(events: DataFrame, gap_s: int) -> DataFrame:
-    """A user's events with no more than gap_s between one and the next; session_end_ms is the time of the last event.
+    """Group a user's events with gaps of at most gap_s. session_end_ms is the time of the last event.
 
-    Given out when the watermark has passed the end, so that it never changes (Spark has no update mode for it).
+    A session is emitted when the watermark has passed its end, so it never changes (Spark has no update mode for
+    sessions).
     """
     order = F.when(_is_view(), F.struct("event_time_ms", "event_id"))
     gathered = events.groupBy(F.session_window("event_time", f"{gap_s} seconds"), "user_id").agg(
@@ -69,7 +71,7 @@ def session_rows(events: DataFrame, gap_s: int) -> DataFrame:
 
 
 def top_page_rows(events: DataFrame, window_s: int) -> DataFrame:
-    """The pages of a closed window by views, then by name: rank 1 is the first."""
+    """The pages of a closed window, ranked by views and then by name. Rank 1 is the first."""
     views = events.where(_is_view())
     visits = views.groupBy(_in_window(window_s), "page", "user_id").agg(F.count("*").alias("views"))
     pages = visits.groupBy("window", "page").agg(
@@ -97,7 +99,7 @@ def top_page_rows(events: DataFrame, window_s: int) -> DataFrame:
 
 
 def visitor_rows(events: DataFrame, window_s: int) -> DataFrame:
-    """Views, searches and the exact number of different users of a closed window."""
+    """Views, searches and the exact number of distinct users of a closed window."""
     users = events.groupBy(_in_window(window_s), "user_id").agg(
         F.count_if(_is_view()).alias("views"), F.count_if(~_is_view()).alias("searches")
     )
@@ -108,7 +110,8 @@ def visitor_rows(events: DataFrame, window_s: int) -> DataFrame:
 
 
 def live_windows(events: DataFrame, window_s: int) -> DataFrame:
-    """Counts a page and window, and a window: the row of a whole window has no page and `whole` true. One aggregation."""
+    """Counts per page and window, and per window, in one aggregation. The row of a whole window has no page and
+    `whole` is true."""
     timed = events.select(
         _in_window(window_s).alias("window"), "user_id", "page", _is_view().alias("viewed"), "event_time"
     )

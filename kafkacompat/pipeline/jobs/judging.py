@@ -1,9 +1,8 @@
-"""What is common to all jobs: the record as Spark's Kafka source gives it, judged good or bad, and the bad ones told why.
+"""The part that all jobs share: records of Spark's Kafka source are validated, and bad ones get a reason.
 
-A record is judged against its own Kafka timestamp, so that a replay judges the same; only a timestamp that is ahead of the
-clock gives way to it (`arrived`). Every expression here is
-total: `try_` functions and comparisons that cannot overflow, because an exception on an executor ends the query, and one record
-must not be able to do that.
+A record is checked against its Kafka timestamp, so a replay has the same result. Only a timestamp in the future is
+replaced by the batch's time (`arrived`). Every expression here is total: it uses `try_` functions and comparisons that
+cannot overflow. An exception on an executor ends the query, and a single record must not cause that.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 RECORD_BYTES_MAX: Final = 64 * 1024
-"""A longer record's value is rejected as `oversized record`."""
+"""A longer value is rejected as `oversized record`."""
 
 REJECTED_TEXT_CHARACTERS_MAX: Final = 2048
-"""So much of a bad record's text is kept in the rejected topic."""
+"""Maximum number of characters of a bad record's text in the rejected topic."""
 
 FUTURE_TOLERANCE_MS: Final = 10 * 60 * 1000
 ANCIENT_TOLERANCE_MS: Final = 7 * 24 * 3600 * 1000
@@ -41,7 +40,7 @@ ANCIENT: Final = "ancient timestamp"
 
 
 class Kind(Enum):
-    """The type of a field of a JSON event: what Spark's variant calls its JSON value, and the column type it becomes."""
+    """The type of a field of a JSON event: the name that Spark's variant has for the JSON value, and the type of the column."""
 
     TEXT = ("string", "^STRING$")
     INTEGER = ("bigint", "^BIGINT$")
@@ -55,15 +54,17 @@ class Kind(Enum):
 
     @property
     def variant_type(self) -> str:
-        """A regular expression over what `schema_of_variant` says."""
+        """A regular expression for the result of `schema_of_variant`."""
         return self.value[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a JSON event. `least` and `most` bound a number, both inclusive; `topic` tells the only one that has it.
+    """One field of a JSON event. `least` and `most` are inclusive bounds of a number. `topic` is the only topic with
+    the field.
 
-    `names` says that the event or its group goes by this text: all that leave it empty would pass for one.
+    `names` means that this text identifies the event or its group. It must not be empty, because all events with an
+    empty text would be the same.
     """
 
     name: str
@@ -75,15 +76,15 @@ class Field:
     names: bool = False
 
     def concerns(self, check: Column) -> Column:
-        """The check, false for records of topics whose events have no such field."""
+        """Return the check. It is false for records of topics whose events lack the field."""
         return check if self.topic is None else (F.col("topic") == self.topic) & check
 
 
 def envelope(records: DataFrame) -> DataFrame:
-    """The source's columns in the shape that jobs use.
+    """Convert the source's columns to the form that jobs use.
 
-    source (text of the key), value, size_bytes, topic, partition, offset, received (timestamp of the record), received_ms.
-    Headers stay when the source brought them.
+    source (text of the key), value, size_bytes, topic, partition, offset, received (timestamp of the record),
+    received_ms. Headers are kept if the source has them.
     """
     columns = [
         F.make_valid_utf8(F.col("key").cast("string")).alias("source"),
@@ -101,22 +102,22 @@ def envelope(records: DataFrame) -> DataFrame:
 
 
 def arrived(records: DataFrame) -> DataFrame:
-    """The source's records with timestamps of the batch's time at most.
+    """Limit the records' timestamps to the batch's time.
 
-    Watermarks follow the records' timestamps, and event times are judged by them. The clock of one sending host that is ahead
-    would make the events of all others late. A batch that is run again has its first run's time.
+    Watermarks and checks of event times use the records' timestamps. If one sending host's clock is ahead, the events
+    of all other hosts would be late. A repeated batch has the time of its first run.
     """
     return records.withColumn("timestamp", F.least("timestamp", F.current_timestamp()))
 
 
 def first_reason(checks: Sequence[tuple[Column, str]]) -> Column:
-    """The reason of the first check that holds, or null."""
+    """Return the reason of the first check that is true, or null."""
     reasons = [F.when(bad, F.lit(reason)) for bad, reason in checks]
     return F.coalesce(*reasons, F.lit(None).cast("string"))
 
 
 def time_checks(event_time_ms: Column, received_ms: Column) -> list[tuple[Column, str]]:
-    """An event time too far from the record's own."""
+    """Check that an event time is near the record's timestamp."""
     return [
         (event_time_ms > received_ms + FUTURE_TOLERANCE_MS, FUTURE),
         (event_time_ms < received_ms - ANCIENT_TOLERANCE_MS, ANCIENT),
@@ -124,10 +125,11 @@ def time_checks(event_time_ms: Column, received_ms: Column) -> list[tuple[Column
 
 
 def behind_a_wall(frame: DataFrame, columns: Sequence[Column], kept: Sequence[str]) -> DataFrame:
-    """`kept` and these columns, calculated once a record.
+    """Select `kept` and these columns. Each column is computed once per record.
 
-    The optimizer pushes a filter through a projection and repeats its expressions there, field by field; parsing would be done
-    a dozen times over. It does not push through a generator, even one that gives one row for one.
+    The optimizer pushes a filter through a projection and repeats the projection's expressions in it, field by field.
+    Each record would be parsed a dozen times. It does not push filters through a generator, even one that returns one
+    row per row.
     """
     judged = frame.select(*kept, F.explode(F.array(F.struct(*columns))).alias("judged"))
     return judged.select(*kept, "judged.*")
@@ -145,12 +147,13 @@ ENVELOPE_KEPT: Final = (
 
 
 def judge_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
-    """Records of JSON objects to ENVELOPE_KEPT, the fields as typed columns, and `reason`: null where the event is good.
+    """Parse records with JSON objects into ENVELOPE_KEPT, the fields as typed columns, and `reason`, which is null for
+    good events.
 
-    Fields must have `event_id` and `event_time_ms`; a field of one topic may be anything in the others, and is null there.
-    A record is parsed by its schema first, which is quick; only where that leaves a doubt it is parsed as a variant, which knows
-    the type of everything. Both parsers stop after the first value and say nothing of what follows it, so neither is given the
-    text to judge alone: _is_plain and _closed see to it that there is nothing behind the object.
+    `event_id` and `event_time_ms` must be among the fields. A field of one topic may be anything in the others, and is
+    null there. Records are first parsed with their schema, which is fast. Only if that leaves a doubt, they are parsed
+    as a variant, which preserves all types. Both parsers stop after the first value and ignore the rest. So _is_plain
+    and _closed make sure that nothing follows the object.
     """
     small = F.when(F.col("size_bytes") <= RECORD_BYTES_MAX, F.col("value").cast("string"))
     text = F.try_validate_utf8(small)
@@ -185,10 +188,10 @@ def _schema(fields: Sequence[Field]) -> str:
 
 
 def _closed(text: Column) -> Column:
-    """The text as the first of two values of an array; the second is its `mark`.
+    """Return the text as the first of two values of an array. The second value is its `mark`.
 
-    Where the array is read and its second value is the mark, the text is one value and nothing else. A fixed second value would
-    not do: the text could bring it along, close the array itself and go on.
+    If the parsed array has the mark as its second value, the text is exactly one value. A constant second value would
+    not be safe: the text could contain it, close the array and continue.
     """
     return F.concat(F.lit("["), text, F.lit(","), _mark(text).cast("string"), F.lit("]"))
 
@@ -198,10 +201,11 @@ def _mark(text: Column) -> Column:
 
 
 def _is_plain(fields: Sequence[Field]) -> Column:
-    """What from_json has read is beyond doubt.
+    """Whether the result of from_json is reliable.
 
-    It takes anything for a text, so a text must be seen in quotes; an object within could show us the quotes of another field. It
-    does not read past the object, so the only closing brace must be the end. One expression for both: each walks the text.
+    from_json converts any value to text, so the check looks for the quotes of a text. An inner object could show the
+    quotes of another field, and from_json does not read past the end of the object. So the only closing brace must be
+    at the end. One expression does both, because each pass walks the text.
     """
     typed = F.col("typed")
     text = F.col("text")
@@ -234,7 +238,7 @@ def _json_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
             checks.append((field.concerns(absent), f"missing field: {field.name}"))
         wrong = ~absent & ~found.rlike(field.kind.variant_type)
         checks.append((field.concerns(wrong), f"wrong type: {field.name}"))
-    # What the two parsers read differently, such as a name that comes twice.
+    # Cases that the two parsers read differently, such as a repeated name.
     required = [field.concerns(F.col("typed")[field.name].isNull()) for field in fields if field.required]
     checks.append((reduce(lambda one, other: one | other, required), MALFORMED_JSON))
     return checks
@@ -255,13 +259,13 @@ def _value_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
 
 
 def good(judged: DataFrame) -> DataFrame:
-    """The events without fault, with `event_time` as a timestamp for watermarks and windows."""
+    """Return the good events, with `event_time` as a timestamp for watermarks and windows."""
     kept = judged.where(F.col("reason").isNull()).drop("reason", "value")
     return kept.withColumn("event_time", F.timestamp_millis("event_time_ms"))
 
 
 def rejected(judged: DataFrame) -> DataFrame:
-    """The bad ones as rows of a rejected topic (docs/reference/pipeline.md), `source` being the key."""
+    """Return the bad records as rows of a rejected topic (docs/reference/pipeline.md). `source` is the key."""
     text = F.make_valid_utf8(F.col("value").cast("string"))
     return judged.where(F.col("reason").isNotNull()).select(
         F.concat_ws("-", "topic", "partition", "offset").alias("event_id"),
@@ -276,10 +280,10 @@ def rejected(judged: DataFrame) -> DataFrame:
 
 
 def once(events: DataFrame, watermark_s: int, time: str = "event_time") -> DataFrame:
-    """Without the events whose event_id came before, as far back as the watermark reaches on the column `time`.
+    """Drop events whose event_id occurred before, as far back as the watermark on the column `time` reaches.
 
-    An event behind the watermark is dropped here; Spark counts it in numRowsDroppedByWatermark. A batch has no watermark: all of
-    it is looked through, and nothing is late.
+    Events behind the watermark are dropped here. Spark counts them in numRowsDroppedByWatermark. A batch query has no
+    watermark: all its rows are searched, and no event is late.
     """
     if not events.isStreaming:
         return events.dropDuplicates(["event_id"])
@@ -287,7 +291,7 @@ def once(events: DataFrame, watermark_s: int, time: str = "event_time") -> DataF
 
 
 def with_window_bounds(frame: DataFrame) -> DataFrame:
-    """The column `window` replaced by window_start_ms and window_end_ms."""
+    """Replace the column `window` by window_start_ms and window_end_ms."""
     return (
         frame.withColumn("window_start_ms", F.unix_millis("window.start"))
         .withColumn("window_end_ms", F.unix_millis("window.end"))
@@ -296,5 +300,5 @@ def with_window_bounds(frame: DataFrame) -> DataFrame:
 
 
 def date_of(milliseconds: str) -> Column:
-    """The UTC date of a column of milliseconds, as YYYY-MM-DD."""
+    """Return the UTC date of a column of milliseconds, as YYYY-MM-DD."""
     return F.date_format(F.timestamp_millis(milliseconds), "yyyy-MM-dd")

@@ -1,8 +1,9 @@
-"""Formats of access-log lines: those that web servers bring along, by name, and any other in the words of nginx or Apache httpd.
+"""Formats of access-log lines: the servers' standard formats by name, and any other format in the syntax of nginx or
+Apache httpd.
 
-A format becomes one regular expression that never goes back over what it has read: each field ends at the first character that
-cannot be part of it. So a hostile line costs one pass, whatever the format, which an expression of a user's own could not promise.
-Pure: knows no Spark.
+A format becomes one regular expression without backtracking: each field ends at the first character that cannot be
+part of it. So a hostile line costs one pass in any format. A regular expression by the user could not guarantee that.
+Pure, without Spark.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 AUTO: Final = "auto"
-"""The name of the format that takes common, combined and vhost_combined lines, and keeps what follows them."""
+"""The name of the format that accepts common, combined and vhost_combined lines, and keeps the rest of such lines."""
 
 NAMED: Final = {
     "common": '%h %l %u %t "%r" %>s %b',
@@ -21,7 +22,7 @@ NAMED: Final = {
     "main": '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
     '"$http_referer" "$http_user_agent" "$http_x_forwarded_for"',
 }
-"""Formats as their servers' configuration files have them: Apache httpd's, and `main` as nginx is packaged."""
+"""Formats as in their servers' configuration files: those of Apache httpd, and `main` of the nginx packages."""
 
 FIELDS_MAX: Final = 40
 FORMAT_CHARACTERS_MAX: Final = 2000
@@ -40,10 +41,10 @@ EVENT_PARTS: Final = (
     "user_agent",
     "virtual_host",
 )
-"""What an event has columns for. Whatever else a line tells is kept by its name."""
+"""The parts with their own column in an event. All other fields are kept by name."""
 
 REST: Final = "rest"
-"""The name of what follows a known format."""
+"""The name of the text after a known format."""
 
 _NGINX: Final = {
     "remote_addr": "client",
@@ -92,7 +93,8 @@ LOCAL_TIME: Final = "dd/MMM/yyyy:HH:mm:ss Z"
 ISO_TIME: Final = "yyyy-MM-dd'T'HH:mm:ssXXX"
 
 _QUOTED: Final = f'"({IN_QUOTES})"'
-# A line that was cut must not pass for a shorter format: behind it are whole fields only, and behind the common one no quotes.
+# A truncated line must not be accepted as a shorter format. So only whole fields may follow, and after the common
+# format no quotes.
 _FIELD: Final = rf'(?:"{IN_QUOTES}"|[^"\s]\S*+)'
 _AUTO_PATTERN: Final = (
     r"^(?:([^\s:]++|\[[^\]\s]++\]):\d{1,5} (?=\S++ \S++ \S++ \[))?+"
@@ -114,43 +116,44 @@ _AUTO_PARTS: Final = (
 
 
 class FormatProblem(ValueError):
-    """The text is no format that lines can be read by; says why."""
+    """The text is not a usable format. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """`pattern` is a regular expression of Java with a group for each of `parts`: EVENT_PARTS, or names of what is kept besides."""
+    """`pattern` is a Java regular expression with one group for each of `parts`: EVENT_PARTS, or names of other fields."""
 
     pattern: str
     parts: tuple[str, ...]
     time_format: str = LOCAL_TIME
-    """As Spark has it (DateTimeFormatter)."""
+    """In the syntax of Spark's DateTimeFormatter."""
 
     @property
     def extra(self) -> tuple[str, ...]:
-        """The parts that have no column of their own."""
+        """The parts without their own column."""
         return tuple(part for part in self.parts if part not in EVENT_PARTS)
 
 
 def line_format(text: str) -> LineFormat:
-    """Of a name (AUTO, NAMED), or of a format in the words of nginx's log_format or Apache's LogFormat. FormatProblem."""
+    """Return the format for a name (AUTO, NAMED) or a text in the syntax of log_format (nginx) or LogFormat (Apache).
+    FormatProblem."""
     if text == AUTO:
         return LineFormat(_AUTO_PATTERN, _AUTO_PARTS)
     text = NAMED.get(text, text)
     if len(text) > FORMAT_CHARACTERS_MAX:
         raise FormatProblem(f"it has {len(text)} characters, more than {FORMAT_CHARACTERS_MAX}")
-    # A configuration file has quotes within quotes behind backslashes.
+    # In a configuration file, quotes within quotes have backslashes.
     return _compiled(_tokens(text.replace('\\"', '"')))
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """Literal text, or a field with the name that its server gives it."""
+    """Literal text, or a field with its server's name."""
 
     text: str
     part: str | None = None
     is_bracketed: bool = False
-    """The server writes brackets around it itself, as Apache around %t."""
+    """The server itself writes brackets around the field, as Apache does for %t."""
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -168,7 +171,7 @@ def _tokens(text: str) -> list[_Token]:
     if not any(token.part for token in tokens):
         names = ", ".join([AUTO, *NAMED])
         raise FormatProblem(
-            f"{text!r} is none of {names}, and no format of nginx ($request) or Apache httpd (%r)"
+            f"{text!r} is neither one of {names} nor a format of nginx ($request) or Apache httpd (%r)"
         )
     return tokens
 
@@ -183,7 +186,7 @@ def _apache_token(found: re.Match[str]) -> _Token:
     if percent:
         return _Token("%")
     if letter == "t" and argument:
-        raise FormatProblem(f"{found[0]}: a time of one's own form is not read; %t is")
+        raise FormatProblem(f"{found[0]}: custom time formats are not supported; use %t")
     argument = (argument or "").lower()
     name = argument[1:-1] or letter
     return _Token(name, _APACHE.get(argument + letter, name), is_bracketed=letter == "t")
@@ -199,13 +202,13 @@ def _compiled(tokens: list[_Token]) -> LineFormat:
             continue
         following = tokens[number + 1] if number + 1 < len(tokens) else None
         if following is not None and following.part is not None:
-            raise FormatProblem(f"nothing stands between {token.text} and {following.text}")
+            raise FormatProblem(f"there is no separator between {token.text} and {following.text}")
         field = _field_pattern(token, opened, following.text[0] if following is not None else "")
         if token.part in parts and token.part in EVENT_PARTS:
-            # The first says it; the second is kept under its server's own name.
+            # The first field has this meaning. The second keeps its server's name.
             token = _Token(token.text, token.text)
         if token.part in parts:
-            raise FormatProblem(f"{token.text} stands in it twice")
+            raise FormatProblem(f"{token.text} appears in it twice")
         parts.append(str(token.part))
         if token.text == "time_iso8601":
             time_format = ISO_TIME
@@ -214,12 +217,12 @@ def _compiled(tokens: list[_Token]) -> LineFormat:
         raise FormatProblem(f"it has {len(parts)} fields, more than {FIELDS_MAX}")
     for needed in ("time", "status"):
         if needed not in parts:
-            raise FormatProblem(f"it tells no {needed}; every event has one")
+            raise FormatProblem(f"it has no {needed}, which every event needs")
     return LineFormat(pattern + r"\s*+$", tuple(parts), time_format)
 
 
 def _still_open(opened: str, text: str) -> str:
-    """The quote or bracket within which the next field stands."""
+    """Return the quote or bracket that surrounds the next field."""
     for character in text:
         if opened:
             if character == {"[": "]"}.get(opened, opened):
@@ -230,7 +233,7 @@ def _still_open(opened: str, text: str) -> str:
 
 
 def _field_pattern(token: _Token, opened: str, following: str) -> str:
-    """A group of the characters that the field may have: up to what follows it in the format."""
+    """Return a group of the characters that the field may contain, up to the character that follows it in the format."""
     if token.is_bracketed:
         return rf"\[({IN_BRACKETS})\]"
     if following == '"' == opened:

@@ -1,4 +1,4 @@
-"""Log collection: lines of web-server access logs to typed events and a summary a minute."""
+"""Log collection: lines of web-server access logs become typed events and a summary per minute."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ EVENT_COLUMNS: Final = (
     "virtual_host",
     "extra",
 )
-"""Of the table logs/events. `extra` is a map of what the line's format has no column for, by name; null where that is nothing."""
+"""The columns of the table logs/events. `extra` is a map by name of the line's fields without a column, or null if
+there are none."""
 
 
 def _header(name: str) -> Column:
@@ -66,16 +67,17 @@ def _extra(parts: dict[str, Column], names: Sequence[str]) -> Column:
 
 
 def judge(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
-    """Records of logs.raw (with headers) to the envelope, the columns of an event, and `reason`: null where it is good.
+    """Turn records of logs.raw (with headers) into the envelope, the columns of an event, and `reason`, which is null
+    for good lines.
 
-    The event's id is file@position where the collector said them, else topic-partition-offset.
+    The event's id is file@position if the collector set those headers, otherwise topic-partition-offset.
     """
     lines = envelope(records)
     text = F.make_valid_utf8(F.col("value").cast("string"))
-    # One replacement instead of one regexp_extract a part: the line is matched once.
+    # One replacement instead of one regexp_extract per part: the line is matched once.
     template = PART_MARK.join(f"${group}" for group in range(1, len(form.parts) + 1))
     replaced = F.regexp_replace(text, form.pattern, template)
-    # A line that has the mark already could pass for one that was matched.
+    # A line that already contains the mark could look like a matched one.
     unmarked = (F.col("size_bytes") <= RECORD_BYTES_MAX) & (F.locate(PART_MARK, text) == 0)
     matched = F.when(unmarked, F.split(replaced, PART_MARK))
     position = F.concat(_header("file"), F.lit("@"), _header("position"))
@@ -134,7 +136,7 @@ def event_rows(events: DataFrame) -> DataFrame:
 
 
 def summary(events: DataFrame) -> DataFrame:
-    """Requests, bytes and classes of status a minute of event time."""
+    """Requests, bytes and status classes per minute of event time."""
     classes = [
         F.count_if(F.floor(F.col("status") / 100) == digit).alias(f"status_{digit}xx")
         for digit in (2, 3, 4, 5)

@@ -1,11 +1,12 @@
-"""Operational metrics: samples of hosts and services to windowed figures, and the latest of a service.
+"""Operational metrics: samples of hosts and services become figures per window, and the latest sample of each service.
 
-The table's percentiles are calculated from counts of latencies rounded to three digits, and its means from whole numbers:
-neither depends on the order in which samples came, so a run that was killed gives the same table.
+The table's percentiles are computed from counts of latencies rounded to three digits, and its means from integers.
+Neither depends on the order of the samples, so a run that was killed gives the same table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -33,14 +34,14 @@ SAMPLE_COLUMNS: Final = tuple(field.name for field in FIELDS)
 
 PERCENTILES: Final = (50, 95, 99)
 LIVE_PERCENTILE_ACCURACY: Final = 1000
-"""The live rows' percentiles are off by at most one rank in so many."""
+"""The live percentiles are wrong by at most one rank in this number."""
 
 ESTIMATES: Final = frozenset(f"latency_p{percentile}_ms" for percentile in PERCENTILES)
-"""Columns of live rows that may depend on the order in which samples came."""
+"""Columns of live rows that may depend on the order of the samples."""
 
 
 def judge(records: DataFrame) -> DataFrame:
-    """Records of metrics.raw to the envelope, the columns of a sample, and `reason`: null where it is good."""
+    """Turn records of metrics.raw into the envelope, the columns of a sample, and `reason`, which is null for good samples."""
     return judge_json(records, FIELDS)
 
 
@@ -53,20 +54,21 @@ def _thousandths(column: str) -> Column:
 
 
 def _cpu_thousandths() -> Column:
-    """Of the cores a sample's host has, one where it does not say: 100 percent is all of them."""
+    """CPU use as a share of the cores of the sample's host, by default one core. 100 percent is all cores."""
     return F.round(F.col("cpu_percent") * 1000 / F.coalesce("cpu_cores", F.lit(1))).cast("bigint")
 
 
 def three_digits(whole: Column) -> Column:
-    """A whole number that is not negative, rounded half up to three significant digits."""
+    """Round a whole number that is not negative to three significant digits, half up."""
     unit = F.pow(F.lit(10), F.greatest(F.length(whole.cast("string")) - 3, F.lit(0))).cast("bigint")
     return F.floor((whole + F.floor(unit / 2)) / unit) * unit
 
 
 def _nearest_rank(percentile: int) -> Column:
-    """The least latency that so many percent of the window's samples do not exceed, in microseconds.
+    """Return the smallest latency, in microseconds, that at least this percentage of the window's samples do not
+    exceed.
 
-    `latencies` is an array of {latency_us, samples} in order, `count` the sum of samples.
+    `latencies` is a sorted array of {latency_us, samples}. `count` is the sum of samples.
     """
     rank = F.ceil(F.col("count") * percentile / 100)
     start = F.struct(F.lit(0).cast("bigint").alias("seen"), F.lit(0).cast("bigint").alias("found"))
@@ -97,25 +99,14 @@ def window_rows(samples: DataFrame, window_s: int) -> DataFrame:
         F.sum("cpu_total").alias("cpu_total"),
         F.array_sort(F.collect_list(F.struct("latency_us", "samples"))).alias("latencies"),
     )
-    count = F.col("count")
     percentiles = [
         (_nearest_rank(percentile) / 1000).alias(f"latency_p{percentile}_ms") for percentile in PERCENTILES
     ]
-    return with_window_bounds(gathered).select(
-        "service",
-        "window_start_ms",
-        "window_end_ms",
-        "count",
-        (F.col("total_us") / count / 1000).alias("latency_mean_ms"),
-        *percentiles,
-        (F.col("errors") / count).alias("error_rate"),
-        (F.col("cpu_total") / count / 1000).alias("cpu_mean_percent"),
-        date_of("window_start_ms").alias("date"),
-    )
+    return _figures(gathered, percentiles).withColumn("date", date_of("window_start_ms"))
 
 
 def live_windows(samples: DataFrame, window_s: int) -> DataFrame:
-    """The same figures of a window so far, in one aggregation; percentiles (ESTIMATES) are estimates."""
+    """The same figures for a window that is still open, in one aggregation. Percentiles (ESTIMATES) are estimates."""
     shares = F.array(*(F.lit(percentile / 100) for percentile in PERCENTILES))
     gathered = samples.groupBy(_window(window_s), "service").agg(
         F.count("*").alias("count"),
@@ -124,11 +115,16 @@ def live_windows(samples: DataFrame, window_s: int) -> DataFrame:
         F.count_if("error").alias("errors"),
         F.sum(_cpu_thousandths()).alias("cpu_total"),
     )
-    count = F.col("count")
     percentiles = [
         F.get("percentiles", F.lit(index)).alias(f"latency_p{percentile}_ms")
         for index, percentile in enumerate(PERCENTILES)
     ]
+    return _figures(gathered, percentiles)
+
+
+def _figures(gathered: DataFrame, percentiles: Sequence[Column]) -> DataFrame:
+    """The columns of a service's window, from the result of an aggregation."""
+    count = F.col("count")
     return with_window_bounds(gathered).select(
         "service",
         "window_start_ms",
@@ -142,7 +138,7 @@ def live_windows(samples: DataFrame, window_s: int) -> DataFrame:
 
 
 def latest(samples: DataFrame) -> DataFrame:
-    """The sample of each service with the latest event time; state holds one row a service and never ends."""
+    """The sample with the latest event time of each service. The state has one row per service and never expires."""
     sample = F.struct(*(name for name in SAMPLE_COLUMNS if name != "event_id"))
     order = F.struct("event_time_ms", "event_id")
     return samples.groupBy("service").agg(F.max_by(sample, order).alias("sample")).select("sample.*")

@@ -1,6 +1,6 @@
-"""Several quorum drivers in one thread: disks in memory, a network of encoded messages, one clock that a test turns.
+"""Several quorum drivers in one thread: memory disks, a network of encoded messages, one clock set by the test.
 
-Nothing sleeps: `run` delivers, syncs and fires timers in the order of their instants until a given time has passed.
+Nothing sleeps: `run` delivers messages, syncs and fires timers in time order until a given time has passed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def static_voter(node_id: int) -> VoterNode:
 
 
 class World(HandTime):
-    """The clock and everything that is to happen at an instant."""
+    """The clock and all planned events."""
 
     def __init__(self) -> None:
         super().__init__(5_000)
@@ -84,7 +84,7 @@ class World(HandTime):
 
 
 class SlowWorkers:
-    """A job takes a millisecond of the world's time; `stopped` keeps it for later."""
+    """A job takes a millisecond of the world's time. `stopped` delays it."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -116,7 +116,7 @@ class SlowWorkers:
 
 
 class SpreadRandom:
-    """Deterministic, and different for each node, so that elections do not tie for ever."""
+    """Deterministic and different for each node, so that elections do not tie forever."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed * 7919 + 13
@@ -130,12 +130,12 @@ class SpreadRandom:
 
 
 class RecordingMachine:
-    """Keeps the values it was told of; a leader adds its own when they are committed."""
+    """Keeps the values it gets. A leader adds its own values when they are committed."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
         self.parts: list[int] = []
-        """Sizes of what came in parts."""
+        """Sizes of the parts."""
         self.events: list[Any] = []
         self.leader: tuple[int, int] = (-1, -1)
         self.active_epochs: list[int] = []
@@ -191,7 +191,7 @@ class Transport:
 
 
 class Node:
-    """One node's disk, and its driver while it is up."""
+    """One node's disk, and its driver while it runs."""
 
     def __init__(self, cluster: Cluster, node_id: int, *, can_vote: bool = True) -> None:
         self.joins = False
@@ -247,20 +247,20 @@ class Node:
         return self.driver
 
     def kill(self) -> None:
-        """kill -9: what was written stays, what was under way does not."""
+        """kill -9: written data stays, work in progress is lost."""
         self.up.close()
         self.driver = None
         self.disk = self.disk.copy()
         self.cluster.connections_close(self)
 
     def lose_power(self) -> None:
-        """What was not synced is gone."""
+        """Unsynced data is lost."""
         self.up.close()
         self.driver = None
         self.disk = self.disk.lose_power()
 
     def begin_snapshot(self) -> None:
-        """Of all that is applied here; it is there once a worker has written it."""
+        """Write a snapshot of everything applied here. It exists once a worker has written it."""
         writer = self.up.begin_snapshot(self.up.applied_offset, self.machine.last_epoch)
         assert writer is not None
         writer.add(self.machine.values)
@@ -271,7 +271,7 @@ class Node:
         self.cluster.run(3)
 
     def propose(self, value: bytes) -> list[str]:
-        """What became of it, once that is known."""
+        """The outcome of a proposal, once known."""
         outcome: list[str] = []
 
         def committed() -> None:
@@ -292,17 +292,17 @@ class Cluster:
         settings: QuorumSettings | None = None,
         segment_bytes: int = 1 << 30,
     ) -> None:
-        """`dynamic`: the voters stand in each voter's 0-0 snapshot; else they are the static setting."""
+        """`dynamic`: the voters are in each voter's 0-0 snapshot. Otherwise they are the static setting."""
         self.world = World()
         self.settings = settings if settings is not None else QuorumSettings()
         self.log_config: LogConfig = metadata_log_config(segment_bytes, 1 << 40)
         self.static = () if dynamic else voters
         self.bootstrap = voters if dynamic else ()
         self.cut: set[tuple[int, int]] = set()
-        """(from, to) between whom nothing goes."""
+        """(from, to) pairs without a connection."""
         self.carried: list[tuple[int, int, str]] = []
         self._unanswered: list[tuple[Node, QuorumDriver, int, int, Deferred[Any]]] = []
-        """(who asks, its driver, by which node id, whom, the answer)."""
+        """(requesting node, its driver, node id used, target, answer)."""
         self.nodes = {each: Node(self, each) for each in voters}
         for each in observers:
             self.nodes[each] = Node(self, each, can_vote=False)
@@ -329,7 +329,7 @@ class Cluster:
         self.world.run_until(condition, within_ms)
 
     def leader(self) -> Node:
-        """Waits until there is one that is active."""
+        """The active leader, waiting until there is one."""
         found: list[Node] = []
 
         def look() -> bool:
@@ -350,7 +350,7 @@ class Cluster:
         return [node for node in self.nodes.values() if node is not leader and node.driver is not None]
 
     def settle(self) -> Node:
-        """Everybody has applied what the leader has."""
+        """Wait until all nodes have applied everything the leader has."""
         leader = self.leader()
         self.run_until(
             lambda: all(
@@ -366,7 +366,7 @@ class Cluster:
                 self.cut |= {(node_id, other), (other, node_id)}
 
     def connections_close(self, gone: Node) -> None:
-        """Whoever waits for an answer sees the connection close, and is refused when it connects again."""
+        """Close the connections to a node: waiting requests fail, and new connections are refused."""
         waiting, self._unanswered = self._unanswered, []
         for entry in waiting:
             asking, driver, node_id, target, answer = entry
@@ -381,7 +381,7 @@ class Cluster:
     def carry(
         self, source: int, node_id: int, target: int, message: Any, timeout_ms: int, min_version: int
     ) -> Deferred[Any]:
-        """The message goes through its encoding, both ways."""
+        """Deliver a message through its encoding, in both directions."""
         answer: Deferred[Any] = Deferred()
         world = self.world
         name = type(message).__name__
@@ -437,7 +437,7 @@ class Cluster:
         return answer
 
     def ask(self, node: Node, message: Any, version: int | None = None) -> Any:
-        """The answer of a node to a request from outside."""
+        """A node's answer to an outside request."""
         wanted = message.MAX_VERSION if version is None else version
         received = decode(type(message), wanted, bytes(encode(message, wanted)))
         answer = node.up.handle(received, wanted)

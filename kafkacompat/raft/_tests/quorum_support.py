@@ -1,4 +1,4 @@
-"""A core in a given role, and short ways to speak to it."""
+"""A core in a given role, and short helpers to use it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class HalfRandom:
 
 
 class Node:
-    """A core with the effects of its last step, and of all, at hand. The log it pretends to have is only a shape."""
+    """A core with the effects of its last step, and of all steps. It has only the shape of a log."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Node:
         return self.last
 
     def wait(self) -> list[effect.Effect]:
-        """Tick when the core asked for it."""
+        """Tick at the time the core asked for."""
         self.now_ms = max(self.now_ms, self.core.wake_ms)
         return self.step(events.Tick())
 
@@ -95,7 +95,7 @@ class Node:
         raise AssertionError(f"still {self.core.role}")
 
     def ask(self, request: Request) -> Any:
-        """The answer, or None while it is parked."""
+        """The answer, or None while the request is parked."""
         self._request_id += 1
         self.step(events.RequestReceived(self._request_id, request))
         return self.answer_to(self._request_id)

@@ -1,4 +1,4 @@
-"""DescribeQuorum's answers as Apache Kafka 4.3.0 gave them, and what several replicas look like."""
+"""DescribeQuorum's answers compared with Apache Kafka 4.3.0's, and with several replicas."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""An unexpected exception anywhere in a step of the quorum: the node halts there, and what a restart finds breaks no rule.
+"""An unexpected exception anywhere in a step of the quorum: the node halts there, and a restart finds a valid state.
 
-Every effect of the driver and every call of its state machine raises once, before it is done or after, in a quorum that elects,
-writes, takes snapshots and changes its voters. Afterwards no voter has given two votes in an epoch, and nothing is skipped.
+Every effect of the driver and every call of its state machine raises once, before or after its work. The quorum
+meanwhile elects, writes, takes snapshots and changes its voters. Afterwards no voter has voted twice in an epoch, and
+nothing was skipped.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ UNREACHED = {
     "load_snapshot",
     "ProbeVoter",
 }
-"""What this workload does not come by; each has a case of its own below or none that is half done."""
+"""Places that this workload does not reach. Each has a test below, or cannot be half done."""
 
 
 class Fault:
-    """Raises at the n-th time that a node comes by a place, and only then."""
+    """Raises the n-th time that a node reaches a place, and only then."""
 
     def __init__(self, place: str, nth: int, *, after: bool) -> None:
         self.place = place
@@ -83,7 +84,7 @@ class Fault:
 
 
 class Votes:
-    """Whom each voter named in each epoch, as its answers and its file say."""
+    """Each voter's vote in each epoch, from its answers and its file."""
 
     def __init__(self) -> None:
         self.given: dict[tuple[int, int], set[int]] = {}
@@ -118,7 +119,7 @@ class Votes:
 
 
 def work(cluster: Cluster, fault: Fault, votes: Votes) -> list[bytes]:
-    """Elections, records, snapshots, a resignation, kills; returns what was acknowledged."""
+    """Elections, records, snapshots, a resignation, kills. Returns the acknowledged records."""
     acknowledged: list[bytes] = []
 
     def until(condition: Callable[[], bool]) -> None:
@@ -190,7 +191,7 @@ def test_whatever_is_raised_halts_the_node_and_a_restart_breaks_no_rule(
         try:
             node.start()
         except MemoryError:
-            node.kill()  # a start that fails is one that is refused
+            node.kill()  # a failed start is a refused one
             node.failures.append(MemoryError(place))
     acknowledged = work(cluster, fault, votes)
     if fault.hit is not None:
@@ -208,7 +209,7 @@ def test_whatever_is_raised_halts_the_node_and_a_restart_breaks_no_rule(
 
 
 def ask_for_a_vote(cluster: Cluster, node: Node, candidate: int, epoch: int) -> bool:
-    """Whether the node answers that it votes for the candidate; False without an answer."""
+    """Whether the node votes for the candidate. False without an answer."""
     partition = vote_request.PartitionData(
         partition_index=0,
         replica_epoch=epoch,
@@ -225,7 +226,8 @@ def ask_for_a_vote(cluster: Cluster, node: Node, candidate: int, epoch: int) -> 
 
 
 def two_candidates_ask(patch: pytest.MonkeyPatch) -> list[int]:
-    """Of one node alone, in one epoch, with no memory left while the first vote is persisted; who was promised it."""
+    """Two candidates ask one node in one epoch, and no memory is left while the first vote is persisted. Returns the
+    candidates that got a vote."""
     cluster = Cluster()
     node = cluster.nodes[1]
     node.start()
@@ -233,7 +235,7 @@ def two_candidates_ask(patch: pytest.MonkeyPatch) -> list[int]:
     promised: list[int] = []
     with patch.context() as planted:
         fault.plant(planted, cluster)
-        # The shell of requests logs what comes out of a handler, and the candidate asks again.
+        # The shell of requests logs a handler's exception, and the candidate retries.
         for _ in range(2):
             with contextlib.suppress(MemoryError):
                 if ask_for_a_vote(cluster, node, 2, 100):
@@ -246,7 +248,7 @@ def two_candidates_ask(patch: pytest.MonkeyPatch) -> list[int]:
 
 
 def run_on(pump: EventPump, problem: BaseException) -> None:
-    """What a list of known problems does with the others."""
+    """The behaviour of a list of known problems for all other exceptions."""
     raise problem
 
 
@@ -255,13 +257,13 @@ def test_a_vote_that_could_not_be_persisted_is_never_told(monkeypatch: pytest.Mo
 
 
 def test_a_pump_that_runs_on_gives_two_votes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bug put back is found by the case above."""
+    """The test above finds the bug if it is put back."""
     monkeypatch.setattr(EventPump, "halt", run_on)
     assert two_candidates_ask(monkeypatch) == [2, 3]
 
 
 def test_what_a_call_from_outside_of_a_step_raises_halts_the_node() -> None:
-    """The applier and finished snapshots come this way, off a timer or a worker."""
+    """The applier and finished snapshots call from a timer or a worker."""
     world, failures = World(), []
     pump = EventPump(world, world, lambda effects: None, failures.append)
 
@@ -297,11 +299,11 @@ def test_a_batch_that_does_not_fit_halts_the_node_instead_of_being_skipped(
 
 
 class ReplayError(Exception):
-    """The state machine's, which the quorum does not know."""
+    """The state machine's error, which the quorum does not know."""
 
 
 def test_a_peers_answer_that_cannot_be_read_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No step has begun: it is the peer's failure, and not this node's end."""
+    """No step has begun: it is the peer's error, and does not halt this node."""
     cluster = Cluster()
     cluster.start()
     leader = cluster.settle()
@@ -322,5 +324,5 @@ def test_a_peers_answer_that_cannot_be_read_is_asked_for_again(monkeypatch: pyte
 
 
 def test_the_places_not_worked_through_are_named() -> None:
-    """A place that is new must be reached by the workload above, or be named."""
+    """The workload above must reach a new place, or the list must name it."""
     assert set(PLACES) > UNREACHED

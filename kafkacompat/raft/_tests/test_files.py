@@ -1,4 +1,4 @@
-"""Files of the quorum against bytes that Apache Kafka 4.3.0 wrote, and refusals that name directory and setting."""
+"""Files of the quorum compared with bytes that Apache Kafka 4.3.0 wrote, and refusals that name directory and setting."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_snapshots_of_kafka_are_read_and_written_alike(name: str) -> None:
     )
     theirs, ours = list(iterate_batches(data)), list(iterate_batches(written))
     for expected, actual in zip(theirs, ours, strict=True):
-        # Only the instant of writing, and with it the crc, may differ.
+        # Only the timestamp of writing may differ, and with it the CRC.
         body = slice(expected.position + 61, expected.position + expected.size)
         if expected.is_control or not content.voters:
             assert len(data[body]) == len(written[body])
@@ -156,7 +156,7 @@ def test_a_damaged_snapshot_is_never_taken_for_a_whole_one(data: st.DataObject) 
         content = parse_snapshot(damaged)
     except BrokenSnapshot:
         return
-    # Base offset and leader epoch lie outside the crc; they do not change what is read.
+    # Base offset and leader epoch are outside the CRC. They do not change the result.
     assert list(content.values) == list(parse_snapshot(whole).values)
 
 
@@ -307,7 +307,7 @@ def test_headers_of_metadata_are_not_looked_at() -> None:
 def test_only_want_of_room_is_passed_over_where_the_log_gets_shorter(
     shorten: str, error: type[OSError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sync that failed for want of room, or a change that stopped half way, leaves a log of which nothing is known."""
+    """After a sync that failed for lack of space, or a change that stopped half way, the state of the log is unknown."""
 
     def refused(*_: object) -> None:
         raise error(errno.ENOSPC, "no room")
@@ -323,7 +323,7 @@ def test_only_want_of_room_is_passed_over_where_the_log_gets_shorter(
 @pytest.mark.parametrize("ends", ["killed", "closed", "goes on"])
 @pytest.mark.parametrize("indexed", [-1, 3, 19])
 def test_a_full_disk_does_not_stop_a_truncation_half_way(indexed: int, ends: str) -> None:
-    """A node waits for room for its metadata. To make the log shorter needs none."""
+    """A node waits for space for its metadata. Shortening the log needs none."""
     disk = MemoryDisk()
     disk.make_directory("/data")
     config = LogConfig(index_interval_bytes=0)

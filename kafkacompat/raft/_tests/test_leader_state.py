@@ -1,4 +1,4 @@
-"""What a leader counts: whose ends make a majority, who is heard, whom it forgets."""
+"""A leader's counts: the majority's end offset, the voters heard, the observers dropped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Leading:
         return self.state.update_replica_state(key(replica), self.voters, offset, END, now_ms)
 
     def hear(self, replica: ReplicaKey, now_ms: int) -> int:
-        """Until when the majority that is known by then is enough."""
+        """Until when the present majority is enough."""
         self.state.update_check_quorum_for_following_voter(replica, self.voters, TIMEOUT_MS, now_ms)
         return self.state.check_quorum_at_ms
 

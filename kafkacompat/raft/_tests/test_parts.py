@@ -1,4 +1,4 @@
-"""Large batches and snapshots reach the state machine in parts, a turn of the loop each, and nothing between is out of order."""
+"""Large batches and snapshots reach the state machine in parts, one turn of the loop each, and in order."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_large_batch_is_applied_in_parts_and_published_as_one() -> None:
 
 
 def test_an_election_amid_a_large_batch_waits_for_it() -> None:
-    """The new leader is active only when it has applied all that was committed before."""
+    """The new leader is active only when it has applied everything committed before."""
     cluster = Cluster()
     cluster.start()
     leader = cluster.settle()
@@ -79,7 +79,7 @@ def test_a_large_snapshot_is_installed_in_steps() -> None:
     propose(leader, values)
     cluster.settle()
     for _ in range(2):
-        # The log is let go below the one before the newest.
+        # The log is dropped below the second newest snapshot.
         leader.write_snapshot()
         propose(leader, [b"x"])
         cluster.settle()
@@ -105,7 +105,7 @@ def test_a_snapshot_that_was_overtaken_by_the_leaders_is_removed() -> None:
     slow.workers.stopped = True
     slow.begin_snapshot()
     ((offset, epoch),) = {(slow.up.applied_offset, slow.machine.last_epoch)}
-    slow.up._core.log.start = offset + 1  # as when a newer one has taken the log's place
+    slow.up._core.log.start = offset + 1  # as when a newer one has replaced the log
     slow.workers.stopped = False
     slow.workers.resume()
     cluster.run(5)
@@ -114,8 +114,8 @@ def test_a_snapshot_that_was_overtaken_by_the_leaders_is_removed() -> None:
 
 
 def test_a_snapshot_that_the_leaders_own_took_along_is_gone_for_the_core_too() -> None:
-    """It was written while the leader's was put in place, which removes the older ones; the core hears of it afterwards. It would
-    offer a file that is not there, and halt when a follower asks for it."""
+    """It was written while the leader's snapshot was installed, which removes older ones, and the core hears of it
+    afterwards. Otherwise it would offer a missing file, and halt when a follower requests it."""
     cluster = Cluster()
     cluster.start()
     leader = cluster.settle()

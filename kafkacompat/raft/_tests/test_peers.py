@@ -1,4 +1,4 @@
-"""Peers that are late, of another cluster, in another life or have the id 0, and what each is answered."""
+"""Peers that are late, of another cluster, restarted, or with id 0, and the answers to them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def following(leader_id: int = 3, **changes: Any) -> Node:
 
 
 def leading(**changes: Any) -> Node:
-    """In the epoch after, with its first batch committed."""
+    """A leader in the next epoch, with its first batch committed."""
     node = Node(log=log(), stored=ElectionState(EPOCH), **changes)
     node.become_leader()
     node.commit_epoch()
     return node
 
 
-# Of another cluster.
+# Another cluster.
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_nothing_is_believed_of_another_cluster(
     assert (core.role, core.epoch, core.election.leader_id, core.high_watermark) == before
 
 
-# Of an epoch that is over.
+# A past epoch.
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_node_0_may_have_an_empty_log() -> None:
     assert (answer.error, answer.granted) == (NONE, True)
 
 
-# In another life.
+# A restarted peer.
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_whoever_has_another_disk_than_the_preferred_candidate_is_none(mine: byt
     assert end_epoch_election_backoff_ms(me, preferred, 1000) == backoff_ms
 
 
-# Fetches of a leader.
+# Fetches to a leader.
 
 
 def answered(node: Node) -> list[int]:

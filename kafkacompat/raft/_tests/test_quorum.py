@@ -1,4 +1,4 @@
-"""Leading, following and changing the voters, one rule at a time; how they hold together is the simulation's matter."""
+"""Leading, following and changing the voters, one rule at a time. The simulation tests their combination."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_the_leader_counts_itself_only_once_it_has_synced() -> None:
 
 
 def test_nothing_is_committed_before_the_epochs_own_first_batch_is() -> None:
-    """A majority that holds only older epochs commits nothing (figure 8 of the raft paper)."""
+    """A majority that has only records of older epochs commits nothing (figure 8 of the raft paper)."""
     node = leading()
     node.step(events.Synced())
     node.fetch(2, 20)
@@ -155,7 +155,7 @@ def test_a_parked_fetch_ends_empty_in_time_and_is_replaced_by_a_newer_one() -> N
 
 
 def test_a_fetch_that_knows_an_older_high_watermark_is_answered_at_once() -> None:
-    """KIP-1166: -1 says that none is known."""
+    """KIP-1166: -1 means unknown."""
     node = committed_leader()
     end = node.core.log.end
     assert node.fetch(3, end, high_watermark=-1).high_watermark == end
@@ -285,7 +285,7 @@ def test_a_high_watermark_beyond_our_log_counts_up_to_its_end_and_never_back() -
 
 
 def test_a_divergence_is_cut_and_says_nothing_of_the_high_watermark() -> None:
-    """What lies below the cut may still differ from the leader's log."""
+    """The log below the cut may still differ from the leader's."""
     node = following()
     (sent,) = node.sent(FetchRequest)
     node.answer(sent, node.empty_answer(18, diverging=OffsetAndEpoch(8, 4)))
@@ -354,7 +354,7 @@ def test_a_fresh_node_finds_the_leader_by_a_bootstrap_server() -> None:
 
 
 def test_a_bootstrap_server_that_fails_is_followed_by_another_at_once() -> None:
-    """Nobody is asked a second time while the others have not been."""
+    """No server is asked a second time before all others were asked."""
     node = Node(node_id=9, bootstrap=True)
     asked: set[int] = set()
     for _ in range(3):
@@ -462,7 +462,7 @@ def test_a_snapshot_is_fetched_in_chunks_and_replaces_the_log() -> None:
     ],
 )
 def test_a_snapshot_that_cannot_be_had_is_forgotten(top: ErrorCode, error: ErrorCode) -> None:
-    """Kafka 4.3 answers a partition error of FetchSnapshot with -1 at the top."""
+    """Kafka 4.3 answers a partition error of FetchSnapshot with -1 at the top level."""
     node = following()
     (sent,) = node.sent(FetchRequest)
     node.answer(sent, node.empty_answer(95, snapshot_id=OffsetAndEpoch(90, 6)))
@@ -491,7 +491,7 @@ def test_a_leader_hands_out_the_snapshots_it_has() -> None:
 
 
 def test_whoever_takes_a_snapshot_is_heard() -> None:
-    """A large one may take longer than a majority may be silent."""
+    """Fetching a large snapshot may take longer than a majority may be silent."""
     node = committed_leader()
     snapshot_id = OffsetAndEpoch(15, 5)
     node.step(events.SnapshotFrozen(snapshot_id, 40))

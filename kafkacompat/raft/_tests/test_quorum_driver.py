@@ -1,4 +1,4 @@
-"""The quorum driver on logs and disks in memory, over encoded messages: several nodes in one thread."""
+"""The quorum driver on memory logs and disks, over encoded messages: several nodes in one thread."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_leader_cut_off_loses_its_proposals_before_it_hears_of_another() -> No
 def test_a_lost_proposal_that_was_committed_after_all_comes_by_apply() -> None:
     cluster = started()
     leader = cluster.settle()
-    # The followers take the record, but the leader never hears of it.
+    # The followers take the record, but the leader gets no answer.
     cluster.cut |= {(node.id, leader.id) for node in cluster.followers()}
     outcome = leader.propose(b"a")
     cluster.run(2)
@@ -271,7 +271,7 @@ def test_a_snapshot_comes_in_pieces() -> None:
 def test_whatever_is_asked_for_one_answer_reads_a_bounded_piece(
     wanted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Anybody who reaches the controller's listener may ask, and the files are read on the loop's thread."""
+    """Any client that reaches the controller's listener may ask, and the files are read in the loop's thread."""
     from kafkacompat.raft.quorum_state import QuorumSettings
 
     read: list[int] = []
@@ -389,7 +389,7 @@ def test_a_static_quorum_becomes_dynamic() -> None:
     cluster = started(dynamic=False)
     leader = cluster.settle()
     assert leader.up.kraft_version == 0
-    # Each voter says who it is after a fetch timeout.
+    # Each voter reports itself after a fetch timeout.
     cluster.run(3000)
     leader = cluster.settle()
     outcome: list[ErrorCode] = []
@@ -565,7 +565,7 @@ def test_a_failed_sync_of_the_metadata_log_halts_whatever_the_error(error: int) 
 
 
 def test_a_sync_that_fails_in_a_worker_is_not_made_good_by_the_next_one() -> None:
-    """`flush_now` does not wait for the worker's answer; Linux tells of the failure only once."""
+    """`flush_now` does not wait for the worker's answer, and Linux reports the failure only once."""
     cluster = started(voters=(1,))
     node = cluster.leader()
     cluster.run(10)
@@ -624,7 +624,7 @@ def test_a_snapshot_that_finds_no_room_is_noted_and_what_is_unexpected_halts(
 
 
 def test_the_start_after_a_failed_sync_reads_the_disk() -> None:
-    """What the page cache still shows may not be there, and no majority may rest on it."""
+    """Data in the page cache may be missing on the disk, and no majority may depend on it."""
     cluster = started(voters=(1,))
     node = cluster.leader()
     cluster.run(10)

@@ -1,4 +1,4 @@
-"""What a member of the quorum finds on its disk at a start: earlier formats, cut-off and contradicting files."""
+"""The states of a quorum member's disk at a start: earlier formats, truncated and contradicting files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load(node: Node) -> LoadedQuorum:
 
 
 def grown(records: int = 3) -> Node:
-    """A stopped node alone in its quorum, with some records."""
+    """A stopped node, alone in its quorum, with some records."""
     cluster = Cluster(voters=(1,))
     cluster.start()
     node = cluster.leader()
@@ -46,7 +46,7 @@ def grown(records: int = 3) -> Node:
 
 
 def test_a_directory_of_the_one_node_broker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Written by the release before the quorum had more than one member."""
+    """Written by the release in which a quorum had only one member."""
     (stored_voter,) = parse_snapshot((GOLDEN / FIRST_SNAPSHOT).read_bytes()).voters
     monkeypatch.setattr(driver_support, "directory_id", lambda node_id: stored_voter.directory_id)
     monkeypatch.setattr(driver_support, "address", lambda node_id: stored_voter.listeners)
@@ -91,7 +91,8 @@ def test_a_snapshot_ahead_of_the_log_replaces_it() -> None:
 
 
 def test_what_a_kill_left_without_a_durable_name_is_durable_before_it_counts() -> None:
-    """Killed between the rename and the sync of the directory; the power goes after the start, which has dropped the log."""
+    """The node was killed between the rename and the sync of the directory. The power fails after the next start,
+    which has dropped the log."""
     node = grown()
     node.kill()
     path = f"{PARTITION}/{snapshot_file_name(30, 1)}"
@@ -130,7 +131,7 @@ def test_a_log_without_the_snapshot_it_rests_on_does_not_start() -> None:
 
 
 def test_a_log_that_begins_above_its_newest_snapshot_does_not_start() -> None:
-    """What lay between is nowhere."""
+    """The records in between are lost."""
     node = grown()
     node.write_snapshot()
     path = next(path for path in node.disk.files if path.endswith("1.checkpoint"))

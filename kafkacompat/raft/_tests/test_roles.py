@@ -1,4 +1,4 @@
-"""The table of legal moves, exhaustively: every pair of roles with every way an epoch can move."""
+"""The table of legal role changes, exhaustively: every pair of roles with every change of epoch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_no_move_lowers_the_epoch_and_leadership_begins_only_from_candidacy() ->
 
 
 def test_a_resigned_leader_never_leads_its_epoch_again() -> None:
-    """KIP-595: from RESIGNED every move goes to a higher epoch, or to a nominee that can only win a higher one."""
+    """KIP-595: from RESIGNED every change goes to a higher epoch, or to a nominee that can only win a higher one."""
     moves = {after: rule for (before, after), rule in LEGAL_MOVES.items() if before is Role.RESIGNED}
     assert moves.pop(Role.PROSPECTIVE) is EpochMove.SAME
     assert set(moves.values()) == {EpochMove.HIGHER}

@@ -1,4 +1,4 @@
-"""Full disks of a quorum: who leads then, who waits, and that everything goes on once there is room."""
+"""Full disks of a quorum: which node leads, which one waits, and that everything continues once there is space."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def others(cluster: Cluster, node: Node) -> list[Node]:
 
 
 def refuse(node: Node) -> None:
-    """A proposal meets the full disk, and the node hands over."""
+    """A proposal meets the full disk, and the node resigns."""
     with pytest.raises(OSError, match="full") as refused:
         node.propose(b"refused")
     assert node.up.resign_for_room(9, refused.value)
@@ -42,7 +42,7 @@ def test_a_leader_that_cannot_append_hands_over_and_stands_again_once_there_is_r
     assert new is not full
     outcome = new.propose(b"b")
     cluster.run_until(lambda: outcome == ["committed"])
-    # The others follow their leader; the full one says so, waits, and neither halts nor stands.
+    # The others follow their leader. The full node logs it, waits, and neither halts nor stands for election.
     for node in others(cluster, full):
         cluster.run_until(lambda node=node: node.machine.values == [b"a", b"b"])  # type: ignore[misc]
     epoch = new.up.epoch
@@ -61,7 +61,7 @@ def test_a_leader_that_cannot_append_hands_over_and_stands_again_once_there_is_r
 
 
 def test_it_does_not_stand_while_only_large_records_find_no_room() -> None:
-    """Votes and small records may fit where the next large one does not: it would win, and resign, for ever."""
+    """Votes and small records may fit where the next large record does not: the node would win and resign forever."""
     cluster = started(voters=(1, 2))
     full = cluster.settle()
     full.disk.failing = ".log"
@@ -110,7 +110,7 @@ def test_a_sole_voter_stays_and_refuses_until_there_is_room() -> None:
 
 
 def test_a_leader_that_waits_in_the_middle_of_a_step_takes_no_proposals() -> None:
-    """What it counts in its log is not there yet: a record behind it would get its offset."""
+    """Its log does not have all the records it counts: a later record would get the offset of a missing one."""
     cluster = started()
     old = cluster.settle()
     for node in others(cluster, old):
@@ -190,7 +190,7 @@ def test_what_a_snapshot_makes_superfluous_may_stay_until_there_is_room(refused:
 
 
 class Files:
-    """A disk with so much room."""
+    """A disk with this much space."""
 
     def __init__(self) -> None:
         self.room_bytes = 0

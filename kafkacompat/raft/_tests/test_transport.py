@@ -1,4 +1,4 @@
-"""What the quorum's transport says of nodes that belong to another cluster."""
+"""How the quorum's transport reports nodes of another cluster."""
 
 from __future__ import annotations
 

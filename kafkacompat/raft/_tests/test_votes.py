@@ -1,4 +1,5 @@
-"""Who gets a vote: the table of roles against pre-vote and real vote, and the checks before it (KIP-595, KIP-853, KIP-996)."""
+"""Which candidate gets a vote: the table of roles for pre-vote and binding vote, and the checks before it (KIP-595,
+KIP-853, KIP-996)."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def test_the_table_of_votes(make: Any, role: Role, pre_vote: bool, real_vote: bo
     node = make()
     assert node.core.role is role
     enough = {"last_epoch": node.core.log.last_epoch, "last_offset": node.core.log.end}
-    # A candidate's last epoch lies below the one it stands for; a leader has written in its own.
+    # A candidate's last epoch is below the one it stands for. A leader has written records of its own epoch.
     real = vote(node, **enough) if enough["last_epoch"] < node.core.epoch else None
     if real is not None:
         assert (real.error, real.granted) == (NONE, real_vote)
@@ -180,7 +181,7 @@ def test_a_voter_key_without_directory_or_none_is_for_us(voter_key: ReplicaKey |
     "make", [unattached, prospective, candidate, leader, follower_that_fetched, resigned]
 )
 def test_any_vote_of_a_higher_epoch_moves_the_receiver(make: Any, pre_vote: bool) -> None:
-    """Even a pre-vote, and even when the key is wrong."""
+    """Even a pre-vote, and even with the wrong key."""
     node = make()
     vote(node, pre_vote=pre_vote, epoch=50, voter=key(3))
     assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 50)
@@ -256,7 +257,7 @@ def test_a_candidate_that_was_rejected_waits_and_then_asks_before_it_stands_agai
 
 
 def test_a_voter_without_pre_vote_is_asked_in_the_older_way() -> None:
-    """UNSUPPORTED_VERSION to a pre-vote: candidate at once."""
+    """UNSUPPORTED_VERSION for a pre-vote makes it a candidate at once."""
     node = unattached()
     first, *_ = node.become_prospective()
     node.step(events.RequestFailed(first.correlation_id, ErrorCode.UNSUPPORTED_VERSION))

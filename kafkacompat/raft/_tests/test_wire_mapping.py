@@ -1,4 +1,4 @@
-"""The quorum's messages on the wire: shapes, error levels and versions, as server and as client."""
+"""The quorum's messages on the wire: structure, error levels and versions, as server and as client."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_fetch_too_old_for_raft_is_answered_without_what_it_cannot_hold() -> N
             (topic,) = carried(
                 wire_server.encode_response(message, response, version, LISTENER), version
             ).responses
-            assert topic.partitions[0].error_code == response.error  # type: ignore[union-attr]  # a fetch's
+            assert topic.partitions[0].error_code == response.error  # type: ignore[union-attr]  # a fetch's error
 
 
 def test_the_leaders_address_is_only_told_of_the_asked_listener() -> None:
@@ -200,7 +200,7 @@ def test_a_fetch_below_topic_ids_names_the_topic() -> None:
 
 
 def test_a_snapshot_of_another_topic_is_unknown_and_its_error_can_be_sent() -> None:
-    """Kafka 4.3 fails to write such an answer, because it leaves the bytes null."""
+    """Kafka 4.3 cannot write such an answer, because it leaves the bytes null."""
     module = fetch_snapshot_request
     message = module.FetchSnapshotRequest(
         topics=[module.TopicSnapshot(name="words", partitions=[module.PartitionSnapshot(partition=3)])]
@@ -278,7 +278,7 @@ def test_an_answer_about_something_else_is_malformed(index: int) -> None:
 
 
 def test_a_snapshot_error_without_topics_is_the_whole_answers() -> None:
-    """What Kafka 4.3 sends for any error of a snapshot's partition."""
+    """Kafka 4.3 sends this for any error of a snapshot's partition."""
     answer = fetch_snapshot_response.FetchSnapshotResponse(error_code=-1)
     response = wire_client.decode_response(REQUESTS[4], answer, LISTENER, VoterSet([]), 1)
     assert response.top_level_error is ErrorCode.UNKNOWN_SERVER_ERROR  # type: ignore[union-attr]

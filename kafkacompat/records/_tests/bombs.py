@@ -1,4 +1,4 @@
-"""Batches that are small on the wire and large in what they ask of a broker, each with a good crc."""
+"""Batches that are small on the wire and need much work in a broker, each with a valid CRC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def batch_around(packed: bytes, codec: int, count: int = 1) -> bytearray:
-    """A batch whose body is `packed`, whatever that is."""
+    """A batch whose body is `packed`, valid or not."""
     return assemble(
         packed,
         base_offset=0,
@@ -42,7 +42,7 @@ def record(inside: bytes | bytearray) -> bytes:
 
 
 def record_of_headers(count: int) -> bytes:
-    """One record with so many headers of no name and no value."""
+    """One record with `count` headers without name and value."""
     inside = bytearray(b"\0\0\0\1\1")
     append_varint(inside, count)
     return record(inside + bytes(2 * count))
@@ -66,7 +66,7 @@ def record_of_value(size: int) -> bytes:
 
 
 def tiny_records(count: int, *, even: bool = True) -> bytearray:
-    """Without key; of one size, or so that no two neighbours are alike."""
+    """Records without key, of one size, or with differing neighbours."""
     body = bytearray()
     for index in range(count):
         inside = bytearray(b"\0\0")
@@ -78,18 +78,8 @@ def tiny_records(count: int, *, even: bool = True) -> bytearray:
     return body
 
 
-def runs_that_break(count: int) -> bytearray:
-    """Lengths alike, so that a run is tried, and something else different in each fourth, so that it ends."""
-    body = bytearray()
-    for index in range(count):
-        inside = bytearray(b"\0\0")
-        append_varint(inside, index)
-        body += record(inside + (b"\1\2x\0" if index % 4 else b"\2x\0\0"))
-    return body
-
-
 def many_frames(codec: int, count: int) -> bytes:
-    """Frames, members or streams, each of one byte."""
+    """Frames, members or streams of one byte each."""
     if codec == compression.GZIP:
         return gzip.compress(b"x", mtime=0) * count
     if codec == compression.LZ4:

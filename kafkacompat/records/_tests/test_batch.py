@@ -1,4 +1,4 @@
-"""Golden bytes that Kafka 4.3's own tools accepted, and the header's way there and back."""
+"""Golden bytes that Kafka 4.3's own tools accepted, and encoding and decoding of the header."""
 
 from __future__ import annotations
 

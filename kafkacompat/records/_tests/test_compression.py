@@ -1,4 +1,4 @@
-"""The four codecs: round trips, the framings of other clients, damage, and bodies that unfold without end."""
+"""The four codecs: round trips, the framings of other clients, damage, and bodies that expand without end."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_lz4_opens_what_folds_best() -> None:
 
 
 def test_lz4s_default_level_is_the_fast_compressor() -> None:
-    """As in Kafka, whose high compressor takes five times as long to spare three per cent."""
+    """As in Kafka, whose high compressor takes five times as long to save three per cent."""
     body = b" ".join(b"%d" % (number * number) for number in range(5000))
     assert compress(compression.LZ4, body) == compress(compression.LZ4, body, compression.LZ4_LEVEL)
     assert len(compress(compression.LZ4, body, 8)) < len(compress(compression.LZ4, body))

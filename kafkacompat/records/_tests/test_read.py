@@ -1,4 +1,4 @@
-"""Batches as they lie in logs, held to no bound: what is opened of them, and what is not looked at."""
+"""Batches in logs, without any bounds: what is opened of them, and what is not parsed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARKER = build_end_transaction_marker(
 
 
 def promised_headers(count: int, tail: bytes) -> bytearray:
-    """A record with the value `v` that claims so many headers."""
+    """A record with the value `v` that announces `count` headers."""
     inside = bytearray(b"\0\0\0\1\2v")
     append_varint(inside, count)
     return batch_of_body(record(inside + tail), compression.NONE)

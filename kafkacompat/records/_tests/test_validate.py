@@ -1,4 +1,4 @@
-"""What a Produce's batch is refused for, with Kafka's codes, and what is stamped or written anew."""
+"""The refusals of a produced batch, with Kafka's codes, and the batches that are stamped or rewritten."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refusal(batch: bytes | bytearray, **kwargs: object) -> LogRefused:
 
 
 def with_body(body: bytes | bytearray, count: int, codec: int = 0) -> bytearray:
-    """A batch with a good crc around any body."""
+    """A batch with a valid CRC around any body."""
     return assemble(
         body if not codec else compression.compress(codec, body),
         base_offset=0,
@@ -82,7 +82,7 @@ def test_bytes_after_the_batch_that_are_no_batch_are_dropped() -> None:
 
 @pytest.mark.parametrize("size", [0, 5, 16, 17, 60])
 def test_no_whole_batch_is_invalid(size: int) -> None:
-    """Empty records are refused, not left without an answer."""
+    """Empty records are refused, not left unanswered."""
     assert refusal(build_batch(records())[:size]).code == ErrorCode.INVALID_RECORD
 
 

@@ -1,4 +1,4 @@
-"""The authorizer against rules said one by one, and against a model that looks at every entry."""
+"""The authorizer compared with single rules, and with a model that examines every entry."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_decisions_equal_those_of_a_model_that_looks_at_every_entry(
 
 @given(ACLS)
 def test_something_of_a_type_is_allowed_where_some_name_is(acls: list[Acl]) -> None:
-    """All names up to three letters of an alphabet that the patterns use, and one letter more."""
+    """All names of up to three letters from the alphabet of the patterns, plus one more letter."""
     letters = ["a", "b", "c", "x"]
     names = [
         *letters,
@@ -212,7 +212,7 @@ def test_something_of_a_type_is_allowed_where_some_name_is(acls: list[Acl]) -> N
     allowed = any(model(plain, ALICE, AclOperation.READ, ResourceType.TOPIC, name) for name in names)
     said = authorizer(*plain).allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
     if said != allowed:
-        # Apache Kafka takes a wildcard's permission for enough, whatever single names are denied.
+        # Apache Kafka accepts a wildcard's permission, whatever single names are denied.
         assert said
         assert any(each.resource_name == "*" and each.permission_type == ALLOW for each in plain)
 

@@ -1,4 +1,4 @@
-"""The text of sasl.jaas.config, as Apache Kafka's JaasConfig reads it."""
+"""The syntax of sasl.jaas.config, as Apache Kafka's JaasConfig reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PLAIN's server: who gets in, and what the others are told."""
+"""PLAIN's server: accepted clients, and the errors for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The authenticator of a connection: what it takes in which order, what it answers, how long a session lasts."""
+"""The authenticator of a connection: accepted requests in order, answers, and the length of a session."""
 
 from __future__ import annotations
 

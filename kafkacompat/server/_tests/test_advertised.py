@@ -1,4 +1,4 @@
-"""What a node tells others of its listeners: the host of the machine for an empty one, the port that was bound for port 0."""
+"""The listeners that a node advertises: the machine's name for an empty host, the bound port for port 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A broker's log directories at the start and when they fail: which a node goes on without, and which halt it. KIP-112, KIP-858."""
+"""A broker's log directories at the start and when they fail: which failures the node survives, and which halt it.
+KIP-112, KIP-858."""
 
 from __future__ import annotations
 
@@ -115,7 +116,7 @@ def test_the_last_directory_halts_the_node(tmp_path: Path) -> None:
 def test_a_node_without_directories_says_so_in_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where the disk refused it is of no use to whoever has to see to the disk."""
+    """The path that the disk refused does not help the operator. The line names the setting."""
     statuses: list[int] = []
     monkeypatch.setattr("os._exit", statuses.append)
     _halt(DirectoryFailed("all log directories have failed"))
@@ -171,7 +172,7 @@ def test_a_directory_that_cannot_be_written_is_offline_from_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = formatted(config_of(tmp_path))
-    # As little to be opened for writing as on a file system mounted read-only; modes do not stop root.
+    # The file cannot be opened for writing, as on a file system mounted read-only. File modes would not stop root.
     (tmp_path / "b" / ".lock").mkdir()
     world = World(config)
     assert [each.online for each in world.disks.logs.directories] == [True, False, True]
@@ -192,7 +193,7 @@ def test_without_any_directory_that_can_be_written_no_node_starts(tmp_path: Path
 
 @pytest.mark.parametrize("again", ["a/", "b/../a", "link"])
 def test_no_directory_is_taken_for_two(tmp_path: Path, again: str) -> None:
-    """Each log in it would be found twice, and go as the second one of its partition."""
+    """Otherwise each log in the directory would be found twice, and one of the two would be deleted as a duplicate."""
     (tmp_path / "a").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a")
     config = config_of(tmp_path, **{"log.dirs": f"{tmp_path / 'a'},{tmp_path}/{again}"})

@@ -1,4 +1,4 @@
-"""A node ends in order and with status 0 whenever it is told to: at any step of its start and stop, and however often."""
+"""A node stops in order and with status 0: at any step of its start and stop, and after any number of signals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sending_first(function):
 
 if moment == "before all else":
     import kafkacompat.cli.start as start
-    start.configure_logging = sending_first(start.configure_logging)
+    start.configured_logging = sending_first(start.configured_logging)
 elif moment == "at the very end":
     import kafkacompat.server.process as broker
     run = broker.trio.run
@@ -131,14 +131,14 @@ def test_a_node_ends_in_order_whenever_it_is_told_to(
 ) -> None:
     ended = node_told_at(moment, tmp_path, number=number, times=times)
     assert (ended.returncode, ended.stderr) == (0, "")
-    # Before there may be nothing to close yet.
+    # Before the load there may be nothing to close.
     if moment not in BEFORE_LOADING:
         assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
 
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_recovery_that_does_not_end_does_not_keep_a_node_from_stopping(tmp_path: Path, times: int) -> None:
-    """It has begun in a thread, and begins again with the next start."""
+    """The recovery runs in a thread, and the next start repeats it."""
     partition = tmp_path / "t-0"
     first = node_told_at("kafkacompat.cli.start.announce", tmp_path, number=signal.SIGTERM, times=1)
     assert first.returncode == 0

@@ -1,4 +1,4 @@
-"""A broker is ready soon and small because it loads only what its first answer needs."""
+"""A broker starts quickly and stays small because it imports only what its first answer needs."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ sys.exit(main(sys.argv[1:]))
 """
 
 NOT_NEEDED = {
-    # Libraries of other packages' work, of clients and of tools.
+    # Libraries of other packages, of clients and of tools.
     *("construct", "hypercorn", "starlette", "rich", "prometheus_client"),
     *("pyspark", "pyarrow", "pandas", "numpy", "py4j"),
     *("kafka", "confluent_kafka", "aiokafka"),
     *("pytest", "hypothesis", "psutil", "setuptools", "pkg_resources"),
-    # Of the standard library, what is large and serves others.
+    # Large modules of the standard library that the broker does not use.
     *("asyncio", "multiprocessing", "unittest", "pdb", "http", "xml", "sqlite3", "tkinter"),
-    # Codecs of batches that nobody has sent yet.
+    # Compression codecs, until a batch with that codec arrives.
     *("snappy", "lz4", "zstandard"),
-    # What only other commands do.
+    # Modules of other commands.
     *("kafkacompat.cli.client", "kafkacompat.cli.dump", "kafkacompat.testing"),
     "kafkacompat.wire.constructs",
 }
@@ -51,7 +51,7 @@ IDLE_KIB_MAX = 60 * 1024
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """Modules and memory of a broker that has just answered ApiVersions for the first time."""
+    """Return the modules and the memory of a broker that has just answered its first ApiVersions request."""
     data = tmp_path_factory.mktemp("imports")
     words = ["start", "--override", f"log.dirs={data}"]
     words += ["--override", "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"]
@@ -74,5 +74,5 @@ def test_the_first_answer_needs_none_of_these(started: dict[str, object]) -> Non
 
 
 def test_an_idle_broker_is_small(started: dict[str, object]) -> None:
-    """Measured about 35 MB; the goal is 60 MB."""
+    """Measured about 35 MB. The goal is 60 MB."""
     assert int(str(started["resident_kib"])) < IDLE_KIB_MAX

@@ -1,4 +1,4 @@
-"""What a node refuses before it touches a directory or a port."""
+"""The configurations that a node refuses before it uses a directory or a port."""
 
 from __future__ import annotations
 
@@ -10,22 +10,43 @@ import pytest
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemRandom
+from kafkacompat.security.jaas import SCRAM_LOGIN_MODULE
 from kafkacompat.security.settings import STANDARD_AUTHORIZER
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.server.process import StartRefused, serve_until_stopped
 from kafkacompat.server.signals import StopSignals
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_a_listener_that_is_to_be_secured_is_never_served_in_the_clear(tmp_path: Path, protocol: str) -> None:
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_a_listener_without_its_store_is_told_before_anything_is_touched(
+    tmp_path: Path, protocol: str
+) -> None:
     settings = {
-        "listeners": "CLIENTS://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        "listener.security.protocol.map": f"CLIENTS:{protocol},CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "CLIENTS",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CLIENTS:{protocol},CONTROLLER:PLAINTEXT",
+        "listener.name.clients.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.clients.scram-sha-256.sasl.jaas.config": f"{SCRAM_LOGIN_MODULE} required;",
+        "listener.name.clients.ssl.keystore.location": str(tmp_path / "nowhere"),
+        "ssl.keystore.password": "a secret",
         "log.dirs": str(tmp_path / "data"),
     }
     config = ServerConfig.from_properties(defaults_without_file(), settings)
-    with pytest.raises(StartRefused, match=rf"CLIENTS {protocol}: only PLAINTEXT"):
+    with pytest.raises(
+        StartRefused, match=r"^listener\.name\.clients\.ssl\.keystore\.location: .*nowhere cannot be read"
+    ):
+        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_mechanism_that_cannot_be_had_is_told_before_anything_is_touched(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SAFE://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SAFE:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "log.dirs": str(tmp_path / "data"),
+    }
+    config = ServerConfig.from_properties(defaults_without_file(), settings)
+    with pytest.raises(StartRefused, match=r"listener\.name\.safe\.plain\.sasl\.jaas\.config must be set"):
         serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
     assert not (tmp_path / "data").exists()
 
@@ -33,6 +54,14 @@ def test_a_listener_that_is_to_be_secured_is_never_served_in_the_clear(tmp_path:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
+        (
+            {"principal.builder.class": "com.example.Mine"},
+            r"com\.example\.Mine for .*principal\.builder\.class",
+        ),
+        (
+            {"listener.name.plaintext.plain.sasl.server.callback.handler.class": "com.example.Mine"},
+            r"listener\.name\.plaintext\.plain\.sasl\.server\.callback\.handler\.class",
+        ),
         (
             {"authorizer.class.name": "com.example.Mine"},
             r"com\.example\.Mine for configuration authorizer\.class\.name",
@@ -67,7 +96,7 @@ def test_a_broken_bootstrap_checkpoint_is_named(tmp_path: Path, damage: bytes) -
 
 
 def test_a_metadata_log_that_the_disk_refuses_is_named_with_its_setting(tmp_path: Path) -> None:
-    """The system's error alone tells of a file that nobody has named in a setting."""
+    """The system's error alone names only a file, which appears in no setting."""
     settings = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "log.dirs": str(tmp_path)}
     config = ServerConfig.from_properties(defaults_without_file(), settings)
     cluster = "aW50ZXJvcC1jbHVzdGVyLQ"

@@ -1,4 +1,4 @@
-"""A stop in order on disks that refuse."""
+"""Clean stops on disks that fail."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ def test_a_metadata_log_whose_disk_refuses_does_not_keep_the_others_from_their_c
     with caplog.at_level(logging.ERROR):
         assert SharedServer.stop(shared) is (refused is None)
     assert "left the quorum" in done
-    assert ("cannot be closed in order" in caplog.text) is (refused is not None)
+    assert ("cannot be closed cleanly" in caplog.text) is (refused is not None)

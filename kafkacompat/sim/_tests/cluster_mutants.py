@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in partitions, logs and controller: each must be found by the cluster simulation."""
+"""Bugs planted in partitions, logs and controller. The cluster simulation must find each of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def high_watermark_of_a_minority(patch: pytest.MonkeyPatch) -> None:
-    """The leader's own end counts as replicated."""
+    """The leader's own end offset counts as replicated."""
     patch.setattr(
         PartitionCore,
         "maybe_increment_leader_high_watermark",
@@ -37,7 +37,7 @@ def high_watermark_of_a_minority(patch: pytest.MonkeyPatch) -> None:
 
 
 def high_watermark_without_those_who_lag(patch: pytest.MonkeyPatch) -> None:
-    """Only followers that are caught up are waited for, though the rest may still be in the ISR."""
+    """The high watermark waits only for followers that are caught up, although others may still be in the ISR."""
     original = PartitionCore.maximal_isr
 
     def maximal_isr(self: PartitionCore) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ def acknowledged_at_the_append(patch: pytest.MonkeyPatch) -> None:
 
 
 def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
-    """A parked produce is not failed when this node is no leader any more: the new leader's watermark acknowledges it."""
+    """A parked produce does not fail when this node loses leadership: the new leader's high watermark acknowledges it."""
 
     def check_leader(self: PartitionCore, current_leader_epoch: int) -> ErrorCode:
         return ErrorCode.NONE
@@ -73,12 +73,12 @@ def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_truncation(patch: pytest.MonkeyPatch) -> None:
-    """A follower keeps what the leader does not have."""
+    """A follower keeps records that the leader does not have."""
     patch.setattr(followers, "truncate_to_divergence", lambda core, diverging: "nothing is cut")
 
 
 def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
-    """The fault that KIP-101 mends: a new follower cuts at its own high watermark, which lags the leader's."""
+    """The error that KIP-101 fixes: a new follower truncates to its own high watermark, which is behind the leader's."""
     original = PartitionCore.become
 
     def become(self: PartitionCore, image: Any, now_ms: int) -> bool:
@@ -91,7 +91,7 @@ def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 def expansion_without_catching_up(patch: pytest.MonkeyPatch) -> None:
-    """Whoever fetches is proposed for the ISR."""
+    """Every replica that fetches is proposed for the ISR."""
 
     def maybe_expand_isr(self: PartitionCore, replica_id: int) -> PendingPartitionChange | None:
         if self.pending is not None or replica_id in self.isr:
@@ -103,7 +103,7 @@ def expansion_without_catching_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def shrinking_counts_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
-    """The high watermark passes a laggard as soon as its removal is asked for."""
+    """The high watermark passes a slow replica as soon as its removal from the ISR is requested."""
     original = PartitionCore.maybe_shrink_isr
 
     def maybe_shrink_isr(self: PartitionCore, now_ms: int) -> PendingPartitionChange | None:
@@ -116,14 +116,14 @@ def shrinking_counts_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_life_of_a_follower_counts(patch: pytest.MonkeyPatch) -> None:
-    """KIP-903 left out at the leader: one that was restarted joins as the one it was."""
+    """KIP-903 is missing on the leader: a restarted replica joins the ISR under its old epoch."""
     patch.setattr(Standing, "is_outlived", lambda self, broker_id, broker_epoch: False)
     patch.setattr(Standing, "is_replica_isr_eligible", lambda self, replica_id, follower: True)
     patch.setattr(isr, "_is_eligible", lambda image, broker_id, broker_epoch: True)
 
 
 def old_leader_epochs_are_accepted(patch: pytest.MonkeyPatch) -> None:
-    """AlterPartition from a deposed leader counts."""
+    """AlterPartition from a deposed leader is accepted."""
 
     def refusal(image: Any, sender: int, partition: Any, wanted: Any, members: Any) -> ErrorCode:
         return ErrorCode.NONE
@@ -132,7 +132,7 @@ def old_leader_epochs_are_accepted(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_start_was_clean(patch: pytest.MonkeyPatch) -> None:
-    """A broker that lost power says that it stopped in order, and stays eligible."""
+    """A broker that lost power reports a clean shutdown, and stays eligible."""
     original = BrokerIdentity.__init__
 
     def init(self: BrokerIdentity, **fields: Any) -> None:
@@ -142,7 +142,7 @@ def every_start_was_clean(patch: pytest.MonkeyPatch) -> None:
 
 
 class _EpochOfAnybody(int):
-    """Equal to whatever epoch it is held against."""
+    """Equal to any epoch."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -154,7 +154,7 @@ class _EpochOfAnybody(int):
 
 
 def any_live_replica_may_lead(patch: pytest.MonkeyPatch) -> None:
-    """Unclean elections although nobody allowed them."""
+    """Unclean leader elections, although the topic does not allow them."""
     patch.setattr(
         partition_change_builder.PartitionChangeBuilder,
         "_is_valid_new_leader",
@@ -173,7 +173,7 @@ def elections_keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def proposals_stay_when_leadership_is_lost(patch: pytest.MonkeyPatch) -> None:
-    """A controller keeps what it proposed and never saw committed."""
+    """A controller keeps proposals that were never committed."""
     original = MetadataMachine.leader_changed
 
     def leader_changed(self: MetadataMachine, epoch: int, leader_id: int) -> None:
@@ -192,7 +192,7 @@ def high_watermark_of_followers_retreats(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_first_listener_tells_who_is_gone(patch: pytest.MonkeyPatch) -> None:
-    """Whoever refuses connections at its first listener, which may be for another network, is taken for gone."""
+    """A node that refuses connections at its first listener, which may be for another network, is considered dead."""
 
     def reached(self: Reach, broker: BrokerRegistration) -> Address | None:
         endpoint = next(iter(broker.endpoints.values()))
@@ -202,7 +202,7 @@ def the_first_listener_tells_who_is_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_failed_sync_is_forgiven(patch: pytest.MonkeyPatch) -> None:
-    """As a full disk is: the log goes on, and its next sync succeeds."""
+    """A failed sync is treated like a full disk: the log continues, and its next sync succeeds."""
     original = LogManager.directory_failed
 
     def directory_failed(self: LogManager, directory: LogDirectory, error: OSError) -> None:
@@ -245,4 +245,4 @@ SEEN_AT = {
     "high_watermark_of_followers_retreats": 8,
     "proposals_stay_when_leadership_is_lost": 4,
 }
-"""The seeds that showed them when they were planted, where it was not the first."""
+"""The seeds that found them when they were planted, unless it was the first seed."""

@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in what a node does when its disk refuses: each must be found by the cluster simulation."""
+"""Bugs planted in a node's reactions to disk errors. The cluster simulation must find each of them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kafkacompat.sim._tests.cluster_mutants import Plant
 
 
 def a_full_disk_halts_the_quorum(patch: pytest.MonkeyPatch) -> None:
-    """What a full disk refuses of the metadata log is not tried again."""
+    """A write to the metadata log that a full disk has refused is not retried."""
     patch.setattr(RoomWatch, "holds", lambda self, each, error: False)
 
 
 def a_failed_append_is_passed_over(patch: pytest.MonkeyPatch) -> None:
-    """The directory stays online, whatever it has refused."""
+    """The directory stays online after any refusal."""
     original = LogManager.directory_failed
 
     def directory_failed(self: LogManager, directory: LogDirectory, error: OSError) -> None:
@@ -31,7 +31,7 @@ def a_failed_append_is_passed_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_failed_directory_ends_the_node(patch: pytest.MonkeyPatch) -> None:
-    """Although others live."""
+    """Although other directories are online."""
 
     def failed(self: Any, directory: LogDirectory) -> None:
         self._halt(f"{directory.path} has failed", [directory])

@@ -1,4 +1,4 @@
-"""Bugs planted on purpose that only a node's surroundings show: its clock, its threads, its end within a step."""
+"""Planted bugs that only a node's environment shows: its clock, its threads, its death within a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkacompat.sim._tests.cluster_mutants import Plant
 
 
 def heartbeats_go_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
-    """Set back, it has them wait."""
+    """When the clock is set back, heartbeats stop."""
     original = BrokerHeartbeats._step
 
     class WallClock:

@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in groups, and in what waits: each must be found by the cluster simulation."""
+"""Bugs planted in groups and in waiting requests. The cluster simulation must find each of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkacompat.sim._tests.cluster_mutants import Plant
 
 
 def deleted_groups_leave_no_tombstones(patch: pytest.MonkeyPatch) -> None:
-    """The next coordinator reads them from the log again."""
+    """The next coordinator reads the deleted groups from the log again."""
     original = group_sweeps.deletion_records
 
     def deletion_records(machine: Any, stretch: Iterable[Any]) -> list[Any]:
@@ -25,7 +25,7 @@ def deleted_groups_leave_no_tombstones(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_generation_may_commit(patch: pytest.MonkeyPatch) -> None:
-    """A commit that comes late replaces that of the partition's next owner."""
+    """A late commit replaces the commit of the partition's next owner."""
     original = service.commit_offsets
 
     def commit_offsets(machine: Any, request: Any, *given: Any) -> Any:

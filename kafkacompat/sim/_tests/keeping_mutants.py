@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in what logs keep: cleaning, retention, unclean elections, and the work of a step."""
+"""Bugs planted in cleaning, retention, unclean elections, and the amount of work in a step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def the_first_of_a_key_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def tombstones_go_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Before those can have read them who are behind."""
+    """Before slow consumers can have read them."""
     original = BatchFilter.__init__
 
     def init(self: BatchFilter, *given: Any, **named: Any) -> None:
@@ -49,7 +49,7 @@ def _with_retention(patch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]]
 
 
 def retention_takes_a_segment_too_many(patch: pytest.MonkeyPatch) -> None:
-    """One whose size is not surplus as a whole."""
+    """A segment that is only partly in excess."""
     _with_retention(patch, lambda named: {**named, "total_bytes": named["total_bytes"] + 400})
 
 
@@ -58,7 +58,7 @@ def retention_takes_days_for_shorter_than_they_are(patch: pytest.MonkeyPatch) ->
 
 
 def retention_forgets_what_compaction_is(patch: pytest.MonkeyPatch) -> None:
-    """Topics that are cleaned let old records go as well."""
+    """Compacted topics delete old records as well."""
     _with_retention(
         patch,
         lambda named: (
@@ -68,12 +68,12 @@ def retention_forgets_what_compaction_is(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_topic_elects_unclean_leaders(patch: pytest.MonkeyPatch) -> None:
-    """As one of them may."""
+    """Although only one topic allows it."""
     patch.setattr(ControllerSettings, "unclean_election", lambda self, image, topic: True)
 
 
 def an_unclean_leader_is_elected_before_those_in_sync(patch: pytest.MonkeyPatch) -> None:
-    """Where it is allowed, the first replica that is live leads."""
+    """If unclean elections are allowed, the first live replica becomes leader."""
     original = PartitionChangeBuilder._new_leader
 
     def new_leader(self: PartitionChangeBuilder) -> tuple[int, bool]:
@@ -88,7 +88,7 @@ def an_unclean_leader_is_elected_before_those_in_sync(patch: pytest.MonkeyPatch)
 
 
 def logs_are_cleaned_in_the_loop(patch: pytest.MonkeyPatch) -> None:
-    """All of it in the step that finds them dirty."""
+    """The whole cleaning runs in the step that finds the log dirty."""
 
     def run(self: BackgroundCleaning, step: Any, began_ms: int) -> None:
         while not step.done:
@@ -121,4 +121,4 @@ KEEPING_MUTANTS_SEEN_AT = {
     "an_unclean_leader_is_elected_before_those_in_sync": 3,
     "logs_are_cleaned_in_the_loop": 15,
 }
-"""The seeds that showed them when they were planted, where it was not the first."""
+"""The seeds that found them when they were planted, unless it was the first seed."""

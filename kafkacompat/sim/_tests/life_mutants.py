@@ -1,6 +1,6 @@
-"""Bugs planted on purpose in what befalls topics and logs in the course of a cluster's life.
+"""Bugs planted in the later changes of topics and logs.
 
-Names that come again, moves, settings, features, partitions that are added.
+Recreated topics, moves, settings, features, added partitions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_copy_takes_its_place_at_any_moment(patch: pytest.MonkeyPatch) -> None:
-    """Once the controller knows of it, whatever was appended meanwhile."""
+    """As soon as the controller knows the new directory, whatever was appended in the meantime."""
     original = Moves._step
 
     def step(self: Moves, move: Move) -> None:
@@ -43,7 +43,7 @@ def a_log_is_cleaned_while_it_is_copied(patch: pytest.MonkeyPatch) -> None:
 
 
 def logs_belong_to_names(patch: pytest.MonkeyPatch) -> None:
-    """A log that is found at the start is the partition's, whichever topic of that name left it."""
+    """A log that exists at the start is used for the partition, even if it belongs to an earlier topic with that name."""
     original = LogManager.get_or_create
 
     def get_or_create(
@@ -72,7 +72,7 @@ def added_partitions_take_the_place_of_others(patch: pytest.MonkeyPatch) -> None
 
 
 def snapshots_leave_features_out(patch: pytest.MonkeyPatch) -> None:
-    """But metadata.version."""
+    """Except metadata.version."""
     original = snapshot_records.image_records
 
     def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:

@@ -1,4 +1,4 @@
-"""Bugs planted on purpose. Each turns one rule of the core off, as an oversight would; the simulation must find every one."""
+"""Planted bugs. Each disables one rule of the core. The simulation must find every one."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def stale_leader_keeps_answering(patch: pytest.MonkeyPatch) -> None:
 
 
 def watermark_retreats(patch: pytest.MonkeyPatch) -> None:
-    """A voter that was just taken in has less than the majority before it."""
+    """A newly added voter has less than the majority before it."""
 
     def maybe_update_high_watermark(self: LeaderState, voters: Any, own_durable_end: int) -> bool:
         end = self.majority_end(voters, own_durable_end)
@@ -213,7 +213,7 @@ def voter_changes_overlap(patch: pytest.MonkeyPatch) -> None:
 
 
 def candidate_never_gives_up(patch: pytest.MonkeyPatch) -> None:
-    """After a split vote nobody moves on."""
+    """After a split vote no candidate starts a new election."""
     original = elections.poll_nominee
 
     def poll(state: QuorumState) -> int:
@@ -225,7 +225,7 @@ def candidate_never_gives_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def own_removal_stops_the_quorum(patch: pytest.MonkeyPatch) -> None:
-    """Whoever is not in the newest voter set never stands, although its removal may not be committed."""
+    """A node that is not in the newest voter set never becomes a candidate, although its removal may not be committed."""
     patch.setattr(QuorumState, "stands", property(lambda self: self.is_voter))
 
 
@@ -234,7 +234,7 @@ SEEN_AT = {
     "own_removal_stops_the_quorum": 214,
     "watermark_taken_with_a_divergence": 119,
 }
-"""Where the rarer ones showed; a changed core may show them at another seed."""
+"""The seeds that found the rarer ones. After a change of the core it may be another seed."""
 
 MUTANTS: tuple[Plant, ...] = (
     vote_not_persisted,

@@ -1,7 +1,7 @@
-"""Which seeds a test of the simulation runs: the first ones always, and then as many as its CPU time allows.
+"""The seeds that a test of the simulation runs: always the first ones, and then as many as its CPU time allows.
 
-A seed is the same run wherever and whenever it runs. How many of them run is the only thing that a slow machine changes, and each
-share of the seeds tells it at the end of the tests.
+A seed gives the same run on any machine. Only the number of seeds depends on the machine's speed. Each share of the
+seeds reports that number at the end of the tests.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from itertools import count
 from typing import Any, Protocol, TypeVar
 
 SHARES = 8
-"""So many tests share the seeds of one simulation, so that all workers of pytest take part."""
+"""The number of tests that share the seeds of one simulation, so that all pytest workers take part."""
 
 SOAK_FACTOR = 60
-"""So much more CPU time have the shares with KAFKACOMPAT_SOAK."""
+"""KAFKACOMPAT_SOAK multiplies the CPU time of the shares by this factor."""
 
 
 class CountedRun(Protocol):
-    """What a run counts: its own dangers besides these."""
+    """The counts that every run has. Each simulation adds its own dangers."""
 
     events: int
     faults: int
@@ -38,19 +38,19 @@ class Kind:
 
     name: str
     option: str
-    """What the command of kafkacompat.sim needs before --seed to show a run of this kind."""
+    """The option of kafkacompat.sim, before --seed, that selects this simulation."""
     run: Callable[[int], CountedRun]
     fewest_events: int
     fewest_faults: int
     budget_s: float
     """CPU seconds of all shares together."""
     at_least: int
-    """The first seeds, which run however long they take."""
+    """The number of first seeds, which always run."""
 
 
 @dataclass
 class Share:
-    """What the seeds of one share came to."""
+    """The results of one share's seeds."""
 
     seeds: int = 0
     cpu_s: float = 0.0
@@ -58,7 +58,7 @@ class Share:
 
 
 def run_share(kind: Kind, share: int, clock: Callable[[], float] = time.process_time) -> Share:
-    """Run seeds `share`, `share + SHARES` and so on: those of the first `at_least`, then whatever the budget allows."""
+    """Run seeds `share`, `share + SHARES` and so on: those below `at_least`, then as many as the budget allows."""
     budget_s = kind.budget_s / SHARES * (SOAK_FACTOR if os.environ.get("KAFKACOMPAT_SOAK") else 1)
     result, began = Share(), clock()
     for seed in count(share, SHARES):
@@ -73,12 +73,12 @@ def run_share(kind: Kind, share: int, clock: Callable[[], float] = time.process_
 
 
 def failure_of(kind: Kind, seed: int) -> str | None:
-    """What is wrong with a seed's run, after the options that show it again."""
+    """Return the error of a seed's run, after the options that reproduce it."""
     name = f"{kind.option}--seed {seed}"
     try:
         counters = kind.run(seed)
     except Exception as error:
-        # Whatever it is: the report names the seed, which shows it again.
+        # Any error: the report names the seed, which reproduces it.
         return f"{name}: {type(error).__name__}: {error}"
     if counters.events < kind.fewest_events or counters.faults < kind.fewest_faults:
         return f"{name}: too easy, {counters.events} events and {counters.faults} faults"
@@ -86,7 +86,8 @@ def failure_of(kind: Kind, seed: int) -> str | None:
 
 
 def run_until_all_occurred(total: C, run: Callable[[int], C], most: int) -> tuple[int, list[str]]:
-    """Run seeds from 0 on until each counter of `total` is above zero. How many that took, and which are at zero after `most`."""
+    """Run seeds from 0 on until each counter of `total` is above zero. Return the number of runs, and the counters at
+    zero after `most`."""
     for seeds in range(1, most + 1):
         total.add(run(seeds - 1))
         if not missing(total):
@@ -99,11 +100,11 @@ def missing(total: Any) -> list[str]:
 
 
 def seeds_from(first: int, seeds: int) -> Iterator[int]:
-    """All below `seeds`, `first` first: the one that showed a planted bug when it was planted."""
+    """Yield all seeds below `seeds`, starting with `first`, the one that found a planted bug when it was planted."""
     yield first
     yield from (each for each in range(seeds) if each != first)
 
 
 def listed(failures: Iterable[str]) -> str:
-    """The first ten, a line each."""
+    """Return the first ten failures, one per line."""
     return "\n".join(list(failures)[:10])

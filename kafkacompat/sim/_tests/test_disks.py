@@ -1,4 +1,4 @@
-"""The disks of unit tests and of the simulation against the real one: the same calls, the same answers and refusals."""
+"""The disks of unit tests and of the simulation compared with the real one: the same calls give the same results and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ positions = st.integers(0, 20)
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What it gives, or its refusal as a caller can tell it."""
+    """Return the call's result, or the error that the caller sees."""
     try:
         return call()
     except OSError as error:
@@ -39,7 +39,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 class Disks(RuleBasedStateMachine):
-    """Every call is made of all three. A handle is three files that were opened alike."""
+    """Makes every call on all three disks. A handle is three files that were opened in the same way."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Disks(RuleBasedStateMachine):
         shutil.rmtree(self.root)
 
     def ask(self, call: Callable[[Any, str], Any]) -> list[Any]:
-        """What each says, which is the same."""
+        """Return the result of each disk. The results are equal."""
         return self._same([outcome(lambda d=disk, r=root: call(d, r)) for disk, root in self.disks])  # type: ignore[misc]
 
     def ask_files(self, handle: list[Any], call: Callable[[Any], Any]) -> None:
@@ -150,7 +150,7 @@ class Disks(RuleBasedStateMachine):
     def _handle(self, data: st.DataObject) -> list[Any]:
         return data.draw(st.sampled_from(self.handles))
 
-    # What is there.
+    # Invariants.
 
     @invariant()
     def the_sizes_agree(self) -> None:

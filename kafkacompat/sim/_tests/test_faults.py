@@ -1,4 +1,4 @@
-"""The faults' own parts: a disk that refuses does so as told, and what came of it is told from what did not."""
+"""The parts of the faults: a disk refuses as configured, and the effects of a refusal are recognized."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refusing(**conditions: Condition) -> tuple[FileDisk, Refusals]:
 
 
 def refused(disk: FileDisk, path: str) -> dict[str, int | None]:
-    """What an operation fails with."""
+    """Return the error of each operation."""
     disk.fails_sync = lambda path: False
     operations = {
         "read": lambda: disk.read_bytes(path),

@@ -1,4 +1,4 @@
-"""The oracles of groups object to what they are there for, and to nothing that is right."""
+"""The oracles of groups find the errors they exist for, and accept correct behaviour."""
 
 from __future__ import annotations
 

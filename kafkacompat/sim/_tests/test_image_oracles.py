@@ -1,4 +1,4 @@
-"""Which elections the oracles of the metadata object to."""
+"""The elections that the metadata's oracles reject."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IN_SYNC = broker(1)
 
 
 class Cluster:
-    """Broker 1 was in sync when the leader went; broker 2, which was not, is elected."""
+    """Broker 1 was in sync when the leader died. Broker 2 was not, and is elected."""
 
     def __init__(self) -> None:
         self.counters = ClusterCounters()
@@ -51,7 +51,7 @@ def test_nobody_in_sync_is_passed_over() -> None:
 
 
 def test_who_is_known_to_be_gone_is_not_passed_over() -> None:
-    """A controller has others lead at once, and fences the broker once its session is over."""
+    """A controller moves leadership away from a dead broker at once, and fences the broker when its session expires."""
     cluster = Cluster()
     cluster.oracles.taken_for_gone(IN_SYNC)
     cluster.elect(1)

@@ -1,4 +1,4 @@
-"""The oracles of what logs keep object to what they are there for, and to nothing that is right."""
+"""The oracles of cleaning and retention find the errors they exist for, and accept correct behaviour."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_tombstone_goes_after_its_time_and_not_before_what_it_replaces() -> No
     with pytest.raises(Breach, match="each key's last value stays"):
         judge(ledger, {})
     judge(ledger, {}, LONG_AFTER_US)
-    judge(ledger, only(ledger, 0), LONG_AFTER_US)  # of a log that has never had the tombstone
+    judge(ledger, only(ledger, 0), LONG_AFTER_US)  # for a log that never had the tombstone
     with pytest.raises(Breach, match="tombstones are respected"):
         judge(ledger, only(ledger, 0), LONG_AFTER_US, frozenset({1}))
 

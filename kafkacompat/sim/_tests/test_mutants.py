@@ -1,4 +1,4 @@
-"""Each bug to plant has its place in the code: whoever renames what it changes is told at once, and not by a run of its seeds."""
+"""Each bug to plant still applies to the code. After a rename this test fails at once, not only a run of seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is owed an answer, and until when."""
+"""The requests that must be answered, and their time limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 
 class Watched:
-    """A life whose timers the test lets run out, and the connection that the request came by."""
+    """A life whose timers the test can fire, and the request's connection."""
 
     def __init__(self) -> None:
         self.id = 1

@@ -1,4 +1,4 @@
-"""The simulator's own parts: a disk that loses what was not synced, a network that obeys its cuts."""
+"""The simulator's parts: a disk that loses data that were not synced, a network with cut links."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The metadata quorum under hundreds of seeds: no oracle objects, every danger occurs, and planted bugs are found.
+"""The metadata quorum with hundreds of seeds: no oracle fails, every danger occurs, and planted bugs are found.
 
-How many run is a matter of CPU time (`seeds.py`), with KAFKACOMPAT_SOAK sixty times as much of it. A failure names its seed:
+CPU time decides how many seeds run (`seeds.py`), with KAFKACOMPAT_SOAK sixty times as many. A failure names its seed:
 `python -m kafkacompat.sim --seed N --trace`.
 """
 
@@ -22,7 +22,7 @@ from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.quorum_simulation import Counters, QuorumSimulation
 
 SEEDS = 1000
-"""So many may be needed until every danger has occurred, or a planted bug is found."""
+"""Maximum number of seeds until every danger has occurred, or a planted bug is found."""
 
 KIND = Kind(
     name="quorums",
@@ -35,7 +35,8 @@ KIND = Kind(
 )
 
 FINDINGS = (Breach, QuorumViolation, DiskMisuse, ValueError)
-"""What an oracle, an invariant of the core or the simulated disk raises; anything else is a fault of the planted bug itself."""
+"""Exceptions of an oracle, an invariant of the core, or the simulated disk. Any other exception is an error in the
+planted bug itself."""
 
 
 @pytest.mark.costly
@@ -48,7 +49,8 @@ def test_no_seed_fails(share: int, tell: Callable[[str, float], None]) -> None:
 
 
 def test_every_danger_occurs(tell: Callable[[str, float], None]) -> None:
-    """Elections, truncations, snapshots fetched, lost unsynced bytes, partitions, crashes ...: a count of none is a blind spot."""
+    """Elections, truncations, fetched snapshots, lost unsynced bytes, partitions, crashes ...: a count of zero shows a
+    blind spot."""
     seeds, missing = run_until_all_occurred(Counters(), lambda seed: QuorumSimulation(seed).run(), SEEDS)
     tell("seeds until quorums met every danger", seeds)
     assert not missing
@@ -62,7 +64,7 @@ def test_one_seed_twice_is_one_run(seed: int) -> None:
 
 
 def test_a_seed_is_the_same_run_in_another_process() -> None:
-    """Hash seeds must not reach behaviour."""
+    """Hash seeds must not change the behaviour."""
     hashes = set()
     for hash_seed in ("1", "2"):
         done = subprocess.run(
@@ -80,7 +82,7 @@ def test_a_seed_is_the_same_run_in_another_process() -> None:
 @pytest.mark.costly
 @pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant) -> None:
-    """First by the seed that showed it when it was planted, else by any."""
+    """First by the seed that found it when it was planted, otherwise by any seed."""
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         for seed in seeds_from(SEEN_AT.get(plant.__name__, 0), SEEDS):

@@ -1,4 +1,4 @@
-"""How many seeds run: the first ones always, then by CPU time; each seed in one share."""
+"""How many seeds run: always the first ones, then by CPU time. Each seed is in one share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kind_of(run: Callable[[int], Tally], at_least: int = 0, budget_s: float = 0.
 
 
 def seconds() -> Callable[[], float]:
-    """A clock that goes on by one second whenever it is read."""
+    """A clock that advances by one second at each reading."""
     ticks = count()
     return lambda: float(next(ticks))
 

@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in transactions: each must be found by the cluster simulation."""
+"""Bugs planted in transactions. The cluster simulation must find each of them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def aborted_ranges_are_not_told(patch: pytest.MonkeyPatch) -> None:
 
 
 def coordinators_answer_at_the_append(patch: pytest.MonkeyPatch) -> None:
-    """What a coordinator says may be lost with it."""
+    """A coordinator's answer may be lost together with the coordinator."""
     patch.setattr(
         partition_writer.ServicePartitionWriter, "when_committed", lambda self, partition, end_offset: None
     )
 
 
 def leaders_do_not_verify(patch: pytest.MonkeyPatch) -> None:
-    """A leader takes records of a transaction that its coordinator does not know of."""
+    """A leader accepts records of a transaction that its coordinator does not know."""
 
     def ask(self: Any, name: str, producer_id: int, epoch: int, partitions: Any, adds: bool) -> Deferred[Any]:
         return Deferred.of(dict.fromkeys(partitions, ErrorCode.NONE))
@@ -51,7 +51,7 @@ def offsets_count_before_their_transaction_ends(patch: pytest.MonkeyPatch) -> No
 
 
 def markers_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
-    """A group's next coordinator waits for ends of transactions that its log holds already."""
+    """A group's next coordinator waits for markers that its log already has."""
 
     def replay_batch(self: Any, batch: memoryview, header: BatchHeader) -> Iterator[int]:
         if not header.is_control:
@@ -62,7 +62,7 @@ def markers_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_fetch_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
-    """A follower waits out its time though a coordinator has appended while its fetch was read."""
+    """A follower waits for its maximum wait although a coordinator has appended while the fetch was read."""
 
     def read_arrived(self: Any, context: Any, parameters: Any) -> Any:
         return self._reads.read_all(context, parameters, context.partitions, arrived=True)

@@ -1,1 +1,1 @@
-"""What may befall a simulated node beside the end of its process and the network's moods. Drawn from the seed, bounded, healed."""
+"""Faults of simulated nodes besides the end of their process and network delays. Drawn from the seed, bounded, and healed."""

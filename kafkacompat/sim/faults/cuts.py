@@ -1,4 +1,4 @@
-"""What befalls the network and the processors of a simulated cluster: pauses, partitions both ways and one way, resets."""
+"""Faults of the network and the processors of a simulated cluster: pauses, partitions in both directions and in one, resets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Cuts:
-    """Each kind returns whether it has come about, and heals by itself."""
+    """Each method returns whether its fault has occurred. The faults heal after a while."""
 
     def __init__(self, simulation: ClusterSimulation, faults: ClusterFaults, chance: Chance) -> None:
         self._simulation = simulation
         self._faults = faults
         self._chance = chance
         self.links: list[list[tuple[int, int]]] = []
-        """That are cut."""
+        """Links that are cut."""
 
     def pause(self) -> bool:
         machine = self._faults.leader() if self._chance.happens(0.5) else self._faults.any()
@@ -33,7 +33,7 @@ class Cuts:
         return True
 
     def pause_beyond_session(self) -> bool:
-        """Until just after the controller has given it up: it is taken back as the one that it was."""
+        """Pause a node until just after the controller has fenced it. It then resumes with the same registration."""
         life = self._faults.any().life
         if life is None or life.is_paused:
             return False

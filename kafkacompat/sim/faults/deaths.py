@@ -1,4 +1,4 @@
-"""Processes of a simulated cluster that die in the midst of a step: between two changes of their files, or within a write."""
+"""Processes of a simulated cluster that die in the middle of a step: between two changes of their files, or within a write."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from kafkacompat.sim.machine import SimulatedMachine
 
 SHARE = 0.4
-"""Of the seeds."""
+"""Share of the seeds."""
 FIRST_US = 2_000_000
 AFTER_AT_MOST = 12
-"""Changes of files from when it is drawn on."""
+"""Maximum number of file changes until the process dies."""
 STEPS = (CHANGES | SYNCS) - {"open"}
 
 
 class Deaths:
-    """`begin` once; `end` for good. `meet` before each operation on a machine's disk."""
+    """Call `begin` once, `end` for good, and `meet` before each operation on a machine's disk."""
 
     def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
         self._simulation = simulation
@@ -31,7 +31,7 @@ class Deaths:
         self._tell = tell
         self._is_over = False
         self._left: dict[int, int] = {}
-        """Changes that a machine's process still makes before it dies."""
+        """The number of changes that a machine's process still makes before it dies."""
         self.count = 0
 
     def begin(self) -> None:
@@ -54,7 +54,7 @@ class Deaths:
         )
 
     def meet(self, machine: SimulatedMachine, operation: str, path: str) -> None:
-        """ProcessEnded where it dies of this one, before it is carried out or within."""
+        """Raise ProcessEnded if the process dies at this operation: before or in the middle of it."""
         if not self._left or operation not in STEPS or machine.id not in self._left:
             return
         if self._simulation.faults.spares:

@@ -1,6 +1,8 @@
-"""Disks of a simulated cluster that refuse: one of a node's directories at a time, for a while, and who puts things right.
+"""Disks of a simulated cluster that refuse operations: one directory of a node at a time, for a while, and their
+repair.
 
-A process that has lost a directory goes on with the others until it is started anew, as somebody does who mends the disk.
+A process that has lost a directory continues with the others until it is restarted, as an operator does after
+repairing the disk.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from kafkacompat.sim.machine import SimulatedMachine
 
 SHARE = 0.3
-"""Of the seeds."""
+"""Share of the seeds."""
 KINDS = (
     Condition.FULL,
     Condition.FULL,
@@ -33,7 +35,7 @@ GIVEN_UP_WITHIN_US = 1_000_000
 
 
 class DiskFaults:
-    """`begin` once; `end` mends all disks for good."""
+    """Call `begin` once. `end` repairs all disks for good."""
 
     def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
         self._simulation = simulation
@@ -75,7 +77,7 @@ class DiskFaults:
             self._tell(f"node {machine.id}: {directory} is well again")
 
     def _look_after(self, _: Any) -> None:
-        """Nodes that go on without a directory which is well again are started anew."""
+        """Restart nodes that run without a directory although its disk is repaired."""
         for machine in self._simulation.ordered:
             life = machine.life
             if life is not None and not life.is_paused and not life.is_stopping:
@@ -96,7 +98,7 @@ class DiskFaults:
         self._simulation.scheduler.after(LOOK_AFTER_US, self._look_after)
 
     def _check_given_up(self, machine: SimulatedMachine, life: Life) -> None:
-        """A log whose append the disk has refused is served no more, and with it its directory."""
+        """Check that a log with a refused append, and its directory, are no longer served."""
         before_us = self._simulation.scheduler.now_us - GIVEN_UP_WITHIN_US
         for told in machine.refusals.told:
             if told.log is not None and told.at_us < before_us and life.serves_log_in(told.log):

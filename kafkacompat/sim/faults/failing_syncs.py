@@ -1,4 +1,4 @@
-"""Syncs that fail on a simulated machine, once or for a while. What they were to write is lost, as by a loss of power."""
+"""Syncs that fail on a simulated machine, once or for a while. The unsynced data are lost, as by a power loss."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from kafkacompat.sim.machine import SimulatedMachine
 
 SHARE = 0.25
-"""Of the seeds."""
+"""Share of the seeds."""
 METADATA_DIRECTORY = "/metadata"
 HALTS_WITHIN_US = 2_000_000
-"""After a sync that failed: no job takes so long, but for one whose thread is stuck."""
+"""Time limit for the halt after a failed sync. No job takes that long, unless its thread is stuck."""
 
 
 class FailingSyncs:
-    """`begin` once. From a stream of its own, so that the other faults are the same as without."""
+    """Call `begin` once. It has a separate random stream, so that the other faults are the same as without it."""
 
     def __init__(self, simulation: ClusterSimulation, faults: ClusterFaults) -> None:
         self._simulation = simulation
@@ -35,7 +35,7 @@ class FailingSyncs:
             self._simulation.scheduler.after(first_us, self._let_a_sync_fail)
 
     def _let_a_sync_fail(self, _: Any) -> None:
-        """One of the next of some broker."""
+        """Let one of the next syncs of some broker fail."""
         if self._faults.is_over:
             return
         machines = [each for each in self._simulation.ordered if each.is_broker]
@@ -46,7 +46,7 @@ class FailingSyncs:
         self._simulation.scheduler.after(delay_us, self._let_a_sync_fail)
 
     def _fails(self, machine: SimulatedMachine, path: str) -> bool:
-        """Of a partition's file it takes what a power loss would take, so it comes only where that may come."""
+        """Whether this sync fails. For a partition's file the effect is that of a power loss, so it must be allowed here."""
         life = machine.life
         if self._faults.is_over or self._faults.fragile is not None or life is None or not life.is_serving:
             return False
@@ -66,7 +66,7 @@ class FailingSyncs:
         return True
 
     def _goes_on_failing(self, machine: SimulatedMachine, directory: str, until_us: int, path: str) -> bool:
-        """Each sync there, while nobody counts on the machine."""
+        """Let each sync in the directory fail, while the controller does not count on the machine."""
         return (
             not self._faults.is_over
             and self._faults.fragile == machine.id
@@ -89,7 +89,7 @@ class FailingSyncs:
         if is_kept or directory.startswith(METADATA_DIRECTORY):
             raise Breach("no trust after a failed sync", f"node {machine.id} runs on, of {directory}")
         if life.has_lost_directories:
-            return  # It is started anew, by which the controller will know.
-        # Of a topic that was deleted.
+            return  # the restart registers a new incarnation, so the controller notices
+        # The file belongs to a deleted topic.
         self._faults.fragile = None
         self._simulation.partition_oracles.power_is_harmless_again(machine.id)

@@ -1,6 +1,6 @@
-"""Worker pools of a simulated cluster that are starved, full, or run into a bug of ours.
+"""Worker pools of a simulated cluster that are blocked, full, or run a job with a planted bug.
 
-What a job fails with that nobody could expect must be heard: reported, logged, or the end of the node.
+An unexpected exception of a job must be noticed: reported, logged, or followed by the halt of the node.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 SHARE_OF_HELD, SHARE_OF_UNFORESEEN = 0.3, 0.2
-"""Of the seeds."""
+"""Share of the seeds."""
 FIRST_US = 2_500_000
 MAY_HALT = ("quorum sync", "metadata snapshots", "recovery", "coordinators' loading")
-"""Duties whose unforeseen end may be the node's: the quorum rests on them, or the state that is being loaded."""
+"""Pools in which an unexpected exception may halt the node: the quorum depends on them, or the state that is being loaded."""
 
 
 class PoolFaults:
-    """`begin` once; `end` for good; then `check`."""
+    """Call `begin` once, `end` for good, then `check`."""
 
     def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
         self._simulation = simulation
@@ -60,7 +60,7 @@ class PoolFaults:
         self._simulation.scheduler.after(int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform())), call)
 
     def _hold(self, _: Any) -> None:
-        """One pool's threads are stuck, or all."""
+        """Block the threads of one pool, or of all."""
         if self._is_over:
             return
         life = self._any()
@@ -77,7 +77,7 @@ class PoolFaults:
         self._again(self._hold, 2)
 
     def _let_fail(self, _: Any) -> None:
-        """The next job of some pool."""
+        """Let the next job of some pool fail."""
         if self._is_over:
             return
         life = self._any()
@@ -98,7 +98,7 @@ class PoolFaults:
         return error
 
     def is_ours(self, error: BaseException) -> bool:
-        """Whether it came of what was planted here, which is heard now."""
+        """Whether the error was caused by the planted bug."""
         planted = [each for each in chain(error) if isinstance(each, Unforeseen)]
         for each in planted:
             self._unheard.pop(each, None)
@@ -108,7 +108,7 @@ class PoolFaults:
         return self.is_ours(error) and any(str(each) in MAY_HALT for each in chain(error))
 
     def check(self) -> None:
-        """In the end. A process that ended meanwhile may not have come to it."""
+        """Check at the end that each planted bug was noticed. A process that ended earlier may not have run the job."""
         for error, life in self._unheard.items():
             if life.alive:
                 raise Breach("nothing is swallowed", f"of node {life.id} nobody heard of a bug in: {error}")

@@ -1,7 +1,8 @@
-"""The worker pools of a simulated process: as many threads and as much patience as the command's, by the same rules.
+"""The worker pools of a simulated process, with as many threads, the same queue limits and the same rules as the
+command's.
 
-A pool can be held: its threads are stuck for a while, jobs wait behind them, and are refused where a pool may be full. A job can
-fail as no job should, with a bug of ours. Knows no job's meaning.
+A pool can be held: its threads are stuck for a while, jobs wait behind them, and are refused if the pool may be full.
+A job can fail with a planted bug. Independent of the meaning of jobs.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ T = TypeVar("T")
 
 
 class Unforeseen(Exception):
-    """What nobody could expect of a job."""
+    """The planted bug: an unexpected exception of a job."""
 
 
 class SimulatedPool:
-    """Jobs take the time that is drawn. What a job does is done when it begins or when it ends, as chance has it."""
+    """Jobs take a random time. A job's effect happens at its start or at its end, at random."""
 
     def __init__(
         self, host: Host, terms: PoolTerms, chance: Chance, draw_us: Callable[[], int], work: Work
@@ -40,14 +41,14 @@ class SimulatedPool:
         self._chance = chance
         self._draw_us = draw_us
         self.held_until_us = 0
-        """No job ends before."""
+        """No job ends before this time."""
         self.fails_next: Callable[[], Unforeseen | None] | None = None
 
     def submit(self, function: Callable[[], T]) -> Deferred[T]:
         answer: Deferred[T] = Deferred()
         terms = self._queue.terms
         if terms.waiting_max is not None and self.held_until_us > self._host.simulation.scheduler.now_us:
-            # Others have filled it while its threads are stuck.
+            # Other jobs have filled the queue while the threads are stuck.
             admission = Admission.REFUSED
         else:
             admission = self._queue.offer((function, answer))
@@ -87,7 +88,7 @@ class SimulatedPool:
 
 
 class PlacedSimulatedPools:
-    """One for each log directory."""
+    """One pool for each log directory."""
 
     def __init__(self, make: Callable[[], SimulatedPool]) -> None:
         self._make = make
@@ -101,7 +102,7 @@ class PlacedSimulatedPools:
 
 
 class SimulatedPools:
-    """Of one process."""
+    """All pools of one process."""
 
     def __init__(self, host: Host, chance: Chance, draw_us: Callable[[], int], work: Work) -> None:
         def make(name: str) -> SimulatedPool:

@@ -1,7 +1,9 @@
-"""What a simulated machine's disk refuses at present, and what it has told the process that runs on it.
+"""The operations that a simulated machine's disk refuses now, and the errors that it has returned to the current
+process.
 
-A directory of a node is a file system of its own: full, read-only, broken, or about to refuse one write. A write that is refused
-has changed nothing, as `ports.File` promises of a short one. A broken one fails syncs too, without losing what they were to write.
+Each directory of a node is a separate file system: full, read-only, broken, or about to refuse one write. A refused
+write changes nothing, as `ports.File` promises for a short write. A broken file system also fails syncs, without
+losing the data.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from kafkacompat.ports import SyncFailed
 
 WRITES = frozenset({"write", "create", "write_atomic", "make_directory"})
 CHANGES = WRITES | {"open", "rename", "remove", "remove_tree", "truncate", "set_modified_ms"}
-"""Files are opened for writing."""
+""""open": files are opened for writing."""
 SYNCS = frozenset({"sync", "sync_directory"})
 TOLD_MAX = 100_000
-"""More than any life is told."""
+"""More errors than any life gets."""
 
 
 class Condition(Enum):
@@ -44,13 +46,13 @@ CONCERNED = {
     Condition.FAILS_A_WRITE: WRITES,
     Condition.CUTS_A_WRITE: frozenset({"write"}),
 }
-"""A broken one refuses everything."""
+"""The operations that a condition refuses. A broken file system refuses all."""
 OUT_OF_ROOM = (Condition.FULL, Condition.CUTS_A_WRITE)
 ONCE = (Condition.FAILS_A_WRITE, Condition.CUTS_A_WRITE)
 
 
 def directory_of(path: str) -> str:
-    """The one of a node's directories in which it lies."""
+    """Return the node's directory that contains the path."""
     return "/" + path.split("/", 2)[1]
 
 
@@ -61,24 +63,24 @@ class Told:
     condition: Condition
     at_us: int
     log: str | None = None
-    """The directory of the log of which an append was refused."""
+    """The directory of the log whose append was refused."""
 
 
 class Refusals:
-    """Of one machine. `meet` before every operation of its process."""
+    """The refusals of one machine. Call `meet` before every operation of its process."""
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
         self.conditions: dict[str, Condition] = {}
-        """Of directories that are not well."""
+        """The conditions of directories that are not healthy."""
         self.told: list[Told] = []
-        """To the process that runs, or ran last."""
+        """The errors that the current or last process got."""
 
     def process_starts(self) -> None:
         self.told.clear()
 
     def meet(self, operation: str, path: str) -> None:
-        """OSError."""
+        """Raise OSError if the operation is refused."""
         if not self.conditions:
             return
         directory = directory_of(path)
@@ -101,7 +103,7 @@ class Refusals:
             self.told.append(told)
 
     def behind(self, error: BaseException) -> Told | None:
-        """What the disk has told, if this came of it."""
+        """Return the disk's error that caused this exception, if any."""
         for each in chain(error):
             for told in self.told:
                 if told.error is each:
@@ -109,12 +111,12 @@ class Refusals:
         return None
 
     def has_failed(self, directory: str) -> bool:
-        """The process that runs was told by it of what makes it fail."""
+        """Whether the current process got an error that makes this directory fail."""
         return any(each.directory == directory for each in self.told)
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """It, and what it came of."""
+    """Yield the exception and its causes."""
     while error is not None:
         yield error
         error = error.__cause__

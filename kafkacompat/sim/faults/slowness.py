@@ -1,6 +1,6 @@
-"""Machines of a simulated cluster that are slow for a while, their disks or their links, and clocks that are set.
+"""Machines of a simulated cluster whose disks or links are slow for a while, and clocks that are set.
 
-Wall clocks jump both ways, by less than message.timestamp.after.max.ms; what measures waits is monotonic and does not.
+Wall clocks jump in both directions, by less than message.timestamp.after.max.ms. Monotonic clocks do not jump.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from kafkacompat.sim.machine import SimulatedMachine
 
 SHARE_OF_SLOW, SHARE_OF_JUMPS, SHARE_OF_COLD = 0.3, 0.25, 0.3
-"""Of the seeds."""
+"""Share of the seeds."""
 FIRST_US = 2_500_000
 JUMP_MAX_MS = 1_800_000
 
 
 class Slowness:
-    """`begin` once; `end` for good, which leaves the clocks as they are."""
+    """Call `begin` once. `end` stops the faults, but leaves the clocks as they are."""
 
     def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
         self._simulation = simulation

@@ -1,4 +1,4 @@
-"""The broker for users' tests: under trio, under asyncio, plainly, and as a pytest fixture."""
+"""The broker for users' tests: under trio, under asyncio, without either, and as a pytest fixture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkacompat.testing import Broker
 
 
 def answers(broker: Broker) -> bool:
-    """Whether ApiVersions is answered at the broker's address."""
+    """Return whether the broker answers ApiVersions at its address."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10) as client:
         body = struct.pack(">hhih", 18, 0, 7, -1)
@@ -71,7 +71,7 @@ def test_async_with_under_asyncio() -> None:
 
 
 def test_the_fixture_serves_a_session(tmp_path: Path) -> None:
-    """In a pytest of its own: two tests, one broker."""
+    """In a separate pytest process: two tests share one broker."""
     (tmp_path / "test_user.py").write_text(
         "seen = []\n"
         "def test_first(kafka_broker):\n"

@@ -1,4 +1,4 @@
-"""Which transactions ListTransactions tells of: each filter alone and all together."""
+"""The transactions that ListTransactions returns, for each filter alone and all together."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ KNOWN = {
 }
 
 STATES = {"idle": "Empty", "young": "Ongoing", "old": "Ongoing", "ending": "PrepareCommit"}
-"""As Kafka names them."""
+"""Kafka's names."""
 
 
 def machine() -> TransactionMachine:
-    """What a coordinator has loaded."""
+    """A machine with loaded transactions."""
     settings = TransactionSettings(900_000, 900_000)
     made = TransactionMachine(Environment(settings, lambda: None, lambda: 2, lambda markers: None))
     for offset, (name, values) in enumerate(KNOWN.items()):
@@ -105,7 +105,7 @@ def test_many_ids_are_listed_in_steps_and_matched_in_a_thread_few_at_a_time() ->
 
 
 def test_a_long_id_is_matched_alone() -> None:
-    """The time of a pattern rises with the length of what it is held against."""
+    """The time of a pattern grows with the length of the id."""
     made = machine()
     long = "x" * MATCHED_AT_ONCE_CHARACTERS
     for number in range(3):

@@ -1,4 +1,4 @@
-"""EndTxn's two tables, every cell: state, pending step, verb, epoch, in both protocol versions."""
+"""EndTxn's two tables, every cell: state, pending step, commit or abort, and epoch, in both protocol versions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ BY_STATE: dict[S, tuple[Outcome, Outcome]] = {
     S.COMPLETE_COMMIT: (EndAction.DONE_BEFORE, E.INVALID_TXN_STATE),
     S.COMPLETE_ABORT: (E.INVALID_TXN_STATE, EndAction.DONE_BEFORE),
 }
-"""State -> (commit, abort), the epoch being the id's."""
+"""State -> result of (commit, abort) with the id's epoch."""
 
 SAME_EPOCH: dict[S, tuple[Outcome, Outcome]] = {
     S.EMPTY: (E.INVALID_TXN_STATE, EndAction.EMPTY_ABORT),
@@ -106,7 +106,7 @@ def test_new_protocol(state: S, committed: bool) -> None:
 
 @pytest.mark.parametrize(("state", "committed"), list(itertools.product(STATES, [True, False])))
 def test_the_new_protocol_is_the_same_after_a_transaction_of_the_old(state: S, committed: bool) -> None:
-    """A producer may change its version between two transactions; Kafka 4.3 goes by the request alone."""
+    """A producer may change its version between two transactions. Kafka 4.3 uses only the request's version."""
     each = transaction(state, client_transaction_version=0)
     assert outcome(each, EndRequest(7, 5, committed, 2)) == SAME_EPOCH[state][not committed]
     assert outcome(each, EndRequest(7, 4, committed, 2)) == ONE_BEFORE[state][not committed]
@@ -163,7 +163,7 @@ class Coordinator:
         )
 
     def time_out(self) -> TxnTransitMetadata:
-        """And have the markers written."""
+        """Time out, and have the markers written."""
         self.written(abort_timed_out(self.machine, "tx", 100_000))
         self.written(self.machine.complete("tx"))
         return self.machine.transactions["tx"].values
@@ -173,7 +173,7 @@ BEFORE = ProducerIdAndEpoch(7, MAX_PRODUCER_EPOCH_FOR_CLIENTS)
 
 
 def test_a_fence_at_the_last_epoch_of_clients_goes_on_with_a_fresh_id() -> None:
-    """As every end there does with transaction.version 2: the markers bear the epoch above, and nobody is given it."""
+    """Like every end at that epoch with transaction.version 2: the markers have the next epoch, which no client gets."""
     coordinator = Coordinator(2)
     coordinator.open_at_the_last_epoch(2)
     after = coordinator.time_out()
@@ -185,8 +185,8 @@ def test_a_fence_at_the_last_epoch_of_clients_goes_on_with_a_fresh_id() -> None:
 
 
 def test_the_last_epoch_which_is_for_fencing_is_given_to_nobody() -> None:
-    """Before transaction.version 2 the fence takes the last epoch. Who then comes back as the producer it was (KIP-360) gets a
-    fresh id; with the fence's epoch nobody could ever fence it."""
+    """Before transaction.version 2 the fence takes the last epoch. A producer that returns with its old id and epoch
+    (KIP-360) gets a new id. With the fence's epoch it could never be fenced."""
     coordinator = Coordinator(1)
     coordinator.open_at_the_last_epoch(0)
     after = coordinator.time_out()
@@ -198,7 +198,7 @@ def test_the_last_epoch_which_is_for_fencing_is_given_to_nobody() -> None:
 def test_a_fence_for_which_no_id_is_to_be_had_leaves_the_transaction_to_the_next_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A step that stayed pending would keep every other end away, for good."""
+    """A step that stayed pending would block every other end forever."""
     coordinator = Coordinator(2)
     coordinator.open_at_the_last_epoch(2)
 

@@ -1,4 +1,4 @@
-"""Patterns of ListTransactions: a whole id, in RE2's syntax, in bounded time."""
+"""Patterns of ListTransactions: they match a whole id, in RE2's syntax, in bounded time."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_is_no_pattern_here(pattern: str) -> None:
     ],
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
-    """Matchers that try one way after the other would not come to an end."""
+    """Backtracking matchers would not finish."""
     matches = id_matcher(pattern)
     assert not any(matches(text * 100) for text in ("a", "ab", "ba"))
 

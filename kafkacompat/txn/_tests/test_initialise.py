@@ -1,4 +1,4 @@
-"""InitProducerId and what adds or verifies partitions, every cell: state, pending step, who the producer believes it is."""
+"""InitProducerId, and adding and verifying partitions, every cell: state, pending step, the producer's expectation."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_every_state_and_belief(state: S, name: str) -> None:
         assert outcome is E.CONCURRENT_TRANSACTIONS
         assert after == values_in(state)
     else:
-        # What is open is aborted under a higher epoch, and whoever asked is to come again.
+        # The open transaction is aborted with a higher epoch, and the client must retry.
         assert outcome == Initialised(E.CONCURRENT_TRANSACTIONS)
         assert (after.state, after.epoch, after.partitions) == (S.PREPARE_ABORT, 6, frozenset({ADDED}))
 
@@ -136,7 +136,7 @@ def test_the_last_epoch_is_followed_by_a_fresh_id(
     machine = machine_of(values)
     assert initialised(machine, expected) == outcome
     if outcome == Initialised(E.NONE, FRESH_ID, 0) and expected != NO_EXPECTATION:
-        # The answer was lost: the same question has the same answer, though the id is another one by now.
+        # The answer was lost: the same request gets the same answer, though the id is another one by now.
         assert initialised(machine, expected) == outcome
 
 
@@ -183,7 +183,7 @@ def test_adding_a_partition(state: S, who: str, pending: S | None, partition: To
         assert code is E.CONCURRENT_TRANSACTIONS
     else:
         assert code is E.NONE
-        # What is known already needs no record.
+        # Known partitions need no record.
         assert written == (0 if state is S.ONGOING and partition == ADDED else 1)
         assert machine.transactions["tx"].pending_state is (S.ONGOING if written else None)
         return

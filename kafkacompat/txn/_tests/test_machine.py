@@ -1,7 +1,7 @@
-"""The machine under any sequence of requests, failures and restarts, against a model small enough to be read.
+"""The machine under any sequence of requests, failures and restarts, compared with a small model.
 
-The model knows what a client may rely on: epochs rise, a prepared outcome is final, the markers sent fit the partitions that were
-added, and whoever was replaced can do nothing.
+The model has the guarantees for a client: epochs increase, a prepared outcome is final, the markers go to the added
+partitions, and a replaced producer can do nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b"
 
 @dataclass
 class Client:
-    """What one incarnation of the application believes."""
+    """The state that one process of the application believes."""
 
     producer_id: int
     epoch: int
@@ -45,7 +45,7 @@ def expect(refusal: Refused, *codes: E) -> None:
 
 
 class Transactions(RuleBasedStateMachine):
-    """One transactional id, and clients of it that come one after the other. `version` is the cluster's and the clients'."""
+    """One transactional id, and its successive clients. `version` is the cluster's and the clients'."""
 
     @initialize(version=st.sampled_from([0, 2]), near_the_end=st.booleans())
     def begin(self, version: int, near_the_end: bool) -> None:
@@ -71,7 +71,7 @@ class Transactions(RuleBasedStateMachine):
         return self.next_id
 
     def write(self, result: TransactionResult[object], fails: bool) -> None:
-        """As the shard does: append, then tell."""
+        """Append, then report the result, as the shard does."""
         if fails and result.records:
             assert result.committed is not None
             result.committed(E.COORDINATOR_NOT_AVAILABLE, self.now_ms)
@@ -102,7 +102,7 @@ class Transactions(RuleBasedStateMachine):
         if fails:
             return
         if answer.error is not E.NONE:
-            assert answer.error is E.CONCURRENT_TRANSACTIONS  # what was open is being aborted
+            assert answer.error is E.CONCURRENT_TRANSACTIONS  # the open transaction is being aborted
             for client in self.clients:
                 client.added = set()
             return
@@ -114,7 +114,7 @@ class Transactions(RuleBasedStateMachine):
         self.clients.append(Client(answer.producer_id, answer.epoch))
 
     def jump_to_the_last_epochs(self) -> None:
-        """As if thirty thousand transactions had been."""
+        """As after thirty thousand transactions."""
         transaction = self.machine.transactions["tx"]
         transaction.values = replace(transaction.values, epoch=32_763)
         self.log.append(encode_record(TransactionRecord("tx", transaction.values)))
@@ -135,7 +135,7 @@ class Transactions(RuleBasedStateMachine):
             for other in self.clients:
                 other.added = set()
             return
-        # Who asks again with the last epoch is answered as the first time: that is the same client.
+        # A repeated request with the last epoch gets the first answer, because it is from the same client.
         for other in self.clients:
             other.replaced = (other.producer_id, other.epoch) != (answer.producer_id, answer.epoch)
             other.added = set()
@@ -212,7 +212,7 @@ class Transactions(RuleBasedStateMachine):
             if not has_timed_out(self.machine, open_one, self.now_ms):
                 continue
             transaction = self.machine.transactions[transactional_id]
-            # The old protocol has raised it already where a fence could not be written.
+            # The old protocol has already incremented the epoch if a fence could not be written.
             raised = transaction.has_failed_epoch_fence and self.version < 2
             expected = transaction.values.epoch + (0 if raised else 1)
             self.write(abort_timed_out(self.machine, transactional_id, self.now_ms), fails)
@@ -241,7 +241,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule()
     def the_coordinator_moves(self) -> None:
-        """Another node loads what the log holds; prepared outcomes stay what they are and are brought to their end."""
+        """Another node loads the log. Prepared outcomes do not change and are completed."""
         before = self.machine.transactions.get("tx")
         assert not list(self.machine.unload(self.now_ms))
         self.sent.clear()

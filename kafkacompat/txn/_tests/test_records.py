@@ -1,4 +1,4 @@
-"""Records against bytes that Apache Kafka 4.3.0 wrote, and back."""
+"""Records compared with bytes that Apache Kafka 4.3.0 wrote, in both directions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_states_that_are_never_written_fail_the_load(state: int) -> None:
 
 @pytest.mark.parametrize("version", [b"\0\2", b"\xff\xff"])
 def test_values_of_unknown_versions_are_passed_over(version: bytes) -> None:
-    """Kafka's loader tells of them and goes on: the other ids of the partition are to be served."""
+    """Kafka's loader logs them and continues: the other ids of the partition must be served."""
     assert decode_record(KEY, version + EMPTY[2:]) is None
 
 

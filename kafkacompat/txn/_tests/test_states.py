@@ -1,4 +1,4 @@
-"""The transition table, whole: every pair of states, and what a step needs."""
+"""The complete transition table: every pair of states, and the requirements of a step."""
 
 from __future__ import annotations
 

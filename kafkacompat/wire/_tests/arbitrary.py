@@ -32,7 +32,7 @@ def every_version() -> Iterator[tuple[type[Message], int]]:
 
 
 class Arbitrary:
-    """Makes messages that a version can carry; ignorable fields it has not are sometimes set all the same."""
+    """Makes messages that a version can represent. Ignorable fields that it lacks are sometimes set too."""
 
     def __init__(self, rng: random.Random, cls: type[Message], version: int) -> None:
         self.rng = rng
@@ -86,7 +86,7 @@ class Arbitrary:
 
 
 class Sample(Arbitrary):
-    """The same message each time: every field that the version has is set, every array has two elements."""
+    """Makes the same message each time: every field of the version is set, every array has two elements."""
 
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(random.Random(0), cls, version)

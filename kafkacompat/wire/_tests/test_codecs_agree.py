@@ -1,4 +1,4 @@
-"""The generated codecs and the construct declarations hold each other, for every message and version."""
+"""The generated codecs and the construct declarations agree, for every message and version."""
 
 import random
 from typing import Any
@@ -40,7 +40,7 @@ def check_both_ways(message: Message, version: int) -> bytes:
 
 
 def encoded_in_steps(message: Any, version: int) -> tuple[bytes, bytes]:
-    """By the encoder in steps, whole and in parts."""
+    """Encode in steps, as a whole and in parts."""
     out = bytearray()
     for _ in steps_encoder(type(message), version, False)(message, out):
         pass
@@ -57,7 +57,7 @@ def encoded_in_steps(message: Any, version: int) -> tuple[bytes, bytes]:
 def in_steps(
     cls: type[Message], version: int, data: bytes, most: int = 1 << 40
 ) -> tuple[tuple[Any, int], int]:
-    """(what the decoder in steps gives, the pauses it made)."""
+    """Return the result of the decoder in steps, and the number of its pauses."""
     pauses = 0
     steps = steps_decoder(cls, version)(data, 0, most)
     while True:
@@ -84,7 +84,7 @@ def test_codecs_agree_on_arbitrary_messages(cls: type[Message]) -> None:
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_codecs_agree_on_broken_bytes(cls: type[Message]) -> None:
-    """Whatever is done to the bytes, both give the same message or both refuse with WireError."""
+    """For any corruption of the bytes, both return the same message, or both raise WireError."""
     rng = random.Random(cls.__name__ + " broken")
     for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
         whole = encode(Arbitrary(rng, cls, version).message(), version)
@@ -96,7 +96,7 @@ def test_codecs_agree_on_broken_bytes(cls: type[Message]) -> None:
 
 
 def outcome(call: Any) -> str:
-    # As text: a float that is not a number differs from itself, and slices of records are views.
+    # Compared as text: a NaN differs from itself, and slices of records are views.
     try:
         message, end = call()
     except WireError:
@@ -129,7 +129,7 @@ def broken(rng: random.Random, whole: bytes) -> bytes:
 
 
 def test_elements_encoded_before_are_put_in_their_place() -> None:
-    """Every array of structs that is a message's own, with none, some and all elements in bytes already."""
+    """For every top-level array of structs: none, some and all elements already encoded."""
     rng = random.Random(12)
     spliced = 0
     for cls, version in every_version():
@@ -157,7 +157,7 @@ def test_only_structs_of_the_message_stand_in_it_as_bytes() -> None:
 
 
 def test_unknown_tags_are_skipped_in_every_section(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unknown tagged fields, at the message and in every struct of it, change nothing else."""
+    """Unknown tagged fields, in the message and in every struct, change nothing else."""
     written = constructs.Tags._build
 
     def with_unknown_tags(self: Any, obj: dict[int, Any], stream: Any, context: Any, path: str) -> Any:

@@ -1,7 +1,7 @@
-"""Golden bytes: frames that real clients and Apache Kafka 4.3.0 exchanged, and records that it wrote.
+"""Golden bytes: frames that real clients and Apache Kafka 4.3.0 exchanged, and records that Kafka wrote.
 
-golden/frames.tsv was taken by a recording proxy before a real broker; golden/messages.tsv holds a message of ours for
-each definition and version that Kafka's own classes read and wrote again unchanged.
+A recording proxy in front of a real broker captured golden/frames.tsv. golden/messages.tsv has one of our messages for
+each definition and version. Kafka's own classes read these messages and wrote the same bytes again.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ import pytest
 
 from kafkacompat.wire.apis import message_class, request_class, response_class
 from kafkacompat.wire.codec import decoder, encode, encode_parts
-from kafkacompat.wire.frames import (
+from kafkacompat.wire.headers import (
     parse_request_header,
     parse_response_header,
     request_header_bytes,
@@ -111,7 +111,7 @@ def test_messages_that_kafka_read_and_wrote_again() -> None:
 
 
 def annotated(*parts: str) -> bytes:
-    """Bytes from hex; what follows a `;` in a part is a remark."""
+    """Return bytes from hex. The text after a `;` in a part is a remark."""
     return bytes.fromhex("".join(part.partition(";")[0] for part in parts))
 
 

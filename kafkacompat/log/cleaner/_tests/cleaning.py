@@ -1,4 +1,4 @@
-"""Short ways to fill compacted logs and clean them in tests."""
+"""Helpers that fill compacted logs and clean them in tests."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ NAME = TopicPartition("t", 0)
 
 
 class Futures:
-    """Those of a LogManager."""
+    """The `futures` of a LogManager."""
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, PartitionLog] = {}
 
 
 class Manager:
-    """One log, as the cleaner sees a LogManager."""
+    """A LogManager with one log, as far as the cleaner uses it."""
 
     def __init__(self, log: PartitionLog) -> None:
         self.logs = {NAME: log}
@@ -76,7 +76,7 @@ def clean(
     limits: CleanerLimits = LIMITS,
     cleaner: LogCleaner | None = None,
 ) -> int:
-    """Clean until nothing is dirty; how many cleanings that took."""
+    """Clean until nothing is dirty. Returns the number of cleanings."""
     cleaner = cleaner or cleaner_of(disk, log, limits)
     count = 0
     while (cleaning := cleaner.begin(now_ms)) is not None:
@@ -96,7 +96,7 @@ def append(
     timestamp_ms: int = NOW_MS,
     **options: Any,
 ) -> int:
-    """One batch; the high watermark follows. Its base offset."""
+    """Append one batch and advance the high watermark. Returns its base offset."""
     records = [Record(i, timestamp_ms + i, key, value) for i, (key, value) in enumerate(pairs)]
     info = log.append_as_leader(trusted_batch(build_batch(records, **options)), 0, NOW_MS)
     log.set_high_watermark(log.log_end_offset)

@@ -1,4 +1,5 @@
-"""The search for the dirtiest log: in steps of a bounded size, and of one that is still as it was looked at."""
+"""The search for the dirtiest log: in steps of bounded size, and only among logs that have not changed since they were
+examined."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ COUNT = 50
 
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> tuple[LogCleaner, list[PartitionLog], list[PartitionLog]]:
-    """A cleaner, its logs, of which a later one is dirtier, and those that it has looked at."""
+    """A cleaner, its logs (a later one is dirtier), and the logs it has examined."""
     disk = MemoryDisk()
     logs: list[PartitionLog] = []
     for number in range(COUNT):

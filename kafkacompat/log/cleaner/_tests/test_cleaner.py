@@ -1,4 +1,4 @@
-"""The cleaner's parts and its rules one by one: what is picked, what stays, what calls a cleaning off."""
+"""The cleaner's parts and rules one by one: which log is picked, which records are kept, what cancels a cleaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import math
 import random
 import struct
 from array import array
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,91 +51,16 @@ from kafkacompat.log.log import PartitionLog
 from kafkacompat.ports import FileSlice, HalfDone, SyncFailed
 from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch, iterate_batches
-from kafkacompat.records.columns import (
-    Columns,
-    read_bounds,
-    read_columns,
-    read_keys,
-    shifted,
-    timestamp_delta,
-)
 from kafkacompat.records.read import records_of
-from kafkacompat.records.record import Record, RecordMalformed, encode_records, iterate_records
+from kafkacompat.records.record import Record
 
 FILLER = b"x" * 700
-"""Two of these and the next batch rolls."""
+"""After two of these, the next batch rolls the segment."""
 
 
 def fill(log: PartitionLog, count: int = 3, key: bytes = b"filler") -> None:
     for _ in range(count):
         append(log, [(key, FILLER)])
-
-
-# -- the columns of a body
-
-
-record = st.builds(
-    Record,
-    st.just(0),
-    st.integers(-5, 2**40),
-    st.one_of(st.none(), st.binary(max_size=4), st.just(b"k" * 200)),
-    st.one_of(st.none(), st.binary(max_size=4), st.just(b"v" * 300)),
-    st.sampled_from([(), (("h", b"1"),)]),
-)
-
-
-@settings(max_examples=200)
-@given(
-    st.lists(st.tuples(record, st.integers(1, 12), st.integers(1, 400)), min_size=1, max_size=8),
-    st.integers(-9, 9),
-)
-def test_columns_agree_with_records(runs: list[tuple[Record, int, int]], by_ms: int) -> None:
-    """In runs of records that are alike and in others, dense offsets and such with gaps."""
-    made: list[Record] = []
-    offset = 0
-    for one, times, gap in runs:
-        for _ in range(times):
-            made.append(one._replace(offset_delta=offset))
-            offset += gap
-    body = bytes(encode_records(made, 0))
-    columns = read_columns(body, len(made))
-    assert read_bounds(body, len(made)) == columns.bounds
-    has_null_values = any(one.value is None for one in made)
-    assert read_keys(body, len(made)) == ([one.key for one in made], columns.has_null_keys, has_null_values)
-    assert columns.keys == [one.key for one in made]
-    assert list(columns.offset_deltas) == [one.offset_delta for one in made]
-    assert columns.null_values == [at for at, one in enumerate(made) if one.value is None]
-    assert columns.has_null_keys == any(one.key is None for one in made)
-    for at, one in enumerate(made):
-        start, end = columns.bounds[at], columns.bounds[at + 1]
-        assert timestamp_delta(body, start) == one.timestamp_ms
-        assert list(iterate_records(shifted(body[start:end], by_ms), 1, by_ms)) == [one]
-
-
-@pytest.mark.parametrize("read", [read_columns, read_keys, read_bounds])
-@pytest.mark.parametrize("widest", [1, 4])
-def test_columns_refuse_a_body_that_its_count_does_not_fill(
-    read: Callable[[bytes, int], object], widest: int
-) -> None:
-    """Records of one size and of several."""
-    made = [Record(i, i, b"key", b"value" * (i % widest)) for i in range(20)]
-    body = bytes(encode_records(made, 0))
-    for wrong in (body[:-1], body + b"\x00"):
-        with pytest.raises(RecordMalformed):
-            read(wrong, 20)
-    with pytest.raises(RecordMalformed):
-        read(body, 19)
-    with pytest.raises(RecordMalformed):
-        read(body, 21)
-
-
-def test_a_key_that_its_record_does_not_hold_is_refused() -> None:
-    body = bytearray(encode_records([Record(i, i, b"key", b"v" * (i % 3)) for i in range(9)], 0))
-    assert body[5:8] == b"key"
-    for size in (20, 127):
-        body[4] = 2 * size & 0x7F
-        with pytest.raises(RecordMalformed):
-            read_keys(bytes(body), 9)
 
 
 # -- the offset map
@@ -172,7 +96,7 @@ def test_no_load_factor_takes_more_than_the_memory(load_factor: float, as_much_a
 
 
 def test_the_map_stays_within_its_memory() -> None:
-    """Measured with tracemalloc: what a full map holds is no more than it was given."""
+    """Measured with tracemalloc: a full map uses no more memory than it was given."""
     import tracemalloc
 
     memory = 6 << 20
@@ -196,7 +120,7 @@ def test_the_map_stays_within_its_memory() -> None:
     st.lists(st.tuples(st.integers(0, 200_000), st.integers(0, 90_000)), max_size=12),
 )
 def test_survivors_lie_where_they_were_put(offsets: set[int], asked: list[tuple[int, int]]) -> None:
-    """Marked one by one and, where there is no room for that, in windows and across them; in any order of asking."""
+    """As single marks and, if there is no room for those, in windows and across them; in any order of calls."""
     shuffled = sorted(offsets, key=lambda offset: offset * 7919 % 1009)
     for marks_most in (0, 300_000):
         survivors = Survivors(shuffled, 0, 290_000, array("q"), marks_most)
@@ -207,7 +131,7 @@ def test_survivors_lie_where_they_were_put(offsets: set[int], asked: list[tuple[
 
 
 def test_only_what_may_stay_of_a_noted_segment_is_read() -> None:
-    """Batches of ten offsets and GAP_BYTES, after each of which two offsets are missing."""
+    """Batches of ten offsets and GAP_BYTES, with two offsets missing after each."""
     noted = NotedSegments()
     note = noted.begin()
     for number in range(6):
@@ -257,8 +181,8 @@ def test_batches_with_tombstones_are_known_as_far_as_they_were_counted(
 # -- what stays
 
 
-def test_the_clean_part_loses_what_the_dirty_part_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its batches, whose offsets have gaps, are cut by patterns; before these are made and for tombstones they are walked."""
+def test_the_clean_part_loses_what_the_dirty_part_replaces() -> None:
+    """The offsets of its batches have gaps."""
     disk = MemoryDisk()
     log = new_log(disk, dataclasses.replace(COMPACT, segment_bytes=6000))
     made = random.Random(3)
@@ -271,13 +195,6 @@ def test_the_clean_part_loses_what_the_dirty_part_replaces(monkeypatch: pytest.M
     append(log, [(b"key-000", None), (b"key-001", b"b" * 20)])
     write(range(300, 301), 40, b"a")
     clean(disk, log)
-    walked: list[int] = []
-
-    def read(body: bytes, count: int) -> Columns:
-        walked.append(count)
-        return read_columns(body, count)
-
-    monkeypatch.setattr("kafkacompat.log.cleaner.filtering.read_columns", read)
     write(range(150, 301), 120, b"c")
     write(range(300, 301), 40, b"c")
     values = last_values(log)
@@ -285,7 +202,6 @@ def test_the_clean_part_loses_what_the_dirty_part_replaces(monkeypatch: pytest.M
     assert last_values(log) == values
     cleaned = [record.key for offset, record in records(log) if offset < log.segments[-1].base_offset]
     assert len(cleaned) == len(set(cleaned)) > 250
-    assert len(walked) < 5
 
 
 # -- what is picked
@@ -311,7 +227,7 @@ def test_segments_are_grouped_up_to_a_segments_size_and_span() -> None:
 
 
 def test_many_small_segments_change_places_in_several_steps() -> None:
-    """The files of a group are renamed in one step of the loop, however many small segments there are."""
+    """One step of the loop renames the files of a group, however many small segments there are."""
     segments = [SegmentFile("", at, at + 1, 1) for at in range(2 * GROUPED_AT_ONCE + 3)]
     groups = group_segments(segments, [(8, 12)] * len(segments), segment_bytes=1 << 30, index_bytes=1 << 20)
     assert [len(group) for group in groups] == [GROUPED_AT_ONCE, GROUPED_AT_ONCE, 3]
@@ -360,7 +276,7 @@ def test_ratio_lag_and_policy_decide() -> None:
     found = candidate(log, NOW_MS)
     assert found is not None
     assert 0 < found.ratio < 1
-    # Young records wait, however dirty the log is; old ones do not, however clean it is.
+    # Young records wait however dirty the log is. Old ones do not, however clean it is.
     log.config = dataclasses.replace(log.config, min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=1000)
     assert dirtiest(log, NOW_MS) is None
     assert dirtiest(log, NOW_MS + 2000) is not None
@@ -374,7 +290,7 @@ def test_ratio_lag_and_policy_decide() -> None:
 
 
 def test_records_without_a_time_are_as_young_as_their_file() -> None:
-    """min.compaction.lag.ms holds for them as well."""
+    """min.compaction.lag.ms applies to them too."""
     disk = MemoryDisk()
     disk.now_ms = NOW_MS
     log = new_log(disk, dataclasses.replace(COMPACT, min_compaction_lag_ms=1000))
@@ -416,7 +332,7 @@ def test_a_log_that_cannot_be_judged_holds_no_other_up(damage: str, monkeypatch:
         assert "cannot be cleaned" in notes[0]
         return
     assert len(manager.failed) == 1  # type: ignore[attr-defined]
-    # Where both lie in one directory the other has gone with it.
+    # If both logs are in one directory, the other one is offline too.
     found.abandon()
     monkeypatch.setattr(manager, "partition_failed", lambda name, error: manager.logs.clear())  # type: ignore[attr-defined]
     assert cleaner.begin(NOW_MS + 2000) is None
@@ -499,7 +415,7 @@ def test_markers_outlive_their_data_by_the_horizon_and_aborted_data_goes_at_once
             if header.is_control
         ]
 
-    # Producers are forgotten, so that only the rules of transactions hold their batches.
+    # The producers are dropped, so that only the rules of transactions keep their batches.
     assert len(list(log.expire_producers(NOW_MS + 10**9, 1))) == 2
     clean(disk, log, NOW_MS)
     assert last_values(log)[b"a"] == b"kept"
@@ -519,7 +435,8 @@ def test_markers_outlive_their_data_by_the_horizon_and_aborted_data_goes_at_once
 
 @pytest.mark.parametrize("own_process", [False, True])
 def test_the_work_reads_the_aborted_transactions_wherever_their_markers_lie(own_process: bool) -> None:
-    """Not the loop's thread, which begins it: a file of each segment, of which few are there."""
+    """The loop's thread, which begins the cleaning, does not read them: each segment may have such a file, though few
+    do."""
     disk = CountingDisk()
     log = new_log(disk)
     options = {"producer_epoch": 0, "is_transactional": True, "base_sequence": 0}
@@ -559,7 +476,7 @@ def test_the_work_reads_the_aborted_transactions_wherever_their_markers_lie(own_
 
 
 def test_records_without_a_key_go_and_the_rounds_last_batch_stays_empty() -> None:
-    """A topic that was not compacted before."""
+    """The topic was not compacted before."""
     disk = MemoryDisk()
     log = new_log(disk)
     append(log, [(None, b"1"), (b"a", b"2"), (None, None)])
@@ -644,8 +561,8 @@ def test_what_happens_to_the_log_meanwhile_calls_its_cleaning_off(event: str) ->
 
 
 def test_a_log_is_left_as_it_is_while_a_copy_of_it_is_made(tmp_path: Path) -> None:
-    """What the copy has would come to life again where the tombstone that took it is gone before the copy has got so far, and its
-    open transaction would stay open where the marker is gone."""
+    """Otherwise a record in the copy would reappear after the tombstone is cleaned away before the copy reaches it. A
+    transaction in the copy would stay open if its marker is gone."""
     manager = manager_on(tmp_path)
     log = manager.get_or_create(NAME, TOPIC_ID, COMPACT, manager.directories[0].directory_id)
     log.flush()
@@ -713,8 +630,8 @@ def test_a_full_disk_is_the_directorys_affair() -> None:
 
 
 def test_a_swap_that_stops_half_way_takes_the_directory_along_before_anything_else_comes() -> None:
-    """What comes meanwhile would be done to files that are not what the log takes them for: after a truncation the start would
-    finish the swap, and bring back what was cut."""
+    """Other operations meanwhile would work on files that differ from the log's state. After a truncation the start
+    would complete the swap and restore what was cut."""
     disk = MemoryDisk()
     log = new_log(disk)
     fill(log, 9)
@@ -755,7 +672,7 @@ def test_a_batch_larger_than_a_read_is_read_whole() -> None:
 
 
 class Throttled:
-    """A throttle whose waits pass at once. `rates`: in bytes a second, the next one after each wait."""
+    """A throttle whose waits take no time. `rates` in bytes per second; the next one applies after each wait."""
 
     def __init__(self, *rates: float) -> None:
         self._rates = list(rates)
@@ -795,7 +712,7 @@ def test_the_throttle_waits_for_the_rate_and_ends_when_told() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, -5.0, 1e-300, float("nan")])
 def test_a_throttle_that_lets_nothing_through_waits_for_another_rate(rate: float) -> None:
-    """Any number may be set while the broker runs; what waits goes on soon after it is set right."""
+    """Any number may be set while the broker runs. A waiting thread continues soon after the setting is corrected."""
     throttled = Throttled(rate, rate, rate, 1e308)
     throttled.throttle(1000)
     throttled.throttle(1000)
@@ -804,7 +721,7 @@ def test_a_throttle_that_lets_nothing_through_waits_for_another_rate(rate: float
 
 
 def test_a_throttle_without_a_bound_never_waits() -> None:
-    """Nor when two reads come within one tick of the clock."""
+    """Nor if two reads come within one tick of the clock."""
     throttled = Throttled(math.inf)
     for _ in range(3):
         throttled.throttle(1000)
@@ -815,7 +732,8 @@ def test_a_throttle_without_a_bound_never_waits() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_messages_of_the_old_formats_are_cleaned_whole(magic: int) -> None:
-    """Segments that a broker of long ago wrote. A wrapper stays while one message in it does; tombstones go by the file's time."""
+    """Segments of very old brokers. A wrapper message is kept while one message in it is; tombstones expire by the
+    file's time."""
     disk = MemoryDisk()
     disk.now_ms = NOW_MS
     first = 4 if magic == 0 else 0
@@ -847,7 +765,7 @@ def test_messages_of_the_old_formats_are_cleaned_whole(magic: int) -> None:
         (6, b"a"),
     ]
     assert last_values(log)[b"a"] == b"new"
-    # What was cleaned before and is older than the newest clean segment by delete.retention.ms loses its tombstones.
+    # A cleaned segment that is older than the newest clean segment by delete.retention.ms loses its tombstones.
     disk.ages[f"{DIRECTORY}/{0:020d}.log"] = NOW_MS - 10 * COMPACT.delete_retention_ms
     fill(log, 3)
     clean(disk, log, NOW_MS)
@@ -856,7 +774,8 @@ def test_messages_of_the_old_formats_are_cleaned_whole(magic: int) -> None:
 
 
 def test_a_segment_that_apache_kafka_cleaned_is_read_though_its_index_is_made_otherwise() -> None:
-    """Its cleaner writes runs of batches, and an index entry has the last offset of a run with the run's position."""
+    """Kafka's cleaner writes runs of batches. An index entry has the last offset of a run with the position of the
+    run."""
     disk = MemoryDisk()
     log = new_log(disk, dataclasses.replace(COMPACT, segment_bytes=6000))
     for number in range(60):
@@ -886,7 +805,7 @@ def test_a_segment_that_apache_kafka_cleaned_is_read_though_its_index_is_made_ot
 
 @pytest.mark.parametrize("part", [".log.cleaned", ".index.cleaned", "names"])
 def test_a_cleaning_whose_sync_fails_is_the_directorys_affair(part: str) -> None:
-    """Of its files, and of the names that they have got; also when the log has changed meanwhile."""
+    """A failed sync of the cleaned files, or of their names. Also if the log has changed meanwhile."""
     disk = MemoryDisk()
     log = new_log(disk)
     fill(log, 5)

@@ -1,4 +1,4 @@
-"""Cleaned logs against a model: whatever was written, cleaning changes nothing that a reader of last values can see."""
+"""Cleaned logs compared with a model: a cleaning changes nothing that a reader of last values can see."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkacompat.records.record import Record
 
 KEYS = [b"", b"a", b"b", b"c", b"of sixteen bytes", b"a key that is longer than sixteen bytes"]
 SHORT_KEYS = {key: key[2:20].ljust(1, b"e") for key in KEYS if len(key) != 1}
-"""For the same keys such as patterns can tell."""
+"""The same keys, shortened."""
 Pairs = list[tuple[bytes | None, bytes | None]]
 
 
@@ -87,7 +87,8 @@ class History:
 
 
 def committed(log: PartitionLog) -> list[tuple[int, Record]]:
-    """What read_committed shows, worked out as a consumer does: aborted from their first offset to the producer's marker."""
+    """The records of a read_committed consumer: aborted ones are dropped from their first offset to the producer's
+    marker."""
     aborted = sorted(
         log.aborted_transactions(log.log_start_offset, log.log_end_offset), key=lambda one: one.first_offset
     )
@@ -109,7 +110,7 @@ def last_of(found: Sequence[tuple[int, Record]]) -> dict[bytes | None, tuple[int
 
 
 def plain(found: Sequence[tuple[int, Record]]) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    """Without the offset delta's base, which a record keeps anyway."""
+    """The records without their offset delta."""
     return [(offset, record.timestamp_ms, record.key, record.value) for offset, record in found]
 
 
@@ -170,7 +171,7 @@ def test_a_cleaned_log_shows_the_same_last_values(
         again = open_log(copied, COMPACT, clean=clean_stop)
         assert (again.log_start_offset, again.log_end_offset) == (log.log_start_offset, end)
         assert plain(records(again)) == plain(records(log))
-    # Without snapshots the producers' sequences come from what cleaning has left of their batches.
+    # Without snapshots the producers' sequences come from the batches that cleaning has left.
     bare = disk.copy()
     for path in [path for path in bare.files if path.endswith(".snapshot")]:
         bare.remove(path)
@@ -197,7 +198,7 @@ def test_a_cleaned_log_shows_the_same_last_values(
 
 
 class CrashingDisk(MemoryDisk):
-    """Keeps what a kill would leave after each operation that changes something."""
+    """Keeps the state that a kill would leave after each changing operation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,7 +244,7 @@ def test_a_crash_after_any_operation_leaves_a_valid_log(writes: list[Write]) -> 
         history.carry_out(one)
     history.end_all()
     before = committed(log)
-    clean(disk, log, NOW_MS)  # sets horizons, so that the next one drops tombstones
+    clean(disk, log, NOW_MS)  # sets horizons, so that the next cleaning drops tombstones
     append(log, [(b"a", b"x" * 1300)])
     append(log, [(b"a", b"x" * 1300)])
     before = committed(log)

@@ -1,4 +1,4 @@
-"""Cleaning in a process of its own: the same files come of it, and its end is noticed at both ends."""
+"""Cleaning in a separate process: it writes the same files, and both ends notice the end of the other."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def cleaner_for(
 
 
 def asked(lines: bytes) -> subprocess.CompletedProcess[bytes]:
-    """A process of the cleaner that is asked this and no more."""
+    """A cleaner's process that gets only this input."""
     return subprocess.run(
         COMMAND, input=lines, capture_output=True, timeout=30, check=False, env=child_environment()
     )
@@ -116,7 +116,7 @@ def test_a_damaged_batch_is_told_as_by_a_thread(tmp_path: Path) -> None:
 
 
 def killed(cleaning: Cleaning) -> None:
-    """Let the process that has made the map be killed, as the kernel does for memory, and the cleaning find out."""
+    """Kill the process that has built the map, as the kernel does when memory is short, and let the cleaning notice."""
     child = cleaning._work._child  # type: ignore[union-attr]
     assert child is not None
     child._process.kill()
@@ -225,7 +225,7 @@ def test_a_process_without_memory_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_small_logs_are_cleaned_while_no_process_is_begun(tmp_path: Path) -> None:
-    """A shortage of memory need not be the doing of the log whose process was killed."""
+    """A shortage of memory may have another cause than the log whose process was killed."""
     log, small = filled(tmp_path), open_log(RealDisk(), COMPACT, directory=str(tmp_path / "s-0"))
     cleaner, _ = cleaner_for(log, own=True)
     cleaner._own_process_bytes = sum(segment.size for segment in log.segments)
@@ -265,7 +265,7 @@ def test_small_logs_are_cleaned_while_no_process_is_begun(tmp_path: Path) -> Non
 def test_a_small_log_of_many_offsets_is_cleaned_in_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What its batches unfold to is not known before they are opened."""
+    """The expanded size of its batches is unknown before they are opened."""
     log = filled(tmp_path)
     cleaner, _ = cleaner_for(log, own=True)
     cleaner._own_process_bytes = 1 << 40
@@ -280,7 +280,7 @@ def test_a_small_log_of_many_offsets_is_cleaned_in_a_process(
 
 
 def test_a_batch_that_unfolds_to_much_is_opened_in_a_process(tmp_path: Path) -> None:
-    """Few bytes and few offsets, and yet what looks through it would hold up the loop."""
+    """The log has few bytes and few offsets, but searching its batch would block the loop."""
     log = filled(tmp_path)
     append(log, [(b"large", bytes(IN_THREAD_BYTES))], compression=ZSTD)
     for number in range(60):
@@ -318,13 +318,13 @@ def test_another_log_of_the_name_starts_afresh(tmp_path: Path) -> None:
 
 
 def test_the_cleaners_process_goes_before_the_broker() -> None:
-    """Where memory is short the kernel ends what has the highest score."""
+    """When memory is short the kernel kills the process with the highest score."""
     child = Child()
     try:
         path = Path(f"/proc/{child.pid}/oom_score_adj")
         if not path.exists():
             pytest.skip("a system without it")
-        # It answers nonsense once it has begun.
+        # The process answers even an invalid request once it has started.
         child.exchange({})
         assert path.read_text() == "1000\n"
     finally:
@@ -332,7 +332,8 @@ def test_the_cleaners_process_goes_before_the_broker() -> None:
 
 
 def test_a_stop_ends_a_process_that_does_nothing(tmp_path: Path) -> None:
-    """Stopped by a signal it answers nothing, as on a disk that does not; whoever reads from it is set free."""
+    """A process stopped by a signal answers nothing, like one on a hanging disk. The thread that reads from it is
+    released."""
     log = filled(tmp_path)
     cleaner, notes = cleaner_for(log, own=True)
     cleaning, child = begun(log, cleaner)
@@ -402,7 +403,7 @@ def test_nonsense_is_answered_by_an_error(request_line: bytes) -> None:
 
 
 def begun(log: PartitionLog, cleaner: LogCleaner) -> tuple[Cleaning, Child]:
-    """A cleaning that has made its map, and who made it."""
+    """A cleaning that has built its map, and its process."""
     log.cleaned_to = -1
     cleaning = cleaner.begin(NOW_MS)
     assert cleaning is not None
@@ -430,7 +431,7 @@ def test_the_next_log_is_cleaned_by_the_same_process(tmp_path: Path) -> None:
 
 
 def test_a_process_that_has_ended_meanwhile_is_replaced(tmp_path: Path) -> None:
-    """Told by the system already, or only by its pipes."""
+    """The system has already reported the end, or only the pipes show it."""
     log = filled(tmp_path)
     cleaner, notes = cleaner_for(log, own=True)
     cleaning, first = begun(log, cleaner)
@@ -451,7 +452,7 @@ def test_a_process_that_has_ended_meanwhile_is_replaced(tmp_path: Path) -> None:
 
 
 def test_what_failed_ahead_of_its_turn_is_told_though_the_process_has_ended(tmp_path: Path) -> None:
-    """It works ahead: nobody has asked for the group yet whose file it does not find."""
+    """The process works ahead: the group whose file is missing was not requested yet."""
     log = filled(tmp_path)
     cleaner, notes = cleaner_for(log, own=True)
     cleaning, child = begun(log, cleaner)
@@ -483,7 +484,7 @@ def test_one_process_waits_at_most_and_a_look_lets_go_of_it_once_it_has_ended() 
 
 
 def lines_of_a_cleaning(path: Path) -> list[dict[str, Any]]:
-    """What a process is asked for from a job to its end."""
+    """The requests to a process from a job to its end."""
     log = filled(path)
     cleaner, _ = cleaner_for(log, own=True)
     cleaning = cleaner.begin(NOW_MS)
@@ -520,7 +521,7 @@ def test_a_process_waits_for_the_next_job_for_so_long_and_if_it_holds_little(
 
 
 def test_leave_is_asked_for_one_step_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that comes before the leave is kept for later."""
+    """A request that arrives before the permission is kept for later."""
     step = process_main.ASK_EVERY_BYTES
     told: list[dict[str, Any]] = []
     lines: list[dict[str, Any]] = [{"group": 7}, {}, {}, {"group": 8}]
@@ -552,14 +553,14 @@ def test_a_process_does_nothing_that_it_was_not_meant_to(
 
 
 def test_given_up_neither_this_groups_files_nor_the_next_ones_stay(tmp_path: Path) -> None:
-    """The process has begun the second group while the first one was to take its place."""
+    """The process has begun the second group while the first one was being swapped in."""
     log = filled(tmp_path)
     cleaner, _ = cleaner_for(log, own=True)
     cleaning, child = begun(log, cleaner)
     cleaning.run()
     assert isinstance(cleaning._work, CleaningProcess)
     bases = [group[0].base_offset for group in cleaning._work.groups[:2]]
-    # The second group's answer is said once its files are written; nobody takes it.
+    # The answer for the second group is sent once its files are written. The test does not read it.
     assert child.exchange({"group": bases[1]}) is not None
     written = {name for name in os.listdir(log.directory) if name.endswith(".log.cleaned")}
     assert {f"{base:020d}.log.cleaned" for base in bases} <= written
@@ -571,7 +572,7 @@ def test_given_up_neither_this_groups_files_nor_the_next_ones_stay(tmp_path: Pat
 
 
 def test_a_failed_sync_is_one_on_the_other_side_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk that refuses a write is tolerated; one that loses what it took is not."""
+    """A full disk that refuses a write is tolerated. One that loses written data is not."""
     told: list[dict[str, Any]] = []
     monkeypatch.setattr(signal, "signal", lambda *handler: None)
     for error in (SyncFailed(errno.ENOSPC, "lost"), OSError(errno.ENOSPC, "full")):

@@ -1,4 +1,4 @@
-"""When a log whose cleaning took all memory is cleaned again, and with how much."""
+"""When a log whose cleaning used up the memory is cleaned again, and with which limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The derived parts of docs/compatibility.md: python -m kafkacompat.compatibility [--check] [PAGE]
+"""The generated parts of docs/compatibility.md: python -m kafkacompat.cli.compatibility [--check] [PAGE]
 
-The tables of the APIs, features and settings served come from the declarations that the broker itself goes by, and are written
-between the page's markers.
+The tables of APIs, features and settings come from the declarations that the broker itself uses. They are written between the
+page's markers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kafkacompat.config import without_effect_table
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.wire.apis import APIS, Api
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "compatibility.md"
-_PART = "<!-- begin {name}: written by python -m kafkacompat.compatibility -->\n"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+_PART = "<!-- begin {name}: written by python -m kafkacompat.cli.compatibility -->\n"
 _END = "<!-- end {name} -->"
 
 
@@ -43,9 +43,9 @@ def _served(api: Api) -> str:
 
 
 def apis() -> str:
-    """Every API that Kafka's broker listeners serve, with the versions here; then those between nodes."""
+    """The APIs of Kafka's broker listeners with the versions served here, then the APIs between nodes."""
     current = [api for api in APIS.values() if api.latest >= api.oldest]
-    # A tool ends hanging transactions by WriteTxnMarkers, which otherwise goes from broker to broker.
+    # WriteTxnMarkers goes from broker to broker, but kafka-transactions also sends it, to abort hanging transactions.
     for_clients = [
         api
         for api in current
@@ -63,24 +63,24 @@ def apis() -> str:
     known = {**BROKER_APIS.by_key, **CONTROLLER_APIS.by_key}
     names = ", ".join(f"{api.name} ({int(api.key)})" for api in other if int(api.key) not in known)
     return (
-        f"{served} of the {len(for_clients)} APIs that Kafka 4.3 has for clients are served; `-` is not advertised.\n\n"
+        f"{served} of the {len(for_clients)} APIs that Kafka 4.3 has for clients are served. `-` means not advertised.\n\n"
         + _table(("key", "API", "Apache Kafka 4.3", "kafkacompat"), rows)
-        + f"\nController listeners serve: {between}.\n"
-        + f"\nAPIs between nodes, or reserved for them, none of which is advertised: {names}.\n"
+        + f"\nControllers serve these APIs with these versions: {between}.\n"
+        + f"\nThese APIs between nodes are neither served nor advertised: {names}.\n"
     )
 
 
 def features() -> str:
-    """Each feature with the levels the node understands, and whether clients are told."""
+    """Each feature with the levels that the node understands, and whether ApiVersions names it."""
     rows = [
         (f"`{name}`", _range(low, high), "yes" if name in SERVED_FEATURES else "no")
         for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
     ]
-    return _table(("feature", "levels understood", "told to clients"), rows)
+    return _table(("feature", "levels understood", "advertised in ApiVersions"), rows)
 
 
 def settings() -> str:
-    """What is accepted without effect, one list a kind."""
+    """The settings that are accepted without effect: a table for brokers, topics and groups each."""
     parts = []
     table = without_effect_table()
     for kind in ("broker", "topic", "group"):
@@ -93,7 +93,7 @@ PARTS: Mapping[str, Callable[[], str]] = {"apis": apis, "features": features, "s
 
 
 def rewritten(page: str) -> str:
-    """The page with its derived parts as of now. ValueError when a marker is missing."""
+    """The page with its generated parts renewed. ValueError if a marker is missing."""
     for name, write in PARTS.items():
         begin, end = _PART.format(name=name), _END.format(name=name)
         marked = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
@@ -104,8 +104,8 @@ def rewritten(page: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page; with --check only say whether it is up to date (0) or not (1)."""
-    parser = argparse.ArgumentParser(prog="kafkacompat.compatibility", description=__doc__)
+    """Write the page. With --check change nothing: return 0 if it is up to date, 1 if not."""
+    parser = argparse.ArgumentParser(prog="kafkacompat.cli.compatibility", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="change nothing; status 1 when the page is out of date"
     )
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if page == wanted:
         return 0
     if parsed.check:
-        print(f"{parsed.page} is out of date: python -m kafkacompat.compatibility", file=sys.stderr)
+        print(f"{parsed.page} is out of date: python -m kafkacompat.cli.compatibility", file=sys.stderr)
         return 1
     parsed.page.write_text(wanted, "utf-8")
     print(f"{parsed.page} written")

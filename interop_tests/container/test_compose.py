@@ -1,0 +1,100 @@
+"""The compose files of the image: their services run as processes with the environment of the file."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from interop_tests.container.services import CHECKOUT, Services
+from interop_tests.harness.broker import APACHE, chosen_kind
+
+pytestmark = [
+    pytest.mark.needs_control,
+    pytest.mark.skipif(chosen_kind() == APACHE, reason="the image runs kafkacompat and nothing else"),
+]
+Open = Callable[[str], Services]
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Open]:
+    opened: list[Services] = []
+
+    def open_file(name: str) -> Services:
+        opened.append(Services(CHECKOUT / "deploy" / "compose" / name / "compose.yaml", tmp_path))
+        return opened[-1]
+
+    yield open_file
+    for each in opened:
+        each.kill()
+
+
+def produce(address: str, values: list[bytes]) -> None:
+    producer = KafkaProducer(bootstrap_servers=address, acks="all")
+    for value in values:
+        producer.send("clicks", value)
+    producer.flush(30)
+    producer.close()
+
+
+def consume(address: str, count: int) -> list[bytes]:
+    consumer = KafkaConsumer(
+        "clicks",
+        bootstrap_servers=address,
+        group_id="readers",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=30_000,
+    )
+    found: list[bytes] = []
+    for record in consumer:
+        found.append(record.value)
+        if len(found) == count:
+            break
+    consumer.close()
+    return found
+
+
+def test_one_node_keeps_its_data_over_a_restart(services: Open) -> None:
+    one = services("one-node")
+    assert not one.is_healthy("kafka")
+    one.start("kafka", KAFKA_HEAP_OPTS="-Xmx1g", KAFKA_LOG4J_ROOT_LOGLEVEL="WARN")
+    one.wait_until_served("kafka")
+    assert one.is_healthy("kafka")
+    assert "KAFKA_HEAP_OPTS has no effect" in one.output("kafka")
+    settings = one.root("kafka") / "opt/kafka/config/server.properties"
+    assert stat.S_IMODE(settings.stat().st_mode) == 0o600
+    produce(one.address("kafka"), [b"a", b"b"])
+    assert one.stop("kafka") == 0
+    assert not one.is_healthy("kafka")
+    meta = next((one.root("kafka")).rglob("meta.properties")).read_text("utf-8")
+    assert "cluster.id=5L6g3nShT-eMCtK--X86sw" in meta
+    one.start("kafka", CLUSTER_ID="another-one")
+    one.wait_until_served("kafka")
+    assert consume(one.address("kafka"), 2) == [b"a", b"b"]
+    assert one.stop("kafka") == 0
+
+
+def test_three_nodes_are_one_cluster(services: Open) -> None:
+    three = services("three-nodes")
+    for name in three.names:
+        three.start(name)
+    for name in three.names:
+        three.wait_until_served(name)
+        assert three.is_healthy(name)
+    first, second, third = three.names
+    values = [b"%d" % number for number in range(20)]
+    produce(three.address(first), values)
+    assert three.stop(second) == 0
+    assert sorted(consume(three.address(third), len(values))) == sorted(values)
+
+
+def test_a_wrong_environment_is_one_line(services: Open) -> None:
+    one = services("one-node")
+    one.start("kafka", KAFKA_SSL_CLIENT_AUTH="none", KAFKA_NODE_ID="one")
+    assert one.ended("kafka") == 1
+    (line,) = one.output("kafka").splitlines()
+    assert line.startswith("kafkacompat: ")
+    assert "Invalid value one" in line

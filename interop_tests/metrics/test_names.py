@@ -1,0 +1,180 @@
+"""Names and labels of the metrics, compared with Apache Kafka under the JMX exporter, after the same work.
+
+What Apache Kafka has and kafkacompat does not is listed by name in docs/reference/metrics.md.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from prometheus_client.parser import text_string_to_metric_families
+
+from interop_tests.harness.broker import APACHE, CHECKOUT, KAFKACOMPAT, BrokerProcess, chosen_bootstrap
+from interop_tests.harness.jmx_exporter import exporting
+from interop_tests.harness.kafka_jars import MissingTool
+from interop_tests.harness.ports import free_port
+from interop_tests.harness.waiting import wait_until
+
+PAGE = CHECKOUT / "docs" / "reference" / "metrics.md"
+TOPIC = "orders"
+RECORDS = 20
+TIMEOUT_S = 30.0
+
+pytestmark = [
+    pytest.mark.needs_control,
+    pytest.mark.skipif(chosen_bootstrap() is not None, reason="compares two brokers of its own"),
+]
+
+
+class Series(NamedTuple):
+    name: str
+    labels: frozenset[tuple[str, str]]
+
+
+class Node:
+    """A broker with a port for scrapes."""
+
+    def __init__(self, kind: str, root: Path) -> None:
+        self.port = free_port()
+        metrics = {"metrics.listener.port": str(self.port)} if kind == KAFKACOMPAT else {}
+        self.broker = BrokerProcess(kind, root, metrics)
+        if kind == APACHE:
+            self.broker.jvm_options = exporting(self.port)
+        self.root = root
+
+    def text(self, path: str = "metrics") -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", timeout=TIMEOUT_S) as answer:
+            return str(answer.read().decode())
+
+    def scrape(self) -> dict[Series, float]:
+        """With the folder of the node left out of labels."""
+        found: dict[Series, float] = {}
+        for family in text_string_to_metric_families(self.text()):
+            for each in family.samples:
+                labels = {name: value.replace(str(self.root), "") for name, value in each.labels.items()}
+                found[Series(each.name, frozenset(labels.items()))] = each.value
+        return found
+
+    def work(self) -> None:
+        """A topic, records, a group that reads and commits."""
+        bootstrap = self.broker.bootstrap
+        producer = KafkaProducer(bootstrap_servers=bootstrap)
+        for number in range(RECORDS):
+            producer.send(TOPIC, b"x" * 100, partition=number % 3).get(TIMEOUT_S)
+        producer.close()
+        consumer = KafkaConsumer(
+            TOPIC, bootstrap_servers=bootstrap, group_id="g", auto_offset_reset="earliest"
+        )
+        read = 0
+
+        def all_read() -> bool:
+            nonlocal read
+            read += sum(map(len, consumer.poll(500).values()))
+            return read >= RECORDS
+
+        wait_until(all_read, TIMEOUT_S)
+        consumer.commit()
+        consumer.close()
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    yield from _at_work(KAFKACOMPAT, tmp_path_factory.mktemp("ours"))
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    try:
+        yield from _at_work(APACHE, tmp_path_factory.mktemp("theirs"))
+    except MissingTool as missing:
+        pytest.skip(str(missing))
+
+
+def _at_work(kind: str, root: Path) -> Iterator[Node]:
+    node = Node(kind, root)
+    node.broker.start()
+    try:
+        node.work()
+        yield node
+    finally:
+        node.broker.kill()
+
+
+def of_kafka(series: dict[Series, float]) -> dict[Series, float]:
+    return {each: value for each, value in series.items() if each.name.startswith("kafka_")}
+
+
+def comparable(each: Series) -> Series:
+    """Nodes may speak other versions of the protocol among themselves, and answer with other errors while a topic is made."""
+    labels = {name: value for name, value in each.labels if name not in ("version", "error")}
+    return Series(
+        each.name, frozenset((labels | dict.fromkeys(dict(each.labels).keys() - labels, "")).items())
+    )
+
+
+def test_every_series_is_one_of_kafka_s(ours: Node, theirs: Node) -> None:
+    known = {comparable(each) for each in of_kafka(theirs.scrape())}
+    unknown = sorted({comparable(each) for each in of_kafka(ours.scrape())} - known)
+    assert not unknown
+
+
+def listed_as_missing() -> list[str]:
+    text = PAGE.read_text("utf-8")
+    block = re.search(r"## Not served\n.*?```\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    return block.group(1).split()
+
+
+def test_what_is_missing_is_listed_by_name(ours: Node, theirs: Node) -> None:
+    served = {each.name for each in ours.scrape()}
+    missing = {each.name for each in of_kafka(theirs.scrape())} - served
+    patterns = listed_as_missing()
+    unlisted = sorted(name for name in missing if not any(fnmatchcase(name, each) for each in patterns))
+    assert not unlisted
+    stale = [each for each in patterns if not any(fnmatchcase(name, each) for name in missing)]
+    assert not stale
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("kafka_server_brokertopicmetrics_messagesin_total", {"topic": TOPIC}),
+        ("kafka_server_brokertopicmetrics_bytesin_total", {"topic": TOPIC}),
+        ("kafka_server_brokertopicmetrics_bytesout_total", {"topic": TOPIC}),
+        ("kafka_log_log_size", {"topic": TOPIC, "partition": "1"}),
+        ("kafka_log_log_logendoffset", {"topic": TOPIC, "partition": "1"}),
+        ("kafka_log_log_numlogsegments", {"topic": TOPIC, "partition": "1"}),
+        ("kafka_cluster_partition_insyncreplicascount", {"topic": TOPIC, "partition": "0"}),
+        ("kafka_cluster_partition_atminisr", {"topic": TOPIC, "partition": "0"}),
+        ("kafka_server_replicamanager_partitioncount", {}),
+        ("kafka_server_replicamanager_leadercount", {}),
+        ("kafka_server_replicamanager_underreplicatedpartitions", {}),
+        ("kafka_server_replicamanager_atminisrpartitioncount", {}),
+        ("kafka_controller_kafkacontroller_activecontrollercount", {}),
+        ("kafka_controller_kafkacontroller_globalpartitioncount", {}),
+        ("kafka_controller_kafkacontroller_brokerregistrationstate", {"broker": "1"}),
+        ("kafka_server_raft_metrics_current_state", {"state": "leader"}),
+        ("kafka_server_kafkaserver_brokerstate", {}),
+        ("kafka_server_raft_metrics_number_of_voters", {}),
+    ],
+)
+def test_values_are_equal_after_the_same_work(
+    ours: Node, theirs: Node, name: str, labels: dict[str, str]
+) -> None:
+    series = Series(name, frozenset(labels.items()))
+    assert ours.scrape()[series] == theirs.scrape()[series]
+
+
+def test_live_and_ready(ours: Node) -> None:
+    assert ours.text("live") == "live\n"
+    assert ours.text("ready") == "ready\n"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        ours.text("other")

@@ -1,0 +1,170 @@
+"""A real Prometheus scrapes a cluster: the alert rules, the dashboard's queries, and the faults for which alerts are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from interop_tests.cluster.clusters import Cluster
+from interop_tests.harness.broker import CHECKOUT, KAFKACOMPAT, chosen_bootstrap
+from interop_tests.harness.ports import free_port
+from interop_tests.harness.prometheus import (
+    EXAMPLE,
+    RULE_TESTS,
+    RULES,
+    Prometheus,
+    dashboard_queries,
+    promtool,
+)
+from interop_tests.harness.waiting import wait_until
+
+TOPIC, STRICT, LONELY = "orders", "strict", "lonely"
+RECORDS = 500
+VICTIM, SECOND_VICTIM, KEPT = 3, 2, 1
+TIMEOUT_S = 30.0
+OF_THE_MACHINE = {"KafkaLoopStalled"}
+"""Alerts that a busy machine may cause."""
+PAGE = CHECKOUT / "docs" / "how-to" / "watch-a-cluster.md"
+
+pytestmark = [
+    pytest.mark.needs_control,
+    pytest.mark.skipif(chosen_bootstrap() is not None, reason="starts a cluster of its own"),
+]
+
+
+class Watched:
+    """Three nodes, each with two log directories and a port for metrics, and their Prometheus."""
+
+    def __init__(self, root: Path) -> None:
+        settings = {"broker.session.timeout.ms": "3000", "auto.leader.rebalance.enable": "false"}
+        self.cluster = Cluster(KAFKACOMPAT, root / "cluster", settings=settings)
+        self.ports = {node_id: free_port() for node_id in self.cluster.nodes}
+        for node_id, node in self.cluster.nodes.items():
+            node.settings["metrics.listener.port"] = str(self.ports[node_id])
+            node.settings["log.dirs"] += f",{self.second_directory(node_id)}"
+        self.prometheus = Prometheus(root / "prometheus", list(self.ports.values()))
+
+    def second_directory(self, node_id: int) -> Path:
+        return self.cluster.nodes[node_id].root / "second"
+
+    def start(self) -> None:
+        cluster = self.cluster.start()
+        cluster.create_topic(TOPIC, partitions=6)
+        cluster.create_topic(STRICT, configs={"min.insync.replicas": "3"})
+        cluster.create_topic(LONELY, assignment=[[VICTIM]])
+        self.prometheus.start()
+
+    def close(self) -> None:
+        self.prometheus.kill()
+        self.cluster.close()
+
+    def load(self) -> None:
+        """Records, a group that reads and commits, and a transaction."""
+        bootstrap = self.cluster.bootstrap
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t"})
+        producer.init_transactions(TIMEOUT_S)
+        producer.begin_transaction()
+        for number in range(RECORDS):
+            producer.produce(TOPIC, b"x" * 200, partition=number % 6)
+        producer.commit_transaction(TIMEOUT_S)
+        consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe([TOPIC])
+        read = 0
+
+        def all_read() -> bool:
+            nonlocal read
+            read += sum(not each.error() for each in consumer.consume(RECORDS, 0.5))
+            return read >= RECORDS
+
+        wait_until(all_read, "all records are read")
+        consumer.commit(asynchronous=False)
+        consumer.close()
+
+    def wait_until_quiet(self) -> None:
+        """All nodes work, and no alert but those of the machine fires."""
+        self.cluster.mend()
+        prometheus = self.prometheus
+        wait_until(lambda: not any(prometheus.targets().values()), "all nodes are scraped")
+        wait_until(lambda: prometheus.firing() <= OF_THE_MACHINE | {"KafkaIsrFlapping"}, "no alert fires")
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    made = Watched(tmp_path_factory.mktemp("watched"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def test_rules_and_their_tests_are_right() -> None:
+    for arguments in (("check", "rules", RULES), ("test", "rules", RULE_TESTS), ("check", "config", EXAMPLE)):
+        done = promtool(*map(str, arguments))
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def alert_names() -> set[str]:
+    return set(re.findall(r"(?m)^ +- alert: (\w+)$", RULES.read_text("utf-8")))
+
+
+def test_each_alert_is_tested_and_has_its_advice() -> None:
+    names = alert_names()
+    assert names
+    assert names == set(re.findall(r'alertname="(Kafka\w+)"', RULE_TESTS.read_text("utf-8")))
+    assert names == set(re.findall(r"(?m)^\| `(Kafka\w+)` \|", PAGE.read_text("utf-8")))
+
+
+def test_every_query_of_the_dashboard_has_data(watched: Watched) -> None:
+    prometheus = watched.prometheus
+    watched.load()
+    watched.wait_until_quiet()
+    queries = dashboard_queries()
+    assert len(queries) > 30
+
+    def without_data() -> list[str]:
+        return [f"{panel}: {query}" for panel, query in queries if not prometheus.query(query)]
+
+    wait_until(lambda: not without_data() or watched.load(), "every query has data", interval_s=1.0)
+    assert not without_data()
+    written = prometheus.query(f'sum(kafka_server_brokertopicmetrics_messagesin_total{{topic="{TOPIC}"}})')
+    assert all(value >= RECORDS for value in written.values())
+    assert prometheus.firing() <= OF_THE_MACHINE
+
+
+def test_dead_nodes_raise_alerts(watched: Watched) -> None:
+    watched.cluster.nodes[VICTIM].kill()
+    watched.prometheus.wait_until_firing(
+        "KafkaNodeDown",
+        "KafkaOfflinePartitions",
+        "KafkaUnderReplicatedPartitions",
+        "KafkaUnderMinIsrPartitions",
+        "KafkaFencedBroker",
+    )
+    assert "KafkaNoActiveController" not in watched.prometheus.firing()
+    watched.cluster.nodes[SECOND_VICTIM].kill()
+    watched.prometheus.wait_until_firing("KafkaNoActiveController")
+    watched.wait_until_quiet()
+
+
+def test_a_failed_directory_raises_an_alert(watched: Watched) -> None:
+    directory = watched.second_directory(VICTIM)
+    aside = directory.with_name("aside")
+    directory.rename(aside)
+    directory.write_text("a file")
+    # The node notices it when it writes there.
+    watched.cluster.create_topic("more", partitions=4)
+    watched.prometheus.wait_until_firing("KafkaOfflineLogDirectory")
+    offline = watched.prometheus.query("kafka_log_logmanager_logdirectoryoffline == 1")
+    assert len(offline) == 1
+    assert str(directory) in next(iter(offline))
+    watched.cluster.nodes[VICTIM].stop()
+    directory.unlink()
+    aside.rename(directory)
+    watched.wait_until_quiet()

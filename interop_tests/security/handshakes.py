@@ -1,0 +1,144 @@
+"""Compares handshakes of OpenSSL's client with the same listeners of Apache Kafka and of kafkacompat.
+
+python -m interop_tests.security.handshakes
+
+The result of a handshake is the protocol and the cipher suite of a connection on which a request was answered, or
+"refused".
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import ssl
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+from interop_tests.harness.ports import free_port
+from interop_tests.security.stores import Stores, with_listener
+from kafkacompat._tests.certificates import Authority, Identity
+
+ANSWER_S = 10
+API_VERSIONS = b"\x00\x12\x00\x00\x00\x00\x00\x07\x00\x01c"
+LISTENERS = {
+    "PLAIN_TLS": {},
+    "ONLY12": {"ssl.enabled.protocols": "TLSv1.2"},
+    "ONLY13": {"ssl.enabled.protocols": "TLSv1.3"},
+    "OLD": {"ssl.enabled.protocols": "TLSv1,TLSv1.1,TLSv1.2"},
+    "REQUESTED": {"ssl.client.auth": "requested"},
+    "REQUIRED": {"ssl.client.auth": "required"},
+    "SUITE": {"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
+    "SUITES": {
+        "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256,"
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384"
+    },
+}
+VERSIONS = {"any": None, "1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+CIPHERS = (
+    None,
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-ECDSA-AES256-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "aNULL:eNULL",
+)
+
+
+def settings_of(
+    broker: BrokerProcess, stores: Stores, ports: dict[str, int], own: Identity
+) -> dict[str, str]:
+    settings = dict(broker.settings)
+    for name, port in ports.items():
+        settings |= with_listener(settings, port, name=name)
+        prefix = f"listener.name.{name.lower()}."
+        settings |= {prefix + key: value for key, value in LISTENERS[name].items()}
+    return settings | stores.settings(own)
+
+
+@contextmanager
+def both_brokers(folder: Path) -> Iterator[tuple[Stores, list[dict[str, int]]]]:
+    """The ports of the listeners by name: first of Apache Kafka, then of kafkacompat."""
+    stores = Stores(folder / "stores")
+    own = stores.authority.issue()
+    with ExitStack() as stack:
+        brokers = [BrokerProcess(kind, folder / kind) for kind in (APACHE, KAFKACOMPAT)]
+        ports = [{name: free_port() for name in LISTENERS} for _ in brokers]
+        for broker, listening in zip(brokers, ports, strict=True):
+            broker.settings |= settings_of(broker, stores, listening, own)
+            stack.callback(broker.kill)
+            broker.launch()
+        for broker in brokers:
+            broker.wait_until_ready()
+        yield stores, ports
+
+
+def outcome(port: int, context: ssl.SSLContext) -> str:
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), ANSWER_S) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as secured,
+        ):
+            secured.sendall(len(API_VERSIONS).to_bytes(4, "big") + API_VERSIONS)
+            if not secured.recv(1):
+                return "refused"
+            cipher = secured.cipher()
+            assert cipher is not None
+            return f"{secured.version()} {cipher[0]}"
+    except (ssl.SSLError, ConnectionError):
+        return "refused"
+
+
+def contexts(stores: Stores) -> Iterator[tuple[str, ssl.SSLContext]]:
+    """Clients, by their abilities and certificates."""
+    authority = stores.authority
+    shown = {
+        "nothing": None,
+        "a certificate": authority.issue("alice", ()),
+        "an expired one": authority.issue("alice", (), from_days=-9, to_days=-2),
+        "one of tomorrow": authority.issue("alice", (), from_days=2),
+        "a foreign one": Authority("Foreign").issue("alice", ()),
+        "one of an RSA key": authority.issue("alice", (), use_rsa=True),
+    }
+    for version, only in VERSIONS.items():
+        for cipher in CIPHERS if version == "1.2" else CIPHERS[:1]:
+            for name, identity in shown.items() if cipher is None else [("nothing", None)]:
+                context = ssl.create_default_context(cafile=str(stores.ca_pem))
+                if cipher is not None:
+                    context.set_ciphers(f"{cipher}:@SECLEVEL=0")
+                if only is not None:
+                    context.minimum_version = context.maximum_version = only
+                if identity is not None:
+                    context.load_cert_chain(stores.keystore("shown", identity))
+                yield f"TLS {version}, {cipher or 'any suite'}, shows {name}", context
+
+
+def compared_handshakes(folder: Path) -> tuple[Counter[str], list[str]]:
+    """How often each outcome occurred with Apache Kafka, and where the two brokers differ."""
+    told: list[str] = []
+    outcomes: Counter[str] = Counter()
+    with both_brokers(folder) as (stores, ports):
+        for client, context in contexts(stores):
+            for name in LISTENERS:
+                apache, ours = (outcome(listening[name], context) for listening in ports)
+                outcomes[apache] += 1
+                if apache != ours:
+                    told.append(f"{name} with {client}: Apache Kafka {apache}, ours {ours}")
+    return outcomes, told
+
+
+def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes, told = compared_handshakes(Path(folder))
+    for line in (*(f"{count} {what}" for what, count in outcomes.items()), *told):
+        print(line)
+    return bool(told)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

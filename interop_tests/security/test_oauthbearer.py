@@ -1,0 +1,264 @@
+"""A listener with OAUTHBEARER: tokens are taken and refused as by Apache Kafka with the same keys, and stock clients get in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from kafka import KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+from interop_tests.harness.ports import free_port
+from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection, ConnectionClosed
+from kafkacompat._tests.http_server import Asked, serving
+from kafkacompat._tests.tokens import claims, private_key, public_entry, signed, write_jwks
+from kafkacompat.security.cluster_address import ClusterAddress
+
+pytestmark = pytest.mark.needs_control
+PACKAGE = "org.apache.kafka.common.security.oauthbearer."
+AUDIENCE, ISSUER = "kafka", "https://issuer.example"
+CLIENT_S = 20
+
+
+def settings_of(broker: BrokerProcess, port: int, url: str) -> dict[str, str]:
+    of = "listener.name.safe."
+    mechanism = f"{of}oauthbearer."
+    return {
+        "listeners": f"{broker.settings['listeners']},SAFE://127.0.0.1:{port}",
+        "advertised.listeners": f"{broker.settings['advertised.listeners']},SAFE://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SAFE:SASL_PLAINTEXT",
+        "connection.failed.authentication.delay.ms": "5",
+        f"{of}sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{mechanism}sasl.jaas.config": f"{PACKAGE}OAuthBearerLoginModule required;",
+        f"{mechanism}sasl.server.callback.handler.class": f"{PACKAGE}OAuthBearerValidatorCallbackHandler",
+        f"{mechanism}sasl.oauthbearer.jwks.endpoint.url": url,
+        f"{of}sasl.oauthbearer.expected.audience": f"{AUDIENCE},others",
+        f"{of}sasl.oauthbearer.expected.issuer": ISSUER,
+    }
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Of the listeners, by the kind of broker."""
+    folder = tmp_path_factory.mktemp("tokens")
+    url = write_jwks(
+        folder / "keys.json", public_entry(private_key("other"), "other"), public_entry(private_key())
+    )
+    # Java writes a file's URL with one slash, and so it stands in the property.
+    url = url.replace("file:///", "file:/")
+    found = {}
+    with ExitStack() as stack:
+        brokers = [BrokerProcess(kind, folder / kind) for kind in (APACHE, KAFKACOMPAT)]
+        for broker in brokers:
+            port = free_port()
+            broker.settings |= settings_of(broker, port, url)
+            found[broker.kind] = f"127.0.0.1:{port}"
+            stack.callback(broker.kill)
+        brokers[0].jvm_options = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}",)
+        brokers[0].launch()
+        brokers[1].start()
+        brokers[0].wait_until_ready()
+        yield found
+
+
+def good(**others: Any) -> dict[str, Any]:
+    return claims(**{"iss": ISSUER, "aud": AUDIENCE, **others})
+
+
+def unsigned() -> str:
+    header = urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
+    return f"{header}.{signed(good()).split('.')[1]}."
+
+
+def now() -> int:
+    return int(time.time())
+
+
+TOKENS = {
+    "good": lambda: signed(good()),
+    "for several": lambda: signed(good(aud=["x", "others"], scope=["a", "b"], nbf=now() - 5)),
+    "of a scope": lambda: signed(good(scope="a b")),
+    "over within the skew": lambda: signed(good(iat=now() - 60, exp=now() - 10)),
+    "over": lambda: signed(good(iat=now() - 600, exp=now() - 300)),
+    "not yet": lambda: signed(good(nbf=now() + 300)),
+    "without an end": lambda: signed(good(exp=None)),
+    "without a beginning": lambda: signed(good(iat=None)),
+    "over before it begins": lambda: signed(good(iat=now() + 7200)),
+    "for others": lambda: signed(good(aud="somebody")),
+    "for nobody": lambda: signed(good(aud=None)),
+    "of another issuer": lambda: signed(good(iss="https://other.example")),
+    "of no issuer": lambda: signed(good(iss=None)),
+    "of a stranger": lambda: signed(good(), "stranger"),
+    "of another key": lambda: signed(good(), "other"),
+    "of the other key": lambda: signed(good(), "other", kid="other"),
+    "of an unknown key": lambda: signed(good(), kid="unknown"),
+    "by PS256": lambda: signed(good(), algorithm="PS256"),
+    "by RS512": lambda: signed(good(), algorithm="RS512"),
+    "unsigned": unsigned,
+    "with extensions": lambda: signed(good(), crit=["x"], x=1),
+    "naming nobody": lambda: signed(good(sub=None)),
+    "naming blanks": lambda: signed(good(sub=" ")),
+    "naming with blanks": lambda: signed(good(sub=" alice ")),
+    "doubled scopes": lambda: signed(good(scope=["a", "a"])),
+    "an empty scope": lambda: signed(good(scope="")),
+    "no token": lambda: "abc",
+    "two parts": lambda: "abc.def",
+    "four parts": lambda: signed(good()) + ".x",
+    "no base64": lambda: "~~~.~~~.~~~",
+}
+
+
+def message(token: str, head: str = "n,,", scheme: str = "Bearer", more: str = "") -> bytes:
+    return f"{head}\x01auth={scheme} {token}\x01{more}\x01".encode()
+
+
+MESSAGES = {
+    "with extensions": lambda: message(signed(good()), more="trace=x=1\x01tenant=a b\x01"),
+    "as herself": lambda: message(signed(good()), "n,a=alice,"),
+    "as bob": lambda: message(signed(good()), "n,a=bob,"),
+    "of another scheme": lambda: message("abc", scheme="Basic"),
+    "in capitals": lambda: message(signed(good()), scheme="BEARER"),
+    "without a token": lambda: b"n,,\x01x=y\x01\x01",
+    "with a bad extension": lambda: message(signed(good()), more="1=x\x01"),
+    "bound to a channel": lambda: message(signed(good()), "y,,"),
+    "empty": lambda: b"",
+    "acknowledged": lambda: b"\x01",
+    "cut": lambda: message(signed(good()))[:-1],
+}
+
+
+def answers(address: str, first: bytes) -> list[Any]:
+    """To the first message, to the acknowledgement of a refusal, and to a request behind it."""
+    heard: list[Any] = []
+    with Connection(address) as connection:
+        try:
+            heard.append(connection.call("SaslHandshake", 1, {"Mechanism": "OAUTHBEARER"}))
+            for token in (first, b"\x01"):
+                answer = connection.call("SaslAuthenticate", 2, {"AuthBytes": token})
+                answer["SessionLifetimeMs"] = answer["SessionLifetimeMs"] > 0
+                heard.append(answer)
+                if answer["ErrorCode"] or not answer["AuthBytes"]:
+                    break
+            heard.append(len(connection.call("Metadata", 12, {"Topics": []})["Brokers"]))
+        except ConnectionClosed:
+            heard.append("closed")
+    return heard
+
+
+def test_tokens_are_taken_as_by_apache_kafka(addresses: dict[str, str]) -> None:
+    firsts = {name: message(make()) for name, make in TOKENS.items()}
+    firsts |= {f"message {name}": make() for name, make in MESSAGES.items()}
+    ours = {name: answers(addresses[KAFKACOMPAT], first) for name, first in firsts.items()}
+    theirs = {name: answers(addresses[APACHE], first) for name, first in firsts.items()}
+    assert ours == theirs
+    assert ours["good"][-1] == 1
+    assert ours["over"][-1] == "closed"
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    def token(self) -> str:
+        return signed(good())
+
+
+@pytest.mark.parametrize("kind", [KAFKACOMPAT, APACHE])
+def test_stock_clients_get_in_by_a_token(addresses: dict[str, str], kind: str) -> None:
+    shared = {"bootstrap.servers": addresses[kind], "security.protocol": "SASL_PLAINTEXT"}
+    shared["sasl.mechanism"] = "OAUTHBEARER"
+    producer = Producer(shared | {"oauth_cb": lambda _: (signed(good()), time.time() + 3600)})
+    producer.produce("tokens", b"from librdkafka")
+    assert producer.flush(CLIENT_S) == 0
+    other = KafkaProducer(
+        bootstrap_servers=addresses[kind],
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=Tokens(),
+    )
+    other.send("tokens", b"from kafka-python").get(CLIENT_S)
+    other.close()
+    errors: list[KafkaError] = []
+    refused = Producer(
+        shared
+        | {"oauth_cb": lambda _: (signed(good(), "stranger"), time.time() + 3600), "error_cb": errors.append}
+    )
+    deadline = time.monotonic() + CLIENT_S
+    while not errors and time.monotonic() < deadline:
+        refused.poll(0.1)
+    assert errors[0].code() == KafkaError._AUTHENTICATION
+
+
+@pytest.mark.parametrize("kind", [KAFKACOMPAT, APACHE])
+def test_commands_get_in_by_a_token_in_a_file(addresses: dict[str, str], kind: str, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        f"sasl.jaas.config={PACKAGE}OAuthBearerLoginModule required extension_tenant=one;\n"
+        f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}\n"
+    )
+
+    def listed(text: str) -> subprocess.CompletedProcess[str]:
+        token.write_text(text)
+        command = [sys.executable, "-m", "kafkacompat", "topics", "list", "--bootstrap", addresses[kind]]
+        command += ["--command-config", str(file)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_S * 2)
+
+    assert listed(signed(good())).returncode == 0
+    stranger = signed(good(), "stranger")
+    refused = listed(stranger)
+    assert refused.returncode == 1
+    assert "invalid_token" in refused.stderr
+    assert stranger not in refused.stderr
+
+
+def test_keys_and_tokens_come_from_an_authorization_server(tmp_path: Path) -> None:
+    """The node fetches the keys by their URL; our commands and librdkafka ask the token endpoint for a token."""
+    with serving() as server, ExitStack() as stack:
+
+        def answer(asked: Asked) -> tuple[int, bytes]:
+            if asked.target == "/keys":
+                return 200, json.dumps({"keys": [public_entry(private_key())]}).encode()
+            return 200, json.dumps({"access_token": signed(good()), "expires_in": 3600}).encode()
+
+        server.answer = answer
+        server.headers["Content-Type"] = "application/json"
+        broker = BrokerProcess(KAFKACOMPAT, tmp_path / "broker")
+        port = free_port()
+        broker.settings |= settings_of(broker, port, server.base + "/keys")
+        stack.callback(broker.kill)
+        broker.start()
+        wait_until(lambda: any(each.target == "/keys" for each in server.asked), "the keys are fetched")
+        file = tmp_path / "client.properties"
+        module = (
+            f'{PACKAGE}OAuthBearerLoginModule required clientId="me" clientSecret="s3cret" scope="kafka";'
+        )
+        file.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+            f"sasl.oauthbearer.token.endpoint.url={server.base}/token\nsasl.jaas.config={module}\n"
+        )
+        address = f"127.0.0.1:{port}"
+        how = ["--bootstrap", address, "--command-config", str(file)]
+        command = [sys.executable, "-m", "kafkacompat", "topics", *how, "create", "made"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_S)
+        assert done.returncode == 0, done
+        told = [each for each in server.asked if each.target == "/token"]
+        assert {each.body for each in told} == {b"grant_type=client_credentials&scope=kafka"}
+        producer = Producer(ClusterAddress.of_file(address, str(file)).librdkafka())
+        producer.produce("made", b"one")
+        assert producer.flush(CLIENT_S) == 0
+        assert server.asked[-1].target == "/token"
+        server.answer = lambda asked: (401, b"s3cret")
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_S)
+        assert refused.returncode == 1
+        assert "answered with status 401" in refused.stderr
+        assert "s3cret" not in refused.stderr + broker.log_text()

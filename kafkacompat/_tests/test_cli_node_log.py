@@ -1,0 +1,259 @@
+"""A node's log in a file: bounds of the queue and of the files, what is told of lost entries, and both formats."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.cli import start
+from kafkacompat.cli.cluster_files import ClusterFiles, new_layout
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.log_format import JsonFormatter, text_formatter
+from kafkacompat.cli.log_options import LogOptions, add_log_file, add_log_rotation, log_options
+from kafkacompat.cli.node_log import MESSAGE_CHARACTERS_MAX, NodeLog
+from kafkacompat.cli.node_process import NodeProcesses
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    made = logging.Logger("kafkacompat.made", logging.INFO)
+    yield made
+    made.handlers.clear()
+
+
+@pytest.fixture
+def root_logging() -> Iterator[None]:
+    handlers, level = list(logging.root.handlers), logging.root.level
+    yield
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+
+
+def opened(path: Path, logger: logging.Logger, **options: int) -> NodeLog:
+    settings = {"max_bytes": 100_000, "backups": 2, **options}
+    log = NodeLog(str(path), formatter=text_formatter(), **settings)  # type: ignore[arg-type]
+    logger.addHandler(log.handler)
+    return log
+
+
+def lines(path: Path) -> list[str]:
+    """Everything after the time of each line."""
+    return [line.partition("] ")[2] for line in path.read_text().splitlines()]
+
+
+def test_files_are_bounded_in_size_and_number(tmp_path: Path, logger: logging.Logger) -> None:
+    log = opened(tmp_path / "node.log", logger, max_bytes=5_000, backups=2)
+    log.start()
+    for number in range(200):
+        logger.info("entry %03d %s", number, "x" * 90)
+    log.close()
+    files = {each.name: each for each in tmp_path.iterdir()}
+    assert set(files) == {"node.log", "node.log.1", "node.log.2"}
+    assert all(each.stat().st_size <= 5_000 for each in files.values())
+    kept = [*lines(files["node.log.2"]), *lines(files["node.log.1"]), *lines(files["node.log"])]
+    numbers = [int(line.split()[2]) for line in kept]
+    assert numbers == list(range(numbers[0], 200))
+    assert numbers[0] > 0
+
+
+def test_a_full_queue_drops_and_says_how_many(tmp_path: Path, logger: logging.Logger) -> None:
+    log = opened(tmp_path / "node.log", logger, queue_entries_max=2)
+    for number in range(5):
+        logger.info("entry %d", number)
+    assert log.handler.dropped == 3
+    assert log.write_next()
+    logger.info("entry 5")
+    log.start()
+    log.close()
+    assert lines(tmp_path / "node.log") == [
+        "INFO entry 0 (kafkacompat.made)",
+        "WARNING 3 entries of the log were dropped: the queue was full (kafkacompat.cli.node_log)",
+        "INFO entry 1 (kafkacompat.made)",
+        "INFO entry 5 (kafkacompat.made)",
+    ]
+
+
+class FullDisk:
+    """A file whose writes fail, as on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def tell(self) -> int:
+        return 0
+
+    def seek(self, *_: int) -> int:
+        return 0
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    close = flush
+
+
+def test_a_full_disk_costs_entries_and_the_log_says_how_many(
+    tmp_path: Path,
+    logger: logging.Logger,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = opened(tmp_path / "node.log", logger)
+    open_file: Callable[[], object] = log.file._open
+    log.file.stream.close()
+    log.file.stream = FullDisk()  # type: ignore[assignment]
+    monkeypatch.setattr(log.file, "_open", FullDisk)
+    for number in range(3):
+        logger.info("lost %d", number)
+        assert log.write_next()
+    monkeypatch.setattr(log.file, "_open", open_file)
+    logger.info("written")
+    assert log.write_next()
+    assert log.file.lost == 3
+    assert lines(tmp_path / "node.log") == [
+        "INFO written (kafkacompat.made)",
+        "WARNING 3 entries of the log could not be written: No space left on device (kafkacompat.cli.node_log)",
+    ]
+    assert capsys.readouterr().err.count("cannot be written: No space left on device") == 1
+
+
+def test_whoever_logs_does_not_wait_for_the_disk(tmp_path: Path, logger: logging.Logger) -> None:
+    log = opened(tmp_path / "node.log", logger, queue_entries_max=2)
+    may_write, writes = threading.Event(), threading.Event()
+    emit = log.file.emit
+
+    def slow(record: logging.LogRecord) -> None:
+        writes.set()
+        may_write.wait()
+        emit(record)
+
+    log.file.emit = slow  # type: ignore[method-assign]
+    log.start()
+    logger.info("first")
+    writes.wait()
+    for _ in range(10):
+        logger.info("further")
+    assert log.handler.dropped == 8
+    may_write.set()
+    log.handler.flush()
+    assert len(lines(tmp_path / "node.log")) == 4
+    log.close()
+
+
+def test_an_entry_has_its_texts_of_then_and_a_bound(tmp_path: Path, logger: logging.Logger) -> None:
+    log = opened(tmp_path / "node.log", logger)
+    changing = ["before"]
+    logger.info("%s", changing)
+    changing[0] = "after"
+    logger.info("y" * (MESSAGE_CHARACTERS_MAX + 7))
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logger.exception("failed")
+    log.start()
+    log.close()
+    text = (tmp_path / "node.log").read_text()
+    assert "['before']" in text
+    assert "y... (7 more characters)" in text
+    assert "Traceback (most recent call last)" in text
+    assert text.endswith("ValueError: broken\n")
+
+
+def entry(formatter: logging.Formatter, **fields: object) -> dict[str, object]:
+    record = logging.LogRecord("kafkacompat.x", logging.WARNING, "f", 1, "a\n%s", ("\udcff",), None)
+    record.created, record.msecs = 1_700_000_000.25, 250.0
+    record.__dict__.update(fields)
+    text = formatter.format(record)
+    assert "\n" not in text
+    found: dict[str, object] = json.loads(text)
+    return found
+
+
+def test_json_lines() -> None:
+    formatter = JsonFormatter()
+    common = {
+        "time": "2023-11-14T22:13:20.250Z",
+        "level": "WARNING",
+        "logger": "kafkacompat.x",
+        "message": "a\n\udcff",
+    }
+    assert entry(formatter) == common
+    formatter.node_id = 0
+    assert entry(formatter) == {**common, "node": 0}
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        exception = entry(formatter, exc_info=sys.exc_info())["exception"]
+    assert str(exception).endswith("ValueError: broken")
+    assert entry(formatter, exc_text="stack")["exception"] == "stack"
+
+
+@pytest.mark.usefixtures("root_logging")
+def test_start_logs_to_the_file_and_empties_the_queue_at_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "node.log"
+    with start.configured_logging("INFO", LogOptions(str(path), format="json")) as formatter:
+        assert isinstance(formatter, JsonFormatter)
+        formatter.node_id = 7
+        logging.getLogger("kafkacompat.y").info("hello")
+        logging.getLogger("kafkacompat.y").debug("too much")
+    assert [(each["message"], each["node"]) for each in map(json.loads, path.read_text().splitlines())] == [
+        ("hello", 7)
+    ]
+
+
+@pytest.mark.usefixtures("root_logging")
+def test_a_file_that_cannot_be_opened_is_refused_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "node.log"
+    with (
+        pytest.raises(CommandFailed, match=r"--log-file .*node\.log: No such file"),
+        start.configured_logging("INFO", LogOptions(str(path))),
+    ):
+        pass
+
+
+def test_what_a_cluster_passes_on_is_what_start_takes() -> None:
+    parser = argparse.ArgumentParser()
+    add_log_rotation(parser)
+    wanted = log_options(
+        parser.parse_args(["--log-max-bytes", "4096", "--log-backups", "1", "--log-format", "json"])
+    )
+    assert wanted == LogOptions(None, 4096, 1, "json")
+    of_start = argparse.ArgumentParser()
+    add_log_file(of_start)
+    assert log_options(of_start.parse_args(wanted.words("x.log"))) == LogOptions("x.log", 4096, 1, "json")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--log-max-bytes", "4095"], ["--log-backups", "0"], ["--log-max-bytes", "1M"], ["--log-format", "xml"]],
+)
+def test_values_without_a_bound_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_log_rotation(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(words)
+    assert words[0] in capsys.readouterr().err
+
+
+def test_the_last_words_are_those_written_last(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path)
+    node = new_layout(1, 9092, "c", ["1"]).nodes[0]
+    folder = files.make_folder(1)
+    processes = NodeProcesses(files)
+    assert processes.last_words(node) == ""
+    (folder / "node.log").write_text("[..] CRITICAL the node halts\n\n")
+    assert processes.last_words(node) == "[..] CRITICAL the node halts"
+    (folder / "node.out").write_text("kafkacompat: port in use\n")
+    os.utime(folder / "node.log", ns=(1, 1))
+    assert processes.last_words(node) == "kafkacompat: port in use"
+    os.utime(folder / "node.out", ns=(0, 1))
+    os.utime(folder / "node.log", ns=(0, 2))
+    assert processes.last_words(node).endswith("halts")

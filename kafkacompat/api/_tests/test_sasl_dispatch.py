@@ -1,0 +1,228 @@
+"""Connections to listeners with SASL: nothing is served before the exchange is complete, and failures are answered late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat._tests.doubles import HandTime
+from kafkacompat.api.sasl_dispatch import SaslDispatcher
+from kafkacompat.ports.dispatcher import ANONYMOUS, CloseConnection, ConnectionInfo, Pending, Principal
+from kafkacompat.security.plain import PlainSaslServer, initial_response
+from kafkacompat.security.sasl_authenticator import EnabledMechanism
+from kafkacompat.wire.apis import request_class, response_class
+from kafkacompat.wire.codec import decoder, encoder
+from kafkacompat.wire.errors import ErrorCode, WireError
+from kafkacompat.wire.headers import parse_request_header, parse_response_header, request_header_bytes
+
+HANDSHAKE, AUTHENTICATE, VERSIONS, METADATA = 17, 36, 18, 3
+DELAY_MS = 100
+SESSION_MS = 10_000
+
+
+class Served:
+    """Stands for the node's dispatcher: records each frame and gives a fixed reply."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[int, Principal]] = []
+        self.closed = 0
+        self.versions_error = 0
+        self.refused: list[tuple[int, ErrorCode]] = []
+
+    def dispatch(self, connection: ConnectionInfo, frame: memoryview) -> Any:
+        header = parse_request_header(frame)
+        self.frames.append((header.api_key, connection.principal))
+        return [bytearray(8) + self.versions_error.to_bytes(2, "big")]
+
+    def refusal(self, header: Any, frame: memoryview, code: ErrorCode) -> Any:
+        self.refused.append((header.api_key, code))
+        return [b"refused"]
+
+    def connection_closed(self, connection: ConnectionInfo) -> None:
+        self.closed += 1
+
+
+class Client:
+    def __init__(self, max_reauth_ms: int = 0, delay_ms: int = DELAY_MS) -> None:
+        self.time = HandTime()
+        self.served = Served()
+        plain = EnabledMechanism(lambda: PlainSaslServer({"user_alice": "secret"}), max_reauth_ms)
+        self.dispatcher = SaslDispatcher(
+            self.served,  # type: ignore[arg-type]
+            {"SAFE": {"PLAIN": plain}},
+            delay_ms,
+            self.time,
+            self.time,
+        )
+        self.info = ConnectionInfo(1, "SAFE", "127.0.0.1", 9, listener_is_sasl=True)
+        self.told: list[bool] = []
+        self.info.on_authentication = self.told.append
+
+    def send(self, key: int, version: int, **fields: Any) -> Any:
+        out = request_header_bytes(key, version, 7, "client")
+        encoder(request_class(key), version)(request_class(key)(**fields), out)
+        return self.dispatcher.dispatch(self.info, memoryview(out))
+
+    def log_in(self, password: str = "secret") -> Any:
+        self.send(HANDSHAKE, 1, mechanism="PLAIN")
+        return self.send(AUTHENTICATE, 2, auth_bytes=initial_response("alice", password))
+
+
+def decoded(reply: Any, key: int, version: int) -> Any:
+    body = bytes(reply[0])[4:]
+    _, position = parse_response_header(body, key, version)
+    return decoder(response_class(key), version)(body, position)[0]
+
+
+def test_a_connection_of_another_listener_passes_through() -> None:
+    client = Client()
+    client.info = ConnectionInfo(2, "PLAINTEXT", "127.0.0.1", 9)
+    client.send(METADATA, 12)
+    assert client.served.frames == [(METADATA, ANONYMOUS)]
+
+
+@pytest.mark.parametrize("key", [METADATA, AUTHENTICATE, 0])
+def test_nothing_is_served_before_the_handshake(key: int) -> None:
+    client = Client()
+    with pytest.raises(WireError):
+        client.send(key, request_class(key).MAX_VERSION)
+    assert not client.served.frames
+
+
+def test_who_is_authenticated_is_served_in_that_name() -> None:
+    client = Client()
+    answer = decoded(client.log_in(), AUTHENTICATE, 2)
+    assert (answer.error_code, answer.session_lifetime_ms) == (0, 0)
+    assert client.told == [True]
+    client.send(METADATA, 12)
+    assert client.served.frames == [(METADATA, Principal("User", "alice"))]
+
+
+def test_who_has_shown_a_token_is_known_by_it() -> None:
+    class WithToken(PlainSaslServer):
+        def evaluate_response(self, response: bytes) -> bytes:
+            self.token_authenticated = True
+            return super().evaluate_response(response)
+
+    client = Client(1_000)
+    shown = EnabledMechanism(lambda: WithToken({"user_alice": "secret"}), 1_000)
+    client.dispatcher = SaslDispatcher(
+        client.served,  # type: ignore[arg-type]
+        {"SAFE": {"PLAIN": shown}},
+        DELAY_MS,
+        client.time,
+        client.time,
+    )
+    client.log_in()
+    client.send(METADATA, 12)
+    assert client.served.frames == [(METADATA, Principal("User", "alice", True))]
+
+
+def test_the_bounds_of_a_stranger_hold_until_the_exchange_is_complete() -> None:
+    client = Client()
+    client.send(HANDSHAKE, 1, mechanism="PLAIN")
+    assert not client.told
+
+
+def test_versions_are_told_once_and_a_refused_request_for_them_may_be_repeated() -> None:
+    client = Client()
+    client.served.versions_error = ErrorCode.UNSUPPORTED_VERSION
+    client.send(VERSIONS, 4)
+    client.served.versions_error = 0
+    client.send(VERSIONS, 0)
+    with pytest.raises(WireError):
+        client.send(VERSIONS, 0)
+    assert len(client.served.frames) == 2
+
+
+def test_a_failure_is_answered_late_and_then_the_connection_closed(caplog: pytest.LogCaptureFixture) -> None:
+    client = Client()
+    pending = client.log_in("wrong")
+    assert "of 127.0.0.1:9 on SAFE failed authentication" in caplog.text
+    assert "wrong" not in caplog.text
+    assert isinstance(pending, Pending)
+    assert pending.blocks
+    client.time.advance(DELAY_MS - 1)
+    assert not pending.reply.done
+    client.time.advance(1)
+    with pytest.raises(CloseConnection) as end:
+        pending.reply.result()
+    answer = decoded(end.value.last_reply, AUTHENTICATE, 2)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == "Authentication failed: Invalid username or password"
+    assert client.info.principal == ANONYMOUS
+    assert not client.told
+
+
+def test_without_a_delay_it_is_answered_at_once() -> None:
+    with pytest.raises(CloseConnection) as end:
+        Client(delay_ms=0).log_in("wrong")
+    assert end.value.last_reply is not None
+
+
+def test_a_client_that_leaves_meanwhile_leaves_no_timer() -> None:
+    client = Client()
+    client.log_in("wrong")
+    client.dispatcher.connection_closed(client.info)
+    assert not client.time.pending()
+    assert client.served.closed == 1
+
+
+def test_another_request_during_the_exchange_is_refused_in_its_own_form() -> None:
+    client = Client()
+    client.send(HANDSHAKE, 1, mechanism="PLAIN")
+    pending = client.send(METADATA, 12)
+    client.time.advance(DELAY_MS)
+    with pytest.raises(CloseConnection) as end:
+        pending.reply.result()
+    assert end.value.last_reply == [b"refused"]
+    assert client.served.refused == [(METADATA, ErrorCode.ILLEGAL_SASL_STATE)]
+    assert not client.served.frames
+
+
+def test_a_session_that_has_ended_closes_its_connection() -> None:
+    client = Client(SESSION_MS)
+    assert decoded(client.log_in(), AUTHENTICATE, 2).session_lifetime_ms == SESSION_MS
+    client.time.advance(SESSION_MS)
+    client.send(METADATA, 12)
+    client.time.advance(1)
+    with pytest.raises(CloseConnection):
+        client.send(METADATA, 12)
+    assert len(client.served.frames) == 1
+
+
+def test_a_session_that_is_begun_anew_lasts_on() -> None:
+    client = Client(SESSION_MS)
+    client.log_in()
+    client.time.advance(SESSION_MS - 1)
+    client.log_in()
+    assert client.told == [True, False, True]
+    client.time.advance(SESSION_MS)
+    client.send(METADATA, 12)
+    assert client.served.frames == [(METADATA, Principal("User", "alice"))]
+
+
+def test_a_failure_to_begin_anew_ends_the_session() -> None:
+    client = Client(SESSION_MS)
+    client.log_in()
+    pending = client.log_in("wrong")
+    client.time.advance(DELAY_MS)
+    with pytest.raises(CloseConnection):
+        pending.reply.result()
+
+
+def test_connections_do_not_know_of_each_other() -> None:
+    client = Client()
+    client.log_in()
+    client.info = ConnectionInfo(2, "SAFE", "127.0.0.1", 10, listener_is_sasl=True)
+    with pytest.raises(WireError):
+        client.send(METADATA, 12)
+
+
+def test_a_number_of_a_connection_that_has_ended_says_nothing_of_the_next() -> None:
+    client = Client()
+    client.log_in()
+    client.dispatcher.connection_closed(client.info)
+    with pytest.raises(WireError):
+        client.send(METADATA, 12)

@@ -1,0 +1,313 @@
+"""Meters of requests: their number by API and version, their errors by code, and the times of some of them.
+
+Every request is counted, so counting costs only a few integer additions. The first requests of an API version are all
+timed, later ones one in eight, because reading the clock costs more than counting. Only a scrape reads the meters
+(metrics/).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.stepping.jobs import Pace
+from kafkacompat.wire.apis import APIS, response_class
+from kafkacompat.wire.codec import specification
+from kafkacompat.wire.message import Encoded
+from kafkacompat.wire.messages.produce_response import ProduceResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.ports.dispatcher import ConnectionInfo, Pending, Reply
+    from kafkacompat.wire.definition import FieldSpec
+
+PRODUCE, FETCH, ADD_PARTITIONS_TO_TXN, LIST_CONFIG_RESOURCES = 0, 1, 24, 74
+ALL_TIMED = 1024
+"""The number of requests of an API version that are all timed."""
+ONE_IN = 8
+"""After these, one request in this number is timed."""
+KEPT = 1024
+"""The number of newest times that are kept for an API. Kafka's histograms keep 1028."""
+MARKS_MAX = 16
+"""Timed requests of one connection that may wait for earlier replies. The times of further ones end when their reply is ready."""
+COUNTED_A_STEP = 2_000
+"""Error codes per step that are counted in a large answer. One takes less than a microsecond."""
+ERROR_CODES = 256
+"""Length of a list of counts by error code. The code -1 is the last element."""
+
+
+class Times(NamedTuple):
+    """The times of one request in seconds, and its size in bytes."""
+
+    request_queue: float
+    local: float
+    remote: float
+    response_queue: float
+    response_send: float
+    size: int
+
+    @property
+    def total(self) -> float:
+        return sum(self[:5])
+
+
+class KindMeter:
+    """All versions of an API that share a name in Kafka's RequestMetrics."""
+
+    __slots__ = ("errors", "name", "recent", "versions")
+
+    def __init__(self, name: str, errors: list[int]) -> None:
+        self.name = name
+        self.recent: deque[Times] = deque(maxlen=KEPT)
+        self.versions: dict[int, RouteMeter] = {}
+        self.errors = errors
+
+
+class RouteMeter:
+    """One version of an API. `mask` selects the requests to time, by their number."""
+
+    __slots__ = ("choose", "count_errors", "errors", "kind", "mask", "plan", "requests")
+
+    def __init__(self, kind: KindMeter, key: int, version: int) -> None:
+        self.kind = kind
+        self.requests = 0
+        self.mask = 0
+        self.errors = kind.errors
+        self.count_errors = error_counter(key, version)
+        self.plan = plan_of(key, version)
+        self.choose: Callable[[Any], RouteMeter] | None = None
+        """If the metric's name depends on the request: returns the meter for a request."""
+
+    def note(
+        self, connection: ConnectionInfo, started_s: float, size: int, answer: Reply | Pending | None
+    ) -> None:
+        """Record the times of a request that was just handled. Its answer may come later, or never."""
+        if self.requests >= ALL_TIMED:
+            self.mask = ONE_IN - 1
+        handled_s = monotonic()
+        mark = Mark(self.kind, connection.read_s or started_s, started_s, handled_s, size)
+        if answer is None:
+            mark.ready_s = handled_s
+            mark.end(handled_s)
+            return
+        if type(answer) is list or answer.reply.done:  # type: ignore[union-attr]
+            mark.ready_s = handled_s
+        else:
+            answer.reply.on_done(mark.ready)  # type: ignore[union-attr]
+        timings = connection.timings
+        if timings is None:
+            timings = connection.timings = ConnectionTimings(connection)
+        timings.add(mark)
+
+    def count_in_steps(self, answer: Any) -> Iterator[None]:
+        """Like `count_errors`, in steps, for an answer that may be large."""
+        yield from _count_in_steps(answer, self.plan, self.errors, Pace(COUNTED_A_STEP))
+
+    def count_later(
+        self, connection: ConnectionInfo, request: Any, started_s: float, size: int, answer: Pending
+    ) -> None:
+        """Count a request that was decoded in steps. The steps are part of its local time."""
+        meter = self if self.choose is None else self.choose(request)
+        meter.requests += 1
+        meter.note(connection, started_s, size, answer)
+
+
+class RequestMeters:
+    """The meters of a node, for both roles."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, KindMeter] = {}
+        self.errors: dict[str, list[int]] = {}
+        """Error counts of each API. An answer with several results counts each of them."""
+
+    def of(self, key: int, version: int) -> RouteMeter:
+        """Return the meter of a version. It is created at its first use."""
+        name = APIS[key].name
+        if key == FETCH:
+            usual = self._meter("FetchConsumer", key, version)
+            return self._chosen(key, version, usual, "FetchFollower", _is_of_follower)
+        if key == LIST_CONFIG_RESOURCES and version == 0:
+            return self._meter("ListClientMetricsResources", key, version)
+        usual = self._meter(name, key, version)
+        if key == ADD_PARTITIONS_TO_TXN:
+            return self._chosen(key, version, usual, "AddPartitionsToTxnVerification", _only_verifies)
+        return usual
+
+    def _chosen(
+        self, key: int, version: int, usual: RouteMeter, name: str, is_special: Callable[[Any], bool]
+    ) -> RouteMeter:
+        """Return a meter for an API whose requests have two metric names. Errors are counted under the API's name."""
+        special = self._meter(name, key, version)
+        meter = RouteMeter(usual.kind, key, version)
+        meter.choose = lambda request: special if is_special(request) else usual
+        return meter
+
+    def _meter(self, name: str, key: int, version: int) -> RouteMeter:
+        kind = self._kind(name, APIS[key].name)
+        meter = kind.versions.get(version)
+        if meter is None:
+            meter = kind.versions[version] = RouteMeter(kind, key, version)
+        return meter
+
+    def _kind(self, name: str, api: str) -> KindMeter:
+        kind = self.kinds.get(name)
+        if kind is None:
+            errors = self.errors.setdefault(api, [0] * ERROR_CODES)
+            kind = self.kinds[name] = KindMeter(name, errors)
+        return kind
+
+
+def _is_of_follower(request: Any) -> bool:
+    """Whether a follower sent the request. Versions before 15 have `replica_id`; later ones have `replica_state`, None
+    from a consumer."""
+    state = request.replica_state
+    return bool(request.replica_id >= 0 or (state is not None and state.replica_id >= 0))
+
+
+def _only_verifies(request: Any) -> bool:
+    return bool(request.transactions) and all(each.verify_only for each in request.transactions)
+
+
+class Mark:
+    """A timed request whose answer was not sent yet."""
+
+    __slots__ = ("begun_s", "handled_s", "kind", "read_s", "ready_s", "size", "started_s")
+
+    def __init__(self, kind: KindMeter, read_s: float, started_s: float, handled_s: float, size: int) -> None:
+        self.kind = kind
+        self.size = size
+        self.read_s = read_s
+        self.started_s = started_s
+        self.handled_s = handled_s
+        self.ready_s = 0.0
+        """The time when the reply was ready, 0 before."""
+        self.begun_s = 0.0
+
+    def ready(self, _: Deferred[Any]) -> None:
+        self.ready_s = monotonic()
+
+    def end(self, sent_s: float) -> None:
+        started_s, handled_s, ready_s = self.started_s, self.handled_s, self.ready_s
+        begun_s = self.begun_s or ready_s
+        self.kind.recent.append(
+            Times(
+                max(started_s - self.read_s, 0.0),
+                handled_s - started_s,
+                ready_s - handled_s,
+                begun_s - ready_s,
+                sent_s - begun_s,
+                self.size,
+            )
+        )
+
+
+class ConnectionTimings:
+    """Implements ports.dispatcher.Timings for a connection with timed requests."""
+
+    __slots__ = ("_info", "_marks")
+
+    def __init__(self, info: ConnectionInfo) -> None:
+        self._info = info
+        self._marks: list[Mark] = []
+
+    def add(self, mark: Mark) -> None:
+        self._marks.append(mark)
+
+    def sending(self) -> None:
+        now_s = monotonic()
+        for mark in self._marks:
+            if mark.ready_s and not mark.begun_s:
+                mark.begun_s = now_s
+
+    def sent(self, waiting: int) -> None:
+        if waiting and len(self._marks) <= MARKS_MAX:
+            return
+        now_s = monotonic()
+        left = []
+        for mark in self._marks:
+            if mark.ready_s:
+                mark.end(now_s)
+            else:
+                left.append(mark)
+        self._marks = left
+        if not left:
+            self._info.timings = None
+
+
+# Errors in an answer.
+
+Plan = tuple[bool, tuple[tuple[str, "Plan"], ...]]
+"""Whether the struct has an error code, and its arrays with structs that have one."""
+
+
+@cache
+def plan_of(key: int, version: int) -> Plan:
+    return _plan(specification(response_class(key)).root.fields, version)
+
+
+@cache
+def error_counter(key: int, version: int) -> Callable[[Any, list[int]], None]:
+    """Return a function that adds an answer's error codes to the counts. Parts that are already encoded were counted before."""
+    if key == PRODUCE:
+        return _count_of_produce
+    plan = plan_of(key, version)
+    answers = response_class(key)
+
+    def count(answer: Any, counts: list[int]) -> None:
+        if type(answer) is answers:
+            _count(answer, plan, counts)
+
+    return count
+
+
+def _plan(fields: Iterable[FieldSpec], version: int) -> Plan:
+    has_code = False
+    arrays: list[tuple[str, Plan]] = []
+    for field in fields:
+        if version not in field.versions:
+            continue
+        if field.name == "error_code":
+            has_code = True
+        elif field.is_array and field.struct is not None:
+            inner = _plan(field.struct.fields, version)
+            if inner[0] or inner[1]:
+                arrays.append((field.name, inner))
+    return has_code, tuple(arrays)
+
+
+def _count(struct: Any, plan: Plan, counts: list[int]) -> None:
+    has_code, arrays = plan
+    if has_code:
+        counts[struct.error_code] += 1
+    for name, inner in arrays:
+        for each in getattr(struct, name) or ():
+            if type(each) is not Encoded:
+                _count(each, inner, counts)
+
+
+def _count_in_steps(struct: Any, plan: Plan, counts: list[int], pace: Pace) -> Iterator[None]:
+    """Count in steps. Structs that are already encoded were counted before."""
+    has_code, arrays = plan
+    if has_code:
+        counts[struct.error_code] += 1
+    for name, inner in arrays:
+        for each in getattr(struct, name) or ():
+            if type(each) is Encoded:
+                continue
+            if inner[1]:
+                yield from _count_in_steps(each, inner, counts, pace)
+            else:
+                counts[each.error_code] += 1
+            if pace.is_over():
+                yield None
+
+
+def _count_of_produce(answer: Any, counts: list[int]) -> None:
+    """Does the same as the general function in a third of its time. Most answers have one partition."""
+    if type(answer) is ProduceResponse:
+        for topic in answer.responses:
+            for one in topic.partition_responses:
+                counts[one.error_code] += 1

@@ -1,0 +1,126 @@
+"""Authentication on listeners with SASL, before any request is served: a Dispatcher that wraps the node's.
+
+A connection's frames go to its authenticator until the exchange is complete, and again when the client reauthenticates
+(KIP-368). After a failed exchange the response and the close of the connection are delayed by
+connection.failed.authentication.delay.ms, which slows down password guessing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.deferred import Deferred
+from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending, Principal, Reply
+from kafkacompat.security.sasl_authenticator import (
+    Answer,
+    AskedForVersions,
+    EnabledMechanism,
+    Failure,
+    SaslServerAuthenticator,
+)
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Clock, TimerHandle, Timers
+
+logger = logging.getLogger(__name__)
+
+USER = "User"
+_VERSIONS_ERROR_CODE = slice(8, 10)
+"""The bytes of the error code in an ApiVersions reply, in every version: after size and correlation id."""
+_NONE = b"\0\0"
+
+
+class SaslDispatcher:
+    """Implements the Dispatcher of net/. Requests on listeners without SASL pass through."""
+
+    def __init__(
+        self,
+        served: ApiDispatcher,
+        mechanisms: Mapping[str, Mapping[str, EnabledMechanism]],
+        failure_delay_ms: int,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        """`mechanisms`: the mechanisms of each listener with SASL, by the listener's name."""
+        self.served = served
+        """The dispatcher of requests whose client is authenticated, or need not be."""
+        self._mechanisms = mechanisms
+        self._failure_delay_ms = failure_delay_ms
+        self._clock = clock
+        self._timers = timers
+        self._authenticators: dict[int, SaslServerAuthenticator] = {}
+        self._failed: dict[int, TimerHandle] = {}
+
+    def dispatch(self, connection: ConnectionInfo, frame: memoryview) -> Reply | Pending | None:
+        if not connection.listener_is_sasl:
+            return self.served.dispatch(connection, frame)
+        authenticator = self._authenticators.get(connection.connection_id)
+        if authenticator is None:
+            authenticator = SaslServerAuthenticator(self._mechanisms[connection.listener_name])
+            self._authenticators[connection.connection_id] = authenticator
+        if authenticator.is_complete:
+            if authenticator.expires_ms is None:
+                return self.served.dispatch(connection, frame)
+            now_ms = self._clock.monotonic_ms()
+            if not authenticator.begins_anew(int.from_bytes(frame[:2], "big"), now_ms):
+                if authenticator.has_expired(now_ms):
+                    raise CloseConnection("its session has ended (connections.max.reauth.ms)")
+                return self.served.dispatch(connection, frame)
+            _tell(connection, False)
+        return self._authenticate(connection, authenticator, frame)
+
+    def connection_closed(self, connection: ConnectionInfo) -> None:
+        self._authenticators.pop(connection.connection_id, None)
+        timer = self._failed.pop(connection.connection_id, None)
+        if timer is not None:
+            timer.cancel()
+        self.served.connection_closed(connection)
+
+    def _authenticate(
+        self, connection: ConnectionInfo, authenticator: SaslServerAuthenticator, frame: memoryview
+    ) -> Reply | Pending | None:
+        outcome = authenticator.handle(frame, self._clock.monotonic_ms())
+        if isinstance(outcome, Answer):
+            if authenticator.is_complete:
+                assert authenticator.user is not None
+                connection.principal = Principal(USER, authenticator.user, authenticator.token_authenticated)
+                _tell(connection, True)
+            return [outcome.reply]
+        if isinstance(outcome, AskedForVersions):
+            return self._tell_versions(connection, authenticator, frame)
+        if isinstance(outcome, Failure):
+            return self._fail(connection, None if outcome.reply is None else [outcome.reply], outcome.reason)
+        reply = self.served.refusal(outcome.header, frame, ErrorCode.ILLEGAL_SASL_STATE)
+        return self._fail(connection, reply, f"API {outcome.header.api_key} during SASL authentication")
+
+    def _tell_versions(
+        self, connection: ConnectionInfo, authenticator: SaslServerAuthenticator, frame: memoryview
+    ) -> Reply | Pending | None:
+        """Answer ApiVersions. After a refusal the client may try once more."""
+        answer = self.served.dispatch(connection, frame)
+        if isinstance(answer, list) and answer[0][_VERSIONS_ERROR_CODE] == _NONE:  # type: ignore[index]
+            authenticator.versions_told()
+        return answer
+
+    def _fail(self, connection: ConnectionInfo, reply: Reply | None, reason: str) -> Pending:
+        logger.warning("%s failed authentication: %s", connection, reason)
+        end = CloseConnection("its authentication failed", reply)
+        if not self._failure_delay_ms:
+            raise end
+        later: Deferred[Reply | None] = Deferred()
+
+        def close() -> None:
+            self._failed.pop(connection.connection_id, None)
+            later.fail(end)
+
+        self._failed[connection.connection_id] = self._timers.call_after(self._failure_delay_ms, close)
+        return Pending(later, blocks=True)
+
+
+def _tell(connection: ConnectionInfo, is_authenticated: bool) -> None:
+    if connection.on_authentication is not None:
+        connection.on_authentication(is_authenticated)

@@ -1,0 +1,35 @@
+"""The options --bootstrap and --command-config of all commands that connect to a cluster."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.config import ConfigError
+from kafkacompat.security.cluster_address import DEFAULT_SERVERS, ClusterAddress
+
+
+def add_bootstrap(parser: argparse.ArgumentParser, *, action: bool = False) -> None:
+    """Add the options that `address_of` reads. `action`: for a subparser whose parent has them too, so that they may
+    come before or after the action."""
+    parser.add_argument(
+        "--bootstrap",
+        "--bootstrap-server",
+        default=argparse.SUPPRESS if action else DEFAULT_SERVERS,
+        metavar="HOST:PORT",
+        help=f"bootstrap brokers, separated by commas (default {DEFAULT_SERVERS})",
+    )
+    parser.add_argument(
+        "--command-config",
+        default=argparse.SUPPRESS if action else None,
+        metavar="FILE",
+        help="a file of Kafka's client properties that says how to connect: security.protocol, sasl.*, ssl.*",
+    )
+
+
+def address_of(arguments: argparse.Namespace) -> ClusterAddress:
+    """Return the address. Raises CommandFailed with the name of a wrong property, without its value if that is a secret."""
+    try:
+        return ClusterAddress.of_file(arguments.bootstrap, arguments.command_config)
+    except ConfigError as error:
+        raise CommandFailed(str(error)) from None

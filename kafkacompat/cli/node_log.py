@@ -1,0 +1,166 @@
+"""A node's log in a file: entries go through a bounded queue to a thread, which writes and rotates.
+
+The thread that logs never waits for the disk. Entries that find the queue full, or that cannot be written, are counted, and
+a line with their number follows as soon as one can be written. A disk that is full or does not answer thus costs
+entries and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import logging.handlers
+import queue
+import sys
+import threading
+
+QUEUE_ENTRIES_MAX = 4096
+MESSAGE_CHARACTERS_MAX = 16 * 1024
+FLUSH_TIMEOUT_S = 2.0
+"""The longest wait for the disk when the node ends."""
+
+Entries = queue.Queue[logging.LogRecord | None]
+
+
+class NodeLog:
+    """Opens the file at once (OSError), and writes until `close`. `handler` is for the root logger."""
+
+    def __init__(
+        self,
+        path: str,
+        max_bytes: int,
+        backups: int,
+        formatter: logging.Formatter,
+        queue_entries_max: int = QUEUE_ENTRIES_MAX,
+    ) -> None:
+        self._entries: Entries = queue.Queue(queue_entries_max)
+        self.handler = BoundedQueueHandler(self._entries)
+        self.file = RotatingFile(path, max_bytes, backups)
+        self.file.setFormatter(formatter)
+        self._told_dropped = 0
+        # A daemon, because a disk that does not answer must not keep the process from ending.
+        self._thread = threading.Thread(target=self._write_all, name="log writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what is queued and end the thread. A disk that does not answer is waited for a short time only."""
+        with contextlib.suppress(queue.Full):
+            self._entries.put(None, timeout=FLUSH_TIMEOUT_S)
+        self._thread.join(FLUSH_TIMEOUT_S)
+        if not self._thread.is_alive():
+            self.file.close()
+
+    def write_next(self) -> bool:
+        """Wait for one entry and write it. Return False at the end of the log."""
+        record = self._entries.get()
+        try:
+            if record is None:
+                return False
+            self.file.handle(record)
+            self._tell_what_is_missing()
+            return True
+        finally:
+            self._entries.task_done()
+
+    def _write_all(self) -> None:
+        while self.write_next():
+            pass
+
+    def _tell_what_is_missing(self) -> None:
+        dropped = self.handler.dropped
+        if dropped > self._told_dropped and self.file.is_writable:
+            missing = dropped - self._told_dropped
+            self._told_dropped = dropped
+            self.file.handle(_own_entry(f"{missing} entries of the log were dropped: the queue was full"))
+
+
+class BoundedQueueHandler(logging.handlers.QueueHandler):
+    """Queues entries without waiting. An entry that finds the queue full is counted and dropped."""
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self._entries = entries
+        self.dropped = 0
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Return the entry with its texts, bounded. The objects that it names may change before it is written."""
+        made = copy.copy(record)
+        made.msg, made.args = _bounded(record.getMessage()), None
+        if record.exc_info:
+            made.exc_text = logging.Formatter().formatException(record.exc_info)
+        made.exc_info = None
+        if made.exc_text:
+            made.exc_text = _bounded(made.exc_text)
+        return made
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        try:
+            self._entries.put_nowait(record)
+        except queue.Full:
+            self.dropped += 1
+
+    def flush(self) -> None:
+        """Wait a short time until everything queued is written: the process may be about to halt."""
+        with self._entries.all_tasks_done:
+            self._entries.all_tasks_done.wait_for(
+                lambda: self._entries.unfinished_tasks == 0, FLUSH_TIMEOUT_S
+            )
+
+
+class RotatingFile(logging.handlers.RotatingFileHandler):
+    """The file. An entry that cannot be written is counted; the next entry opens the file again."""
+
+    def __init__(self, path: str, max_bytes: int, backups: int) -> None:
+        super().__init__(
+            path, maxBytes=max_bytes, backupCount=backups, encoding="utf-8", errors="backslashreplace"
+        )
+        self.lost = 0
+        self.is_writable = True
+        self._lost_since = 0
+        self._reason = ""
+
+    def createLock(self) -> None:
+        """Only the writing thread writes. With a lock, the end of the interpreter would wait for a write that hangs."""
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.is_writable = True
+        super().emit(record)
+        if self.is_writable and self._lost_since:
+            missing, self._lost_since = self._lost_since, 0
+            super().emit(_own_entry(f"{missing} entries of the log could not be written: {self._reason}"))
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        if not self._lost_since:
+            _say(f"kafkacompat: the log {self.baseFilename} cannot be written: {error.strerror}")
+        self.is_writable = False
+        self.lost += 1
+        self._lost_since += 1
+        self._reason = error.strerror or str(error)
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            # Closing writes what is buffered, which fails for the same reason.
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def _own_entry(text: str) -> logging.LogRecord:
+    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None)
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= MESSAGE_CHARACTERS_MAX:
+        return text
+    return f"{text[:MESSAGE_CHARACTERS_MAX]}... ({len(text) - MESSAGE_CHARACTERS_MAX} more characters)"
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,138 @@
+"""The entry point of the image: python -m kafkacompat.container [VARIABLE=VALUE...]
+
+It writes the final server.properties, formats the data directories if none of them is formatted, and runs the node in
+the same process. `--root` puts all its folders below another one, for tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kafkacompat.cli import format as format_command
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.output import failing_clearly
+from kafkacompat.cli.settings import load_settings, warn, warn_of_settings
+from kafkacompat.cli.start import LOG_LEVEL_VARIABLE, announce, configure_logging, log_level, serve
+from kafkacompat.config import ServerConfig, parse_voters
+from kafkacompat.config.errors import ConfigError
+from kafkacompat.container import environment as image
+from kafkacompat.container.folders import Folders
+from kafkacompat.container.login_modules import jaas_settings
+from kafkacompat.security.jaas import JaasError
+from kafkacompat.server.signals import StopSignals
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="kafkacompat-container", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument(
+        "--root", type=Path, default=Path("/"), help="the folder that stands for / (default %(default)s)"
+    )
+    parser.add_argument(
+        "variables", nargs="*", metavar="VARIABLE=VALUE", help="a variable that wins over the environment"
+    )
+    return run(parser.parse_args(argv))
+
+
+@failing_clearly
+def run(arguments: argparse.Namespace) -> int:
+    signals = StopSignals()
+    signals.listen()
+    variables = {**os.environ, **_pairs(arguments.variables)}
+    folders = Folders(arguments.root)
+    try:
+        prepared = image.prepare(
+            variables, _text(folders.mounted_file), image.Secrets(str(folders.secrets), _text)
+        )
+        text = prepared.server_properties + _jaas_text(prepared)
+    except (image.EnvironmentRefused, JaasError, ConfigError) as problem:
+        raise CommandFailed(str(problem)) from None
+    for note in prepared.notes:
+        warn(note)
+    _write(folders.final_file, text)
+    configure_logging(log_level(False, variables.get(LOG_LEVEL_VARIABLE) or image.log_level(variables)))
+    config = load_settings(str(folders.final_file), [])
+    _format_once(config, folders.final_file, prepared.cluster_id)
+    warn_of_settings(config)
+    return serve(config, signals, lambda line: _tell(config, line), format_if_empty=False)
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    for word in words:
+        if "=" not in word:
+            raise CommandFailed(f"an argument of the image has the form VARIABLE=VALUE, not {word!r}")
+    return dict(word.split("=", 1) for word in words)
+
+
+def _text(path: str | Path) -> str | None:
+    """The text of a file, or None if there is none. It is read as Java reads properties."""
+    try:
+        return Path(path).read_text("latin-1")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise CommandFailed(f"cannot read {path}: {error.strerror}") from error
+
+
+def _jaas_text(prepared: image.Prepared) -> str:
+    if prepared.jaas_file is None:
+        return ""
+    text = _text(prepared.jaas_file)
+    if text is None:
+        raise CommandFailed(f"{image.JVM_OPTIONS}: there is no file {prepared.jaas_file}")
+    settings = jaas_settings(image.properties_of(prepared), text)
+    doubled: Mapping[str, str] = {name: value.replace("\\", "\\\\") for name, value in settings.items()}
+    return "".join(f"{name}={value}\n" for name, value in doubled.items())
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the file, which only its user can read: it may contain passwords."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        with os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandFailed(f"cannot write {path}: {error.strerror}") from error
+
+
+def _format_once(config: ServerConfig, path: Path, cluster_id: str) -> None:
+    """Format the directories. If one is formatted, the node goes on with the ids that it has."""
+    from kafkacompat.log.disk import RealDisk
+    from kafkacompat.raft.storage import StorageProblem, read_meta_properties
+    from kafkacompat.server.data_directories import absolute_log_dirs, absolute_metadata_dir
+
+    disk = RealDisk()
+    directories = dict.fromkeys((*absolute_log_dirs(config), absolute_metadata_dir(config)))
+    try:
+        if any(read_meta_properties(disk, directory) is not None for directory in directories):
+            return
+    except (StorageProblem, OSError):
+        return  # The start says it in full.
+    if "controller" in config.roles and not parse_voters(config):
+        raise CommandFailed(
+            "KAFKA_CONTROLLER_QUORUM_VOTERS is not set: the image makes quorums of static voters only"
+        )
+    parser = argparse.ArgumentParser()
+    format_command.add_arguments(parser)
+    if format_command.run(parser.parse_args(["-c", str(path), f"--cluster-id={cluster_id}"])):
+        raise CommandFailed("the data directories are not formatted")
+
+
+def _tell(config: ServerConfig, line: str) -> None:
+    """Print the line, and what programs wait for that start apache/kafka containers."""
+    announce(line)
+    if "broker" in config.roles:
+        announce(f"[BrokerLifecycleManager id={config.node_id}] Transitioning from RECOVERY to RUNNING")
+    announce(f"[KafkaRaftServer nodeId={config.node_id}] Kafka Server started (kafka.server.KafkaRaftServer)")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""The environment of the apache/kafka image as settings of a node."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.config import ServerConfig
+from kafkacompat.container.environment import (
+    DEFAULT_CLUSTER_ID,
+    WITHOUT_EFFECT,
+    EnvironmentRefused,
+    Prepared,
+    Secrets,
+    log_level,
+    prepare,
+    properties_of,
+    setting_name,
+)
+
+FILES = {
+    "/s/node.jks": "",
+    "/s/store_creds": "of-the-store\n",
+    "/s/key_creds": "of-the-key\n\n",
+    "/s/trust.jks": "",
+    "/s/trust_creds": "of-the-trust",
+}
+TLS = {
+    "KAFKA_ADVERTISED_LISTENERS": "SSL://node:9093",
+    "KAFKA_SSL_KEYSTORE_FILENAME": "node.jks",
+    "KAFKA_SSL_KEYSTORE_CREDENTIALS": "store_creds",
+    "KAFKA_SSL_KEY_CREDENTIALS": "key_creds",
+}
+
+
+def prepared(environment: dict[str, str], mounted: str | None = None) -> Prepared:
+    return prepare(environment, mounted, Secrets("/s", FILES.get))
+
+
+def settings(environment: dict[str, str], mounted: str | None = None) -> dict[str, str]:
+    return properties_of(prepared(environment, mounted))
+
+
+@pytest.mark.parametrize(
+    ("variable", "setting"),
+    [
+        ("KAFKA_ABC_DEF", "abc.def"),
+        ("KAFKA_ABC__DEF", "abc_def"),
+        ("KAFKA_ABC___DEF", "abc-def"),
+        ("KAFKA_A_B__C___D_E", "a.b_c-d.e"),
+        ("KAFKA_A____B", "a-.b"),
+        ("KAFKA_KAFKA_X", "kafka.x"),
+        (
+            "KAFKA_LISTENER_NAME_SASL__PLAINTEXT_PLAIN_SASL_JAAS_CONFIG",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config",
+        ),
+    ],
+)
+def test_a_variable_names_a_setting(variable: str, setting: str) -> None:
+    assert setting_name(variable) == setting
+
+
+def test_without_settings_the_node_has_those_of_the_image() -> None:
+    found = prepared({"PATH": "/bin", "KAFKA_HEAP_OPTS": "-Xmx1g"}, "\n  \n")
+    config = ServerConfig.from_properties(properties_of(found), {})
+    assert (config.node_id, sorted(config.roles)) == (1, ["broker", "controller"])
+    assert [(each.listener_name, each.host, each.port) for each in config.listeners()] == [
+        ("PLAINTEXT", "", 9092),
+        ("CONTROLLER", "", 9093),
+    ]
+    (advertised,) = config.advertised_broker_listeners()
+    assert (advertised.host, advertised.port) == ("localhost", 9092)
+    assert found.cluster_id == DEFAULT_CLUSTER_ID
+    assert not config.unknown
+
+
+def test_one_setting_replaces_all_defaults() -> None:
+    assert settings({"KAFKA_NODE_ID": "7"}) == {"node.id": "7"}
+
+
+def test_the_environment_wins_over_a_mounted_file() -> None:
+    mounted = "node.id=1\nlog.dirs=/mounted"
+    assert settings({"KAFKA_NODE_ID": "7"}, mounted) == {"node.id": "7", "log.dirs": "/mounted"}
+    assert settings({}, mounted) == {"node.id": "1", "log.dirs": "/mounted"}
+
+
+def test_only_variables_of_settings_become_settings() -> None:
+    others = dict.fromkeys(WITHOUT_EFFECT, "x")
+    others |= {
+        "KAFKA_LOG4J_ROOT_LOGLEVEL": "DEBUG",
+        "KAFKA_OPTS": "-Da=b",
+        "CLUSTER_ID": "c",
+        "MY_KAFKA_X": "x",
+    }
+    found = prepared({"KAFKA_NODE_ID": "7"} | others)
+    assert properties_of(found) == {"node.id": "7"}
+    assert found.cluster_id == "c"
+    assert {note.split(" ")[0] for note in found.notes} == {
+        name for name, reason in WITHOUT_EFFECT.items() if reason
+    } | {"-Da"}
+
+
+def test_listeners_are_those_that_are_advertised() -> None:
+    advertised = {"KAFKA_ADVERTISED_LISTENERS": "A://one:1,B://two.example:2"}
+    assert settings(advertised)["listeners"] == "A://0.0.0.0:1,B://0.0.0.0:2"
+    assert settings(advertised | {"KAFKA_LISTENERS": "A://:1"})["listeners"] == "A://:1"
+
+
+def test_a_controller_advertises_nothing() -> None:
+    role = {"KAFKA_PROCESS_ROLES": "controller"}
+    assert settings(role | {"KAFKA_ADVERTISED_LISTENERS": ""}) == {"process.roles": "controller"}
+    with pytest.raises(EnvironmentRefused, match="KAFKA_ADVERTISED_LISTENERS is not supported"):
+        prepared(role | {"KAFKA_ADVERTISED_LISTENERS": "A://one:1"})
+
+
+def test_stores_and_passwords_come_from_the_secrets() -> None:
+    found = settings(TLS)
+    assert found["ssl.keystore.location"] == "/s/node.jks"
+    assert found["ssl.keystore.password"] == "of-the-store"
+    assert found["ssl.key.password"] == "of-the-key"
+    assert not [name for name in found if "truststore" in name or "credentials" in name or "filename" in name]
+
+
+@pytest.mark.parametrize("wanted", ["required", "requested"])
+def test_who_asks_for_certificates_has_a_trust_store(wanted: str) -> None:
+    asking = TLS | {"KAFKA_SSL_CLIENT_AUTH": wanted}
+    with pytest.raises(EnvironmentRefused, match="KAFKA_SSL_TRUSTSTORE_FILENAME"):
+        prepared(asking)
+    trust = {"KAFKA_SSL_TRUSTSTORE_FILENAME": "trust.jks", "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "trust_creds"}
+    found = settings(asking | trust)
+    assert (found["ssl.truststore.location"], found["ssl.truststore.password"]) == (
+        "/s/trust.jks",
+        "of-the-trust",
+    )
+
+
+@pytest.mark.parametrize("missing", sorted(set(TLS) - {"KAFKA_ADVERTISED_LISTENERS"}))
+def test_a_missing_secret_is_named(missing: str) -> None:
+    with pytest.raises(EnvironmentRefused, match=f"{missing} is not set"):
+        prepared({name: value for name, value in TLS.items() if name != missing})
+    with pytest.raises(EnvironmentRefused, match=f"{missing}: there is no file /s/nothing"):
+        prepared(TLS | {missing: "nothing"})
+
+
+def test_stores_by_their_settings_need_no_secrets() -> None:
+    pem = {"KAFKA_ADVERTISED_LISTENERS": "SASL_SSL://node:9093", "KAFKA_SSL_KEYSTORE_LOCATION": "/pem"}
+    assert settings(pem)["ssl.keystore.location"] == "/pem"
+
+
+def test_java_options_name_a_jaas_file() -> None:
+    options = {"KAFKA_OPTS": "-Xss1m -Djava.security.auth.login.config=/etc/jaas.conf -Dx=y"}
+    found = prepared(options)
+    assert found.jaas_file == "/etc/jaas.conf"
+    assert found.notes == ("-Dx of KAFKA_OPTS has no effect: there is no JVM",)
+
+
+@pytest.mark.parametrize(
+    ("said", "level"), [("", None), ("trace", "DEBUG"), ("INFO", "INFO"), ("OFF", "CRITICAL"), ("odd", "ODD")]
+)
+def test_log_levels_of_log4j(said: str, level: str | None) -> None:
+    assert log_level({"KAFKA_LOG4J_ROOT_LOGLEVEL": said}) == level

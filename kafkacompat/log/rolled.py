@@ -1,0 +1,46 @@
+"""Logs that have rolled and whose closed segments must be synced soon. Another module syncs them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkacompat.log.log import PartitionLog
+
+
+class RolledLogs:
+    """The waiting logs of each log directory, each once. Bounded by the number of logs."""
+
+    __slots__ = ("_told", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, dict[PartitionLog, None]] = {}
+        self._told: Callable[[str], None] = lambda place: None
+
+    def watch(self, told: Callable[[str], None]) -> None:
+        """`told` is called with a directory when the first of its logs waits."""
+        self._told = told
+        for place in list(self._waiting):
+            told(place)
+
+    def add(self, log: PartitionLog) -> None:
+        place = posixpath.dirname(log.directory)
+        waiting = self._waiting.get(place)
+        if waiting is None:
+            self._waiting[place] = {log: None}
+            self._told(place)
+        else:
+            waiting[log] = None
+
+    def pop(self, place: str) -> PartitionLog | None:
+        """Remove and return the next log of a directory. None if there is none."""
+        waiting = self._waiting.get(place)
+        if waiting is None:
+            return None
+        log = next(iter(waiting))
+        del waiting[log]
+        if not waiting:
+            del self._waiting[place]
+        return log

@@ -1,0 +1,147 @@
+"""The listener: what it answers, and that no client ends it or holds it up."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from kafkacompat.metrics import endpoint as module
+from kafkacompat.metrics.endpoint import MetricsEndpoint
+from kafkacompat.metrics.families import Families, gauge, gauges
+from kafkacompat.metrics.http import HEAD_BYTES_MAX
+
+LOOPBACK = "127.0.0.1"
+
+
+class FakeNode:
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.series = 1
+        self.rendered = 0
+
+    def families(self) -> Families:
+        yield gauge("up", "Up.", 1)
+        yield gauges("size", "Size.", (({"n": str(n)}, self._count()) for n in range(self.series)))
+
+    def _count(self) -> int:
+        self.rendered += 1
+        return self.rendered
+
+    def why_not_ready(self) -> str | None:
+        return self.reason
+
+
+class World:
+    def __init__(self, port: int, node: FakeNode) -> None:
+        self.port = port
+        self.node = node
+
+    async def ask(self, request: bytes) -> bytes:
+        stream = await trio.open_tcp_stream(LOOPBACK, self.port)
+        async with stream:
+            await stream.send_all(request)
+            return b"".join([part async for part in stream])
+
+    async def get(self, path: str, version: str = "1.0") -> tuple[int, bytes]:
+        whole = await self.ask(f"GET {path} HTTP/{version}\r\nHost: x\r\n\r\n".encode())
+        head, _, body = whole.partition(b"\r\n\r\n")
+        return int(head.split()[1]), body
+
+
+@pytest.fixture
+async def world(nursery: trio.Nursery) -> World:
+    node = FakeNode()
+    served = MetricsEndpoint(node)
+    port = await served.bind(LOOPBACK, 0)
+    nursery.start_soon(served.run)
+    return World(port, node)
+
+
+async def test_metrics_are_served(world: World) -> None:
+    status, body = await world.get("/metrics")
+    assert status == 200
+    assert body.decode().splitlines()[:3] == ["# HELP up Up.", "# TYPE up gauge", "up 1.0"]
+
+
+async def test_a_large_answer_comes_in_chunks_and_whole(world: World) -> None:
+    world.node.series = 5000
+    _, old = await world.get("/metrics")
+    world.node.rendered = 0
+    _, chunked = await world.get("/metrics", "1.1")
+    assert unchunked(chunked) == old
+
+
+def unchunked(body: bytes) -> bytes:
+    parts = []
+    while True:
+        size, _, rest = body.partition(b"\r\n")
+        length = int(size, 16)
+        if not length:
+            assert rest == b"\r\n"
+            return b"".join(parts)
+        parts.append(rest[:length])
+        assert rest[length : length + 2] == b"\r\n"
+        body = rest[length + 2 :]
+
+
+async def test_the_loop_serves_others_while_an_answer_is_rendered(world: World) -> None:
+    world.node.series = 100_000
+    stream = await trio.open_tcp_stream(LOOPBACK, world.port)
+    async with stream:
+        await stream.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        await stream.receive_some(10)
+        begun = world.node.rendered
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.node.rendered < world.node.series, "a client that takes nothing stops the rendering"
+        assert (await world.get("/live"))[0] == 200
+        assert begun < 1000, "the head leaves before the series are read"
+
+
+async def test_live_and_ready(world: World) -> None:
+    assert await world.get("/live") == (200, b"live\n")
+    assert await world.get("/ready") == (200, b"ready\n")
+    world.node.reason = "the broker's state is STARTING"
+    assert await world.get("/ready") == (503, b"the broker's state is STARTING\n")
+    assert await world.get("/live") == (200, b"live\n")
+
+
+async def test_a_head_request_gets_no_body(world: World) -> None:
+    for path in ("/metrics", "/live", "/ready"):
+        whole = await world.ask(f"HEAD {path} HTTP/1.1\r\n\r\n".encode())
+        assert whole.startswith(b"HTTP/1.1 200"), path
+        assert whole.endswith(b"\r\n\r\n"), path
+
+
+async def test_other_paths_and_requests_are_refused(world: World) -> None:
+    assert (await world.get("/"))[0] == 404
+    assert (await world.ask(b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
+    assert (await world.ask(b"GET /" + b"x" * 2 * HEAD_BYTES_MAX)).startswith(b"HTTP/1.1 431")
+    assert (await world.get("/live"))[0] == 200
+
+
+async def test_a_client_that_sends_nothing_is_let_go(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream = await trio.open_tcp_stream(LOOPBACK, world.port)
+    with trio.fail_after(2 * module.HEAD_S):
+        async with stream:
+            assert await stream.receive_some(1) == b""
+            assert trio.current_time() >= module.HEAD_S
+
+
+async def test_one_connection_too_many_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 1)
+    first = await trio.open_tcp_stream(LOOPBACK, world.port)
+    async with first:
+        await trio.testing.wait_all_tasks_blocked()
+        second = await trio.open_tcp_stream(LOOPBACK, world.port)
+        async with second:
+            assert await second.receive_some(1) == b""
+        await first.send_all(b"GET /live HTTP/1.0\r\n\r\n")
+        assert (await first.receive_some(12)).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_port_that_is_taken_names_the_setting(world: World) -> None:
+    with pytest.raises(OSError, match=r"metrics\.listener\.port: cannot listen on 127\.0\.0\.1:"):
+        await MetricsEndpoint(world.node).bind(LOOPBACK, world.port)

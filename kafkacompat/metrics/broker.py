@@ -1,0 +1,133 @@
+"""A broker's metrics of no single partition: state, purgatories, fetch sessions, ISR changes, fetchers, groups, connections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkacompat.metrics.families import (
+    COUNTED_A_STEP,
+    Families,
+    Sample,
+    counter,
+    gauge,
+    gauges,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.coordinator.service import GroupCoordinator
+    from kafkacompat.partition.fetch import FetchEngine
+    from kafkacompat.partition.partition_fetch_state import PartitionFetchState
+    from kafkacompat.partition.replica_manager import ReplicaManager
+    from kafkacompat.partition.replication import Replication
+
+GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+SHARD_STATES = ("loading", "active", "failed")
+NOT_IN_A_NAME = re.compile("[^a-z0-9_]")
+
+
+def broker_families(state: int) -> Families:
+    yield gauge(
+        "kafka_server_kafkaserver_brokerstate",
+        "0 not running, 1 starting, 2 recovery, 3 running, 6 pending controlled shutdown, 7 shutting down.",
+        state,
+    )
+
+
+def waiting_families(partitions: ReplicaManager, fetches: FetchEngine) -> Families:
+    """Requests that wait, and fetch sessions."""
+    sizes = {
+        "Produce": partitions.wakeups.produces.sizes,
+        "Fetch": fetches.purgatory.sizes,
+        "DeleteRecords": partitions.wakeups.deletions.sizes,
+    }
+    name = "kafka_server_delayedoperationpurgatory_"
+    yield gauges(
+        f"{name}numdelayedoperations",
+        "Requests that wait.",
+        [({"delayedOperation": kind}, waiting) for kind, (waiting, _) in sizes.items()],
+    )
+    yield gauges(
+        f"{name}purgatorysize",
+        "Requests that wait, once for each partition that they wait for.",
+        [({"delayedOperation": kind}, watched) for kind, (_, watched) in sizes.items()],
+    )
+    sessions, name = fetches.sessions, "kafka_server_fetchsessioncache_"
+    yield gauge(f"{name}numincrementalfetchsessions", "Fetch sessions.", len(sessions))
+    yield gauge(
+        f"{name}numincrementalfetchpartitionscached",
+        "Partitions of all fetch sessions.",
+        sessions.partition_count,
+    )
+    yield counter(
+        f"{name}incrementalfetchsessionevictions",
+        "Fetch sessions that had to make room.",
+        sessions.evictions,
+    )
+
+
+def replication_families(replication: Replication) -> Families:
+    changes, name = replication.isr_changes, "kafka_server_replicamanager_"
+    yield counter(f"{name}isrshrinks", "Replicas taken out of in-sync sets.", changes.shrinks)
+    yield counter(f"{name}isrexpands", "Replicas taken into in-sync sets.", changes.expands)
+    yield counter(f"{name}failedisrupdates", "Changes of in-sync sets that were refused.", changes.failed)
+    followed = replication.followed()
+    yield None
+    yield gauges(
+        "kafka_server_fetcherlagmetrics_consumerlag",
+        "Offsets between a follower and its leader's high watermark.",
+        _lags(followed),
+    )
+    labels, name = {"clientId": "Replica"}, "kafka_server_replicafetchermanager_"
+    lag = max((each.lag for _, _, each in followed), default=0)
+    failed = sum(each.failed for _, _, each in followed)
+    yield gauges(f"{name}maxlag", "The largest of these lags.", [(labels, lag)])
+    yield gauges(f"{name}failedpartitionscount", "Partitions whose fetching failed.", [(labels, failed)])
+
+
+def _lags(followed: Sequence[tuple[int, int, PartitionFetchState]]) -> Iterator[Sample]:
+    for leader, index, each in followed:
+        topic, partition = each.core.topic_partition
+        yield (
+            {
+                "clientId": f"ReplicaFetcherThread-{index}-{leader}",
+                "topic": topic,
+                "partition": str(partition),
+            },
+            each.lag,
+        )
+
+
+def group_families(groups: GroupCoordinator) -> Families:
+    states = dict.fromkeys(GROUP_STATES, 0)
+    counted = 0
+    for state in groups.group_states():
+        states[state] += 1
+        counted += 1
+        if counted % COUNTED_A_STEP == 0:
+            yield None
+    shards = groups.shard_states()
+    name = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+    yield gauge(name, "Groups that this broker coordinates.", counted)
+    for state in GROUP_STATES:
+        yield gauge(f"{name}{state.lower()}", f"Of these in state {state}.", states[state])
+    name = "kafka_server_group_coordinator_metrics_"
+    yield gauge(f"{name}protocol_classic_group_count", "Groups of the classic protocol.", counted)
+    for shard_state in SHARD_STATES:
+        yield gauge(
+            f"{name}state_{shard_state}_num_partitions",
+            f"Partitions of __consumer_offsets that are {shard_state}.",
+            shards.count(shard_state),
+        )
+
+
+def connection_families(counts: Mapping[str, int]) -> Families:
+    """Kafka has a network thread for each of several; all connections here are of one."""
+    for listener, count in counts.items():
+        name = NOT_IN_A_NAME.sub("_", listener.lower())
+        yield gauge(
+            f"kafka_server_socket_server_metrics_listener_{name}_networkprocessor_0_connection_count",
+            "Connections of the listener.",
+            count,
+        )

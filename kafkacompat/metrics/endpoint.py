@@ -1,0 +1,167 @@
+"""The listener for scrapers and probes: /metrics, /live and /ready over HTTP, on trio.
+
+It is served in the node's own loop, so /live says that the loop turns. A scrape is rendered in pieces, and the loop serves others
+between two of them. Bounds: connections, bytes of a request, time of a connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+import trio
+
+from kafkacompat.faults import report
+from kafkacompat.metrics.families import Families
+from kafkacompat.metrics.http import (
+    END_OF_HEAD,
+    HEAD_BYTES_MAX,
+    Refused,
+    Request,
+    answer,
+    answer_head,
+    chunk,
+    parse_head,
+)
+from kafkacompat.metrics.rendering import CONTENT_TYPE, rendered
+
+CONNECTIONS_MAX = 16
+"""At a time; one more is closed at once."""
+HEAD_S = 5.0
+"""Time for a client to send its request."""
+ANSWER_S = 30.0
+"""Time for a client to take the answer."""
+TAKEN_S = 2.0
+"""Time for a client to close its side after the answer."""
+SENT_FROM_BYTES = 32 * 1024
+"""Pieces are gathered up to this size before they are sent."""
+
+_log = logging.getLogger(__name__)
+
+
+class Node(Protocol):
+    """What the endpoint shows."""
+
+    def families(self) -> Families:
+        """The metrics of now."""
+        ...
+
+    def why_not_ready(self) -> str | None:
+        """None while the node serves clients, or as a controller knows its leader."""
+        ...
+
+
+class MetricsEndpoint:
+    """`bind`, then `run` in a task; it ends when it is cancelled."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._listeners: list[trio.SocketListener] = []
+        self._connections = 0
+        self.scrapes = 0
+
+    async def bind(self, host: str, port: int) -> int:
+        """The port that is bound. OSError that names the settings."""
+        try:
+            self._listeners = await trio.open_tcp_listeners(port, host=host)
+        except OSError as error:
+            text = error.strerror or str(error)
+            raise OSError(
+                error.errno,
+                f"metrics.listener.host, metrics.listener.port: cannot listen on {host}:{port}: {text}",
+            ) from error
+        bound: int = self._listeners[0].socket.getsockname()[1]
+        return bound
+
+    async def run(self) -> None:
+        await trio.serve_listeners(self._serve, self._listeners)
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        """Never raises: a client must not end the node."""
+        self._connections += 1
+        try:
+            if self._connections <= CONNECTIONS_MAX:
+                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._answer(stream)
+        except Exception as error:
+            report("answering a scrape", error)
+        finally:
+            self._connections -= 1
+            await trio.aclose_forcefully(stream)
+
+    async def _answer(self, stream: trio.SocketStream) -> None:
+        request: Request | None = None
+        refused: Refused | None = None
+        with trio.move_on_after(HEAD_S):
+            try:
+                request = parse_head(await _head(stream))
+            except Refused as problem:
+                refused = problem
+        with trio.move_on_after(ANSWER_S):
+            if request is not None:
+                await self._answered(stream, request)
+            elif refused is not None:
+                await stream.send_all(answer(refused.status, refused.text))
+            else:
+                return
+            with trio.move_on_after(TAKEN_S):
+                await _until_taken(stream)
+
+    async def _answered(self, stream: trio.SocketStream, request: Request) -> None:
+        whole = partial(answer, with_body=request.method == "GET")
+        if request.path == "/metrics":
+            self.scrapes += 1
+            await self._scraped(stream, request)
+        elif request.path == "/live":
+            await stream.send_all(whole(200, "live"))
+        elif request.path == "/ready":
+            reason = self._node.why_not_ready()
+            await stream.send_all(whole(200, "ready") if reason is None else whole(503, reason))
+        else:
+            await stream.send_all(whole(404, "/metrics, /live and /ready are served"))
+
+    async def _scraped(self, stream: trio.SocketStream, request: Request) -> None:
+        in_chunks = request.takes_chunks
+        await stream.send_all(answer_head(200, CONTENT_TYPE, None, in_chunks=in_chunks))
+        if request.method == "HEAD":
+            return
+        held: list[bytes] = []
+        size = 0
+        for piece in rendered(self._node.families()):
+            held.append(piece)
+            size += len(piece)
+            await trio.lowlevel.checkpoint()
+            if size >= SENT_FROM_BYTES:
+                await stream.send_all(_part(held, in_chunks))
+                held, size = [], 0
+        if size:
+            await stream.send_all(_part(held, in_chunks))
+        if in_chunks:
+            await stream.send_all(chunk(b""))
+
+
+def _part(pieces: list[bytes], in_chunks: bool) -> bytes:
+    part = b"".join(pieces)
+    return chunk(part) if in_chunks else part
+
+
+async def _head(stream: trio.SocketStream) -> bytes:
+    """Up to the blank line. Refused when it does not come."""
+    head = bytearray()
+    while END_OF_HEAD not in head:
+        if len(head) > HEAD_BYTES_MAX:
+            raise Refused(431, f"a request's head may have {HEAD_BYTES_MAX} bytes")
+        received = await stream.receive_some(4096)
+        if not received:
+            raise Refused(400, "the request ends before its head does")
+        head += received
+    return bytes(head)
+
+
+async def _until_taken(stream: trio.SocketStream) -> None:
+    """A close with unread bytes resets the connection, and the client may lose the answer."""
+    await stream.send_eof()
+    while await stream.receive_some(4096):
+        pass

@@ -1,0 +1,142 @@
+"""Partitions of a broker: ReplicaManager, Partition, Log and LogManager of Kafka's MBeans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.metrics.families import COUNTED_A_STEP, Families, Labels, Sample, gauge, gauges, mbean_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.manager import LogManager
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.hosted_partitions import HostedPartitions
+
+
+def replica_families(hosted: HostedPartitions) -> Families:
+    """Counts over the partitions of this broker."""
+    cores = list(hosted.by_id.values())
+    led = under_replicated = under_min_isr = at_min_isr = reassigning = producers = 0
+    topics = hosted.image.topics
+    for number, core in enumerate(cores, 1):
+        producers += core.log.producer_count
+        if core.is_leader:
+            led += 1
+            under_replicated += is_under_replicated(core)
+            under_min_isr += is_under_min_isr(core)
+            at_min_isr += is_at_min_isr(core)
+            topic, partition = core.topic_partition
+            known = topics.get(topic)
+            image = None if known is None else known.partitions.get(partition)
+            reassigning += image is not None and bool(image.adding_replicas or image.removing_replicas)
+        if number % COUNTED_A_STEP == 0:
+            yield None
+    name = "kafka_server_replicamanager_"
+    yield gauge(f"{name}partitioncount", "Partitions that this broker has a replica of.", len(cores))
+    yield gauge(f"{name}produceridcount", "Producer ids that the logs remember, by partition.", producers)
+    yield gauge(f"{name}leadercount", "Partitions that this broker leads.", led)
+    yield gauge(
+        f"{name}underreplicatedpartitions", "Led partitions with replicas out of sync.", under_replicated
+    )
+    yield gauge(
+        f"{name}underminisrpartitioncount",
+        "Led partitions with less than min.insync.replicas in sync.",
+        under_min_isr,
+    )
+    yield gauge(
+        f"{name}atminisrpartitioncount",
+        "Led partitions with exactly min.insync.replicas in sync.",
+        at_min_isr,
+    )
+    yield gauge(f"{name}reassigningpartitions", "Led partitions that are being reassigned.", reassigning)
+    yield gauge(
+        f"{name}offlinereplicacount", "Replicas in log directories that are offline.", hosted.offline_count
+    )
+
+
+def is_under_replicated(core: PartitionCore) -> bool:
+    return core.is_leader and len(core.isr) < len(core.replicas)
+
+
+def is_under_min_isr(core: PartitionCore) -> bool:
+    return core.is_leader and not core.has_min_isr()
+
+
+def is_at_min_isr(core: PartitionCore) -> bool:
+    """Of a partition with fewer replicas than min.insync.replicas, all of them count as that minimum."""
+    least = min(core.log.config.min_insync_replicas, len(core.replicas))
+    return core.is_leader and len(core.isr) == least
+
+
+def partition_families(hosted: HostedPartitions) -> Families:
+    """Series for each partition."""
+    cores = list(hosted.by_id.values())
+    name = "kafka_cluster_partition_"
+    shown: tuple[tuple[str, str, Callable[[PartitionCore], float]], ...] = (
+        ("underreplicated", "1: led here, and replicas are out of sync.", is_under_replicated),
+        ("underminisr", "1: led here, with less than min.insync.replicas in sync.", is_under_min_isr),
+        ("atminisr", "1: led here, with exactly min.insync.replicas in sync.", is_at_min_isr),
+        ("insyncreplicascount", "Replicas in sync; 0 where it is not led here.", _in_sync),
+        ("replicascount", "Replicas; 0 where it is not led here.", _replicas),
+        ("laststableoffsetlag", "Offsets between last stable offset and high watermark.", _stable_lag),
+    )
+    for suffix, text, value_of in shown:
+        yield gauges(f"{name}{suffix}", text, _each_partition(cores, value_of))
+
+
+def _in_sync(core: PartitionCore) -> int:
+    return len(core.isr) if core.is_leader else 0
+
+
+def _replicas(core: PartitionCore) -> int:
+    return len(core.replicas) if core.is_leader else 0
+
+
+def _stable_lag(core: PartitionCore) -> int:
+    return core.log.high_watermark - core.log.last_stable_offset
+
+
+def _each_partition(
+    cores: Sequence[PartitionCore], value_of: Callable[[PartitionCore], float]
+) -> Iterator[Sample]:
+    for core in cores:
+        topic, partition = core.topic_partition
+        yield {"partition": str(partition), "topic": topic}, value_of(core)
+
+
+def log_families(manager: LogManager) -> Families:
+    """Series for each log but those that are copied to another directory, and the log directories."""
+    logs = [
+        ({"partition": str(name.partition), "topic": name.topic}, log) for name, log in manager.logs.items()
+    ]
+    yield None
+    name = "kafka_log_log_"
+    shown: tuple[tuple[str, str, Callable[[PartitionLog], float]], ...] = (
+        ("size", "Size of a log in bytes.", lambda log: log.size_bytes()),
+        ("numlogsegments", "Segments of a log.", lambda log: len(log.segments)),
+        ("logstartoffset", "First offset of a log.", lambda log: log.log_start_offset),
+        ("logendoffset", "Offset that the next record of a log gets.", lambda log: log.log_end_offset),
+    )
+    for suffix, text, value_of in shown:
+        yield gauges(f"{name}{suffix}", text, _each_log(logs, value_of))
+    name = "kafka_log_logmanager_"
+    offline = [(mbean_value(each.path), not each.online) for each in manager.directories]
+    yield gauge(
+        f"{name}offlinelogdirectorycount",
+        "Log directories that failed.",
+        sum(is_offline for _, is_offline in offline),
+    )
+    yield gauges(
+        f"{name}logdirectoryoffline",
+        "1 for a log directory that failed.",
+        [({"logDirectory": path}, is_offline) for path, is_offline in offline],
+    )
+
+
+def _each_log(
+    logs: Sequence[tuple[Labels, PartitionLog]], value_of: Callable[[PartitionLog], float]
+) -> Iterator[Sample]:
+    for labels, log in logs:
+        yield labels, value_of(log)

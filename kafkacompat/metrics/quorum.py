@@ -1,0 +1,92 @@
+"""The quorum's and the controller's metrics, under the names of Kafka's MBeans raft-metrics, KafkaController and others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import NO_LEADER
+from kafkacompat.metrics.families import COUNTED_A_STEP, Families, gauge, gauges
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import BrokerRegistration, MetadataImage
+    from kafkacompat.raft.quorum_view import QuorumView
+
+REGISTRATION_FENCED, REGISTRATION_CONTROLLED_SHUTDOWN, REGISTRATION_ACTIVE = 10, 20, 30
+"""Values of Kafka's BrokerRegistrationState (KIP-1131)."""
+
+
+def raft_families(quorum: QuorumView) -> Families:
+    """Of every node."""
+    name = "kafka_server_raft_metrics_"
+    yield gauges(
+        f"{name}current_state",
+        "1 for the state of this member of the metadata quorum.",
+        [({"state": quorum.state_name}, 1)],
+    )
+    yield gauge(f"{name}current_leader", "Node id of the quorum's leader; -1: unknown.", quorum.leader_id)
+    yield gauge(f"{name}current_vote", "Node id that this member voted for; -1: none.", quorum.voted_id)
+    yield gauge(f"{name}current_epoch", "The quorum's epoch.", quorum.epoch)
+    yield gauge(f"{name}high_watermark", "The quorum's high watermark; -1: unknown.", quorum.high_watermark)
+    yield gauge(f"{name}log_end_offset", "End of the metadata log.", quorum.next_offset)
+    yield gauge(f"{name}log_end_epoch", "Epoch of the metadata log's last batch.", quorum.last_epoch)
+    yield gauge(f"{name}number_of_voters", "Voters of the quorum.", len(quorum.voters))
+    observers = quorum.observer_count
+    if observers is not None:
+        yield gauge(f"{name}number_of_observers", "Observers that the leader knows.", observers)
+
+
+def controller_families(image: MetadataImage, *, is_active: bool, end_offset: int) -> Families:
+    """Of a node with the controller role. `end_offset`: of what this node has replayed, committed or not."""
+    name = "kafka_controller_kafkacontroller_"
+    yield gauge(f"{name}activecontrollercount", "1 on the active controller.", is_active)
+    yield gauge(f"{name}lastcommittedrecordoffset", "Last committed metadata offset.", image.offset)
+    yield gauge(f"{name}lastappliedrecordoffset", "Last replayed metadata offset.", end_offset - 1)
+    brokers = image.brokers.values()
+    fenced = sum(each.fenced for each in brokers)
+    leaving = sum(each.in_controlled_shutdown for each in brokers)
+    yield gauge(f"{name}fencedbrokercount", "Registered brokers that are fenced.", fenced)
+    yield gauge(f"{name}activebrokercount", "Registered brokers that are not fenced.", len(brokers) - fenced)
+    yield gauge(f"{name}controlledshutdownbrokercount", "Registered brokers in controlled shutdown.", leaving)
+    yield gauges(
+        f"{name}brokerregistrationstate",
+        "State of each registered broker: 10 fenced, 20 in controlled shutdown, 30 active.",
+        [({"broker": str(each.id)}, _registration_state(each)) for each in brokers],
+    )
+    yield gauge(f"{name}globaltopiccount", "Topics of the cluster.", len(image.topics))
+    partitions = offline = imbalanced = looked_at = 0
+    for topic in image.topics.values():
+        partitions += len(topic.partitions)
+        for each in topic.partitions.values():
+            offline += each.leader == NO_LEADER
+            imbalanced += each.leader != each.replicas[0]
+        looked_at += len(topic.partitions)
+        if looked_at >= COUNTED_A_STEP:
+            looked_at = 0
+            yield None
+    yield gauge(f"{name}globalpartitioncount", "Partitions of the cluster.", partitions)
+    yield gauge(f"{name}offlinepartitionscount", "Partitions without a leader.", offline)
+    yield gauge(
+        f"{name}preferredreplicaimbalancecount",
+        "Partitions whose leader is not their first replica.",
+        imbalanced,
+    )
+
+
+def metadata_families(image: MetadataImage, *, last_timestamp_ms: int, now_ms: int) -> Families:
+    """Of a node with the broker role. `last_timestamp_ms`: of the last metadata record that was applied."""
+    name = "kafka_server_broker_metadata_metrics_"
+    yield gauge(f"{name}last_applied_record_offset", "Last applied metadata offset.", image.offset)
+    yield gauge(
+        f"{name}last_applied_record_timestamp", "Time of the last applied record, ms.", last_timestamp_ms
+    )
+    yield gauge(
+        f"{name}last_applied_record_lag_ms",
+        "Time since the last applied metadata record was written.",
+        max(now_ms - last_timestamp_ms, 0),
+    )
+
+
+def _registration_state(broker: BrokerRegistration) -> int:
+    if broker.fenced:
+        return REGISTRATION_FENCED
+    return REGISTRATION_CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else REGISTRATION_ACTIVE

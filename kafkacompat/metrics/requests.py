@@ -1,0 +1,114 @@
+"""Requests by API: RequestMetrics of Kafka's MBeans. An API has series from its first request on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.meters import ERROR_CODES
+from kafkacompat.metrics.families import COUNTER, Families, Family, Labels, Sample, counters, gauges
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.api.meters import KindMeter, RequestMeters, Times
+
+QUANTILES = ((0.5, "0.50"), (0.75, "0.75"), (0.95, "0.95"), (0.98, "0.98"), (0.99, "0.99"), (0.999, "0.999"))
+"""Those of Kafka's histograms, with the labels that the exporter's rules give them."""
+NAME = "kafka_network_requestmetrics_"
+MERGED = ("Fetch", ("FetchConsumer", "FetchFollower"))
+"""Kafka shows fetches by kind and under one name."""
+HISTOGRAMS: tuple[tuple[str, str, Callable[[Times], float]], ...] = (
+    ("requestqueuetimems", "ms from a readable connection to the request's turn", lambda t: t.request_queue),
+    ("localtimems", "ms in which the request was handled", lambda t: t.local),
+    ("remotetimems", "ms until its answer was there", lambda t: t.remote),
+    ("responsequeuetimems", "ms for which its answer waited to be sent", lambda t: t.response_queue),
+    ("responsesendtimems", "ms in which its answer was sent", lambda t: t.response_send),
+    ("totaltimems", "ms from a readable connection to the sent answer", lambda t: t.total),
+)
+
+
+class Shown:
+    """What is shown under one name."""
+
+    def __init__(self, name: str, kinds: Sequence[KindMeter]) -> None:
+        self.labels: Labels = {"request": name}
+        self.versions: dict[int, int] = {}
+        for kind in kinds:
+            for version, meter in kind.versions.items():
+                if meter.requests:
+                    self.versions[version] = self.versions.get(version, 0) + meter.requests
+        self.recent: list[Times] = [each for kind in kinds for each in kind.recent]
+
+    @property
+    def requests(self) -> int:
+        return sum(self.versions.values())
+
+
+def request_families(meters: RequestMeters) -> Families:
+    """Percentiles are of the newest requests that were timed; counts are of all."""
+    shown = [Shown(name, [kind]) for name, kind in meters.kinds.items() if name != MERGED[0]]
+    fetches = [meters.kinds[name] for name in MERGED[1] if name in meters.kinds]
+    if fetches:
+        shown.append(Shown(MERGED[0], fetches))
+    shown = [each for each in shown if each.requests]
+    yield None
+    yield counters(f"{NAME}requests", "Requests by API and version.", _requests(shown))
+    yield counters(f"{NAME}errors", "Error codes of answers, NONE included.", _errors(meters))
+    for suffix, text, value_of in HISTOGRAMS:
+        yield gauges(f"{NAME}{suffix}", f"Percentiles: {text}.", _percentiles(shown, value_of, 1000))
+        yield Family(f"{NAME}{suffix}_count", COUNTER, f"Requests: {text}.", _counts(shown))
+    yield gauges(
+        f"{NAME}requestbytes", "Percentiles: bytes of a request.", _percentiles(shown, lambda t: t.size, 1)
+    )
+    yield counters(f"{NAME}requestbytes_count", "Requests: bytes of a request.", _counts(shown))
+
+
+def _requests(shown: Sequence[Shown]) -> Iterator[Sample]:
+    for each in shown:
+        for version, count in sorted(each.versions.items()):
+            yield {**each.labels, "version": str(version)}, count
+
+
+def _errors(meters: RequestMeters) -> Iterator[Sample]:
+    """Under the name of the API, whatever name its requests have."""
+    for name, errors in meters.errors.items():
+        for index, count in enumerate(errors):
+            if count:
+                # A negative index counts from the end of the list.
+                code = index if index < ERROR_CODES // 2 else index - ERROR_CODES
+                yield {"request": name, "error": _error_name(code)}, count
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def _counts(shown: Sequence[Shown]) -> Iterator[Sample]:
+    for each in shown:
+        yield each.labels, each.requests
+
+
+def _percentiles(
+    shown: Sequence[Shown], value_of: Callable[[Times], float], factor: float
+) -> Iterator[Sample | None]:
+    for each in shown:
+        values = sorted(map(value_of, each.recent))
+        for quantile, label in QUANTILES:
+            yield {**each.labels, "quantile": label}, factor * percentile(values, quantile)
+        yield None
+
+
+def percentile(ordered: Sequence[float], quantile: float) -> float:
+    """As Kafka's histograms have it: between two values by their distance; 0 without values."""
+    if not ordered:
+        return 0.0
+    position = quantile * (len(ordered) + 1)
+    if position < 1:
+        return ordered[0]
+    if position >= len(ordered):
+        return ordered[-1]
+    below = ordered[int(position) - 1]
+    return below + (position - int(position)) * (ordered[int(position)] - below)

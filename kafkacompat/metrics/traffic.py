@@ -1,0 +1,48 @@
+"""Traffic by topic and in all: BrokerTopicMetrics of Kafka's MBeans. A topic has a series from its first count on, as in Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kafkacompat.metrics.families import NO_LABELS, Families, Sample, counters
+
+if TYPE_CHECKING:
+    from kafkacompat.partition.traffic import BrokerTraffic, TopicTraffic
+
+NAME = "kafka_server_brokertopicmetrics_"
+BY_TOPIC = (
+    ("messagesin", "messages_in", "Records appended by producers."),
+    ("bytesin", "bytes_in", "Bytes appended by producers."),
+    ("bytesout", "bytes_out", "Bytes fetched by consumers."),
+    ("bytesrejected", "bytes_rejected", "Bytes refused because they are more than a batch may have."),
+    ("totalproducerequests", "produces", "Batches to be appended."),
+    ("failedproducerequests", "failed_produces", "Batches that were refused."),
+    ("totalfetchrequests", "fetches", "Partitions read for fetches."),
+    ("failedfetchrequests", "failed_fetches", "Partitions whose read failed."),
+)
+IN_ALL = (
+    ("replicationbytesin", "replication_bytes_in", "Bytes fetched from leaders."),
+    ("replicationbytesout", "replication_bytes_out", "Bytes fetched by followers."),
+    ("reassignmentbytesout", "reassignment_bytes_out", "Bytes fetched by followers that are being added."),
+)
+
+
+def traffic_families(traffic: BrokerTraffic) -> Families:
+    topics = traffic.topics()
+    parts = list(traffic.sums())
+    for suffix, field, text in BY_TOPIC:
+        yield None
+        yield counters(f"{NAME}{suffix}", text, _samples(field, parts, topics))
+    for suffix, field, text in IN_ALL:
+        yield None
+        yield counters(f"{NAME}{suffix}", text, _samples(field, parts, ()))
+
+
+def _samples(
+    field: str, parts: Sequence[TopicTraffic], topics: Sequence[tuple[str, TopicTraffic]]
+) -> Iterator[Sample]:
+    yield NO_LABELS, sum(getattr(each, field) for each in parts)
+    for topic, counted in topics:
+        if value := getattr(counted, field):
+            yield {"topic": topic}, value

@@ -1,0 +1,106 @@
+"""Connections to other nodes through TLS: which certificates are accepted, and that no byte of a request is lost."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import trio
+
+from kafkacompat._tests.certificates import Authority, Identity
+from kafkacompat.net.agreement import receive_some
+from kafkacompat.net.client_tls import secured
+from kafkacompat.net.dialing import dial
+from kafkacompat.net.receive_buffer import ReceiveBuffer
+
+DEADLINE_S = 20
+
+
+def server_context(identity: Identity) -> ssl.SSLContext:
+    from kafkacompat.security.ssl_contexts import server_context
+    from kafkacompat.security.ssl_settings import ssl_settings
+
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": identity.chain_pem(),
+        "ssl.keystore.key": identity.key_pem(),
+    }
+    return server_context(ssl_settings(settings))
+
+
+def client_context(authority: Authority) -> ssl.SSLContext:
+    from kafkacompat.security.ssl_contexts import client_context
+    from kafkacompat.security.ssl_settings import ssl_settings
+
+    return client_context(
+        ssl_settings({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.pem()})
+    )
+
+
+@asynccontextmanager
+async def echoing(identity: Identity) -> AsyncIterator[int]:
+    """A server that echoes. Returns its port."""
+    context = server_context(identity)
+
+    async def echo(stream: trio.SocketStream) -> None:
+        tls = trio.SSLStream(stream, context, server_side=True)
+        try:
+            async for data in tls:
+                await tls.send_all(data)
+        except (trio.BrokenResourceError, ssl.SSLError):
+            return
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, echo, [listener])
+        with trio.fail_after(DEADLINE_S):
+            yield listener.socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_frames_of_every_size_come_back_whole() -> None:
+    authority = Authority()
+    async with echoing(authority.issue()) as port:
+        tls = await secured(await dial("127.0.0.1", port), client_context(authority), "127.0.0.1")
+        buffer = ReceiveBuffer(2**24)
+        for size in (0, 1, 16_383, 16_384, 65_536, 1_000_000):
+            body = bytes([size % 251]) * size
+            rest = memoryview(len(body).to_bytes(4, "big") + body)
+            received = None
+            while rest or received is None:
+                with suppress(BlockingIOError):
+                    rest = rest[tls.send(rest) :] if rest else rest
+                if received is None and (received := buffer.next_frame()) is None:
+                    await receive_some(tls, buffer)
+            assert bytes(received) == body
+            del received
+        tls.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [("127.0.0.1", "self-signed|issuer|signature|verify"), ("other.example", "hostname|mismatch")],
+)
+async def test_who_is_not_believed_is_not_talked_to(host: str, told: str) -> None:
+    authority = Authority()
+    believed = authority if host != "127.0.0.1" else Authority("Another Root")
+    async with echoing(authority.issue()) as port:
+        with pytest.raises(ConnectionAbortedError, match=f"(?i){told}"):
+            await secured(await dial("127.0.0.1", port), client_context(believed), host)
+
+
+async def test_who_speaks_no_tls_or_leaves_is_told_of() -> None:
+    async def rude(stream: trio.SocketStream) -> None:
+        await stream.send_all(b"\0\0\0\4abcd")
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, rude, [listener])
+        with trio.fail_after(DEADLINE_S):
+            sock = await dial("127.0.0.1", listener.socket.getsockname()[1])
+            with pytest.raises(ConnectionError):
+                await secured(sock, client_context(Authority()), "127.0.0.1")
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,137 @@
+"""A throttled connection: its response leaves, no further request is dispatched until the throttle time is over, and it stays."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from kafkacompat.net._tests.helpers import (
+    TLS,
+    ScriptedDispatcher,
+    Terms,
+    dial,
+    expect_closed,
+    framed,
+    receive_frame,
+    serving,
+    until,
+)
+from kafkacompat.net.receive_buffer import INITIAL_BYTES
+from kafkacompat.net.settings import NetworkSettings, idle_too_long
+from kafkacompat.ports.dispatcher import Reply
+
+FOREVER_MS = 10**9
+
+
+@pytest.fixture(autouse=True, params=["in the clear", "over TLS"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "over TLS":
+        monkeypatch.setitem(TLS, "PLAINTEXT", Terms())
+
+
+def throttling(throttle_ms: int) -> ScriptedDispatcher:
+    """Throttles a connection for each request that says so."""
+    dispatcher = ScriptedDispatcher()
+
+    def throttle(frame: memoryview) -> Reply:
+        tell = dispatcher.connections[-1].on_throttled
+        assert tell is not None
+        tell(throttle_ms)
+        return [framed(bytes(frame))]
+
+    dispatcher.answers[b"throttle"] = throttle
+    return dispatcher
+
+
+async def test_the_response_leaves_and_the_next_request_waits() -> None:
+    dispatcher = throttling(FOREVER_MS)
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"throttle") + framed(b"next"))
+        assert await receive_frame(stream) == b"throttle"
+        connection = server._connections[1]
+        await until(lambda: not connection.in_line)
+        assert dispatcher.requests == [b"throttle"]
+        assert not idle_too_long(10**12, 0, connection.requests_in_flight, 600_000), "it is not idle"
+        connection.unmute()
+        assert await receive_frame(stream) == b"next"
+        assert connection.requests_in_flight == 0
+
+
+async def test_the_throttle_ends_by_itself() -> None:
+    dispatcher = throttling(1)
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        for _ in range(3):
+            await stream.send_all(framed(b"throttle") + framed(b"next"))
+            assert [await receive_frame(stream) for _ in range(2)] == [b"throttle", b"next"]
+
+
+async def test_the_longest_of_several_throttles_counts() -> None:
+    dispatcher = throttling(FOREVER_MS)
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"throttle") + framed(b"next"))
+        await receive_frame(stream)
+        connection = server._connections[1]
+        until_ms = connection.muted_until_ms
+        server._throttle(connection, 1)
+        assert connection.muted_until_ms == until_ms
+
+
+async def test_others_are_served_meanwhile() -> None:
+    async with serving(throttling(FOREVER_MS)) as server:
+        muted, other = await dial(server), await dial(server)
+        await muted.send_all(framed(b"throttle") + framed(b"next"))
+        await receive_frame(muted)
+        await other.send_all(framed(b"hello"))
+        assert await receive_frame(other) == b"hello"
+
+
+async def test_a_muted_client_takes_no_memory() -> None:
+    """Requests behind the throttle stay in the socket, as soon as the buffer is full."""
+    async with serving(throttling(FOREVER_MS)) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"throttle"))
+        await receive_frame(stream)
+        connection = server._connections[1]
+        with trio.move_on_after(0.2):
+            await stream.send_all(framed(b"x" * 10_000_000))
+        assert len(connection._buffer._buffer) <= 2 * INITIAL_BYTES
+
+
+async def test_a_drain_does_not_wait_for_a_throttle() -> None:
+    dispatcher = throttling(FOREVER_MS)
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"throttle") + framed(b"next"))
+        assert await receive_frame(stream) == b"throttle"
+        await until(lambda: bool(server._connections[1]._buffer.has_frame()))
+        await server.drain(5_000)
+        assert await receive_frame(stream) == b"next"
+        await expect_closed(stream)
+
+
+async def test_connections_over_the_creation_rate_wait() -> None:
+    """With a window of a quarter of a second and one window before, one connection per window is free."""
+    settings = NetworkSettings(max_connection_creation_rate=4, quota_windows=2, quota_window_ms=250)
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher, settings) as server:
+        began_s = trio.current_time()
+        streams = []
+        for number in range(4):
+            streams.append(stream := await dial(server))
+            await stream.send_all(framed(b"%d" % number))
+            assert await receive_frame(stream) == b"%d" % number
+        assert trio.current_time() - began_s > 0.4
+        assert server.connection_count == 4
+
+
+async def test_a_drain_does_not_wait_for_connections_over_the_rate() -> None:
+    settings = NetworkSettings(max_connection_creation_rate=0, quota_window_ms=FOREVER_MS)
+    async with serving(ScriptedDispatcher(), settings) as server:
+        stream = await trio.open_tcp_stream("127.0.0.1", server.listeners[0].port)
+        await until(lambda: bool(server._throttled_until_ms))
+        assert server.connection_count == 0
+        await server.drain(5_000)
+        await expect_closed(stream)

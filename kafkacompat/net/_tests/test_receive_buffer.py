@@ -1,0 +1,164 @@
+"""Frames come out of a buffer unchanged, within bounds, and no byte that was returned is ever changed."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.net._tests.helpers import framed
+from kafkacompat.net.receive_buffer import ENVELOPE_BYTES_MAX, INITIAL_BYTES, ReceiveBuffer
+from kafkacompat.wire.errors import WireError
+
+
+@given(
+    bodies=st.lists(st.binary(max_size=40_000), max_size=12),
+    cuts=st.lists(st.integers(1, 70_000), min_size=1, max_size=40),
+)
+def test_the_buffer_gives_back_the_frames_it_was_fed(bodies: list[bytes], cuts: list[int]) -> None:
+    buffer = ReceiveBuffer(40_000)
+    stream = b"".join(map(framed, bodies))
+    received: list[bytes] = []
+    position = turn = 0
+    while position < len(stream):
+        room = buffer.room(hold=False)
+        assert room
+        count = min(len(room), cuts[turn % len(cuts)], len(stream) - position)
+        turn += 1
+        room[:count] = stream[position : position + count]
+        buffer.received(count)
+        position += count
+        while buffer.has_frame():
+            frame = buffer.next_frame()
+            assert frame is not None
+            received.append(bytes(frame))
+        assert buffer.next_frame() is None
+    assert received == bodies
+    assert len(buffer) == 0
+    buffer.shrink()
+    assert buffer.capacity == INITIAL_BYTES
+
+
+def test_a_promised_size_takes_no_memory() -> None:
+    buffer = ReceiveBuffer(100 * 1024 * 1024)
+    room = buffer.room(hold=False)
+    assert room is not None
+    room[:4] = struct.pack(">i", 100 * 1024 * 1024)
+    buffer.received(4)
+    assert buffer.next_frame() is None
+    buffer.room(hold=False)
+    assert buffer.capacity == INITIAL_BYTES
+
+
+def test_a_frame_in_use_is_not_moved_or_overwritten() -> None:
+    buffer = ReceiveBuffer(INITIAL_BYTES)
+    room = buffer.room(hold=False)
+    assert room is not None
+    room[:12] = framed(b"parked!!")
+    buffer.received(12)
+    frame = buffer.next_frame()
+    assert frame is not None
+    while (room := buffer.room(hold=True)) is not None:
+        room[:] = b"\0" * len(room)
+        buffer.received(len(room))
+    assert bytes(frame) == b"parked!!"
+    assert buffer.capacity == INITIAL_BYTES
+
+
+@given(size=st.integers(-(2**31), 2**31 - 1))
+def test_sizes_out_of_bounds_are_the_peers_fault(size: int) -> None:
+    buffer = ReceiveBuffer(1000)
+    room = buffer.room(hold=False)
+    assert room is not None
+    room[:4] = struct.pack(">i", size)
+    buffer.received(4)
+    if 0 < size <= 1000:
+        assert buffer.next_frame() is None
+    elif size == 0:
+        assert buffer.next_frame() == b""
+    else:
+        assert buffer.has_frame()
+        with pytest.raises(WireError, match=r"not within 0\.\.1000"):
+            buffer.next_frame()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_holds_a_frame_for_ever_finds_it_as_it_was(seed: int) -> None:
+    rng = random.Random(seed)
+    sent = [rng.randbytes(rng.choice([1, 3, 100, 4000, 70000])) for _ in range(80)]
+    stream = b"".join(framed(payload) for payload in sent)
+    buffer = ReceiveBuffer(100_000)
+    seen: list[bytes] = []
+    held: list[tuple[int, memoryview]] = []
+    position = 0
+    while position < len(stream):
+        room = buffer.unviewed_room()
+        count = min(len(room), rng.choice([1, 7, 5000, 100_000]), len(stream) - position)
+        assert count
+        room[:count] = stream[position : position + count]
+        del room
+        buffer.received(count)
+        position += count
+        while (frame := buffer.next_frame()) is not None:
+            seen.append(bytes(frame))
+            if rng.random() < 0.1:
+                held.append((len(seen) - 1, frame))
+    assert seen == sent
+    assert not len(buffer)
+    assert held
+    assert all(bytes(frame) == sent[index] for index, frame in held)
+
+
+def test_a_buffer_that_nobody_views_is_used_again() -> None:
+    buffer = ReceiveBuffer(INITIAL_BYTES)
+    seen = set()
+    for _ in range(3):
+        room = buffer.unviewed_room()
+        seen.add(id(room.obj))
+        room[:5] = framed(b"a")
+        del room
+        buffer.received(5)
+        frame = buffer.next_frame()
+        assert frame is not None
+        assert id(frame.obj) in seen
+        del frame
+    assert len(seen) == 1
+
+
+def test_a_promised_size_takes_no_memory_beside_a_frame_in_use() -> None:
+    buffer = ReceiveBuffer(1 << 30)
+    head = framed(b"held") + struct.pack(">i", 1 << 30)
+    room = buffer.unviewed_room()
+    room[: len(head)] = head
+    buffer.received(len(head))
+    del room
+    frame = buffer.next_frame()
+    while buffer.has_space():
+        buffer.received(len(buffer.unviewed_room()))
+    assert len(buffer.unviewed_room()) <= 2 * INITIAL_BYTES
+    assert frame == b"held"
+
+
+def test_a_frame_without_records_has_a_bound_of_its_own() -> None:
+    """Known from its first two bytes, before the rest is received."""
+    wrapped = 1000 + ENVELOPE_BYTES_MAX
+    sizes = (0, 5000, True), (3, 5000, False), (58, 5000, True), (58, wrapped, True), (58, wrapped + 1, False)
+    for kind, size, fits in sizes:
+        buffer = ReceiveBuffer(1_000_000, 1000)
+        for data in (struct.pack(">i", size), struct.pack(">h", kind)):
+            room = buffer.room(False)
+            assert room is not None
+            room[: len(data)] = data
+            buffer.received(len(data))
+            if len(data) == 4:
+                assert not buffer.has_frame()
+                assert buffer.next_frame() is None
+        assert buffer.has_frame() is not fits
+        if fits:
+            assert buffer.next_frame() is None
+        else:
+            with pytest.raises(WireError, match=r"socket\.request\.without\.records\.max\.bytes"):
+                buffer.next_frame()

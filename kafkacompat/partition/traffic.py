@@ -1,0 +1,101 @@
+"""Counters of the traffic of topics (BrokerTopicMetrics). Pure: the broker adds to integers, and a scrape reads them.
+
+The partitions of a topic share its counters. When the broker loses its last partition of a topic, the counters are removed, and
+their values stay in the sums over all topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+class IsrChanges:
+    """Changes of in-sync sets that the controller has been asked for."""
+
+    __slots__ = ("expands", "failed", "shrinks")
+
+    def __init__(self) -> None:
+        self.expands = 0
+        self.shrinks = 0
+        self.failed = 0
+        """Refused with an error; they may be asked for again."""
+
+
+class TopicTraffic:
+    """The counters of one topic. They start when the broker gets its first partition of the topic."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "messages_in",
+        "partitions",
+        "produces",
+        "reassignment_bytes_out",
+        "replication_bytes_in",
+        "replication_bytes_out",
+    )
+
+    def __init__(self) -> None:
+        self.partitions = 0
+        """The number of the topic's partitions on this broker."""
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        """Bytes sent to consumers."""
+        self.bytes_rejected = 0
+        self.produces = 0
+        """Attempts to append to a partition, failed ones included, as Kafka's TotalProduceRequestsPerSec counts them."""
+        self.failed_produces = 0
+        self.fetches = 0
+        """Reads of a partition for a fetch."""
+        self.failed_fetches = 0
+        self.replication_bytes_in = 0
+        """Bytes fetched from leaders. Kafka shows this and the next two only as sums over all topics."""
+        self.replication_bytes_out = 0
+        self.reassignment_bytes_out = 0
+        """The part of `replication_bytes_out` sent to replicas that a reassignment adds."""
+
+    def add(self, other: TopicTraffic) -> None:
+        for name in COUNTERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+COUNTERS = tuple(name for name in TopicTraffic.__slots__ if name != "partitions")
+
+
+class BrokerTraffic:
+    """The counters of all topics on this broker."""
+
+    __slots__ = ("_by_topic", "_ended")
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, TopicTraffic] = {}
+        self._ended = TopicTraffic()
+        """The sums of the topics that this broker no longer has."""
+
+    def begin(self, topic: str) -> TopicTraffic:
+        """The broker got one more partition of the topic."""
+        traffic = self._by_topic.get(topic)
+        if traffic is None:
+            traffic = self._by_topic[topic] = TopicTraffic()
+        traffic.partitions += 1
+        return traffic
+
+    def end(self, topic: str, traffic: TopicTraffic) -> None:
+        """The broker lost one partition of the topic."""
+        traffic.partitions -= 1
+        if not traffic.partitions and self._by_topic.get(topic) is traffic:
+            del self._by_topic[topic]
+            self._ended.add(traffic)
+
+    def topics(self) -> list[tuple[str, TopicTraffic]]:
+        return list(self._by_topic.items())
+
+    def sums(self) -> Iterator[TopicTraffic]:
+        """The counters whose sum is the sum over all topics."""
+        yield self._ended
+        yield from list(self._by_topic.values())

@@ -1,0 +1,121 @@
+"""Which quota applies to a user and client id, who shares a measurement, and how many are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.quota import client_quotas as module
+from kafkacompat.quota.client_quotas import ClientQuotas
+from kafkacompat.quota.rate import Rate
+
+
+def entity(**parts: str | None) -> Any:
+    return tuple(sorted((kind.replace("_", "-"), name) for kind, name in parts.items()))
+
+
+IN_ORDER = [
+    entity(user="alice", client_id="a"),
+    entity(user="alice", client_id=None),
+    entity(user="alice"),
+    entity(user=None, client_id="a"),
+    entity(user=None, client_id=None),
+    entity(user=None),
+    entity(client_id="a"),
+    entity(client_id=None),
+]
+
+
+def quotas(*entities: Any) -> ClientQuotas[Rate]:
+    made = ClientQuotas(lambda: Rate(11, 1000))
+    made.take({each: float(IN_ORDER.index(each) + 1) for each in entities})
+    return made
+
+
+def bound(made: ClientQuotas[Rate], user: str = "alice", client_id: str | None = "a") -> float | None:
+    sensor = made.sensor(user, client_id, 0)
+    return None if sensor is None else sensor.bound
+
+
+@pytest.mark.parametrize("first", range(len(IN_ORDER)))
+def test_the_first_quota_in_the_order_of_precedence_applies(first: int) -> None:
+    assert bound(quotas(*IN_ORDER[first:])) == first + 1
+    assert bound(quotas(IN_ORDER[first])) == first + 1
+
+
+def test_without_a_quota_nothing_is_measured() -> None:
+    made = quotas()
+    assert not made.is_active
+    assert bound(made) is None
+    made = quotas(entity(user="alice"))
+    assert made.is_active
+    assert bound(made, user="bob") is None
+
+
+@pytest.mark.parametrize(
+    ("quota", "shared", "separate"),
+    [
+        (entity(user="alice"), ("alice", "b"), ("bob", "a")),
+        (entity(user=None), ("alice", "b"), ("bob", "a")),
+        (entity(client_id="a"), ("bob", "a"), ("alice", "b")),
+        (entity(client_id=None), ("bob", "a"), ("alice", "b")),
+        (entity(user="alice", client_id=None), ("alice", "a"), ("alice", "b")),
+        (entity(user=None, client_id=None), ("alice", "a"), ("bob", "a")),
+    ],
+)
+def test_who_shares_a_quota(quota: Any, shared: tuple[str, str], separate: tuple[str, str]) -> None:
+    made = quotas(quota)
+    sensor = made.sensor("alice", "a", 0)
+    assert made.sensor(*shared, 0) is sensor
+    assert made.sensor(*separate, 0) is not sensor
+
+
+@pytest.mark.parametrize("client_id", ["", None])
+def test_a_client_without_an_id_has_its_users_quota_only(client_id: str | None) -> None:
+    assert bound(quotas(*IN_ORDER), client_id=client_id) == 3
+    assert bound(quotas(entity(user=None, client_id=None), entity(user=None)), client_id=client_id) == 6
+    assert bound(quotas(entity(user=None, client_id=None)), client_id=client_id) is None
+    assert bound(quotas(entity(client_id=None)), client_id=client_id) is None
+
+
+def test_a_changed_quota_applies_to_what_was_measured_before() -> None:
+    made = quotas(entity(user="alice"))
+    sensor = made.sensor("alice", "a", 0)
+    assert sensor is not None
+    made.take({entity(user="alice"): 50.0})
+    assert made.sensor("alice", "a", 0) is sensor
+    assert sensor.bound == 50
+    made.take({entity(user=None): 60.0})
+    assert made.sensor("alice", "a", 0) is sensor
+    assert sensor.bound == 60
+    made.take({})
+    assert made.sensor("alice", "a", 0) is None
+
+
+def test_a_quota_of_more_precedence_takes_over_with_its_own_measurement() -> None:
+    made = quotas(entity(client_id="a"))
+    before = made.sensor("alice", "a", 0)
+    made.take({entity(client_id="a"): 1.0, entity(user="alice"): 2.0})
+    after = made.sensor("alice", "a", 0)
+    assert after is not None
+    assert after is not before
+    assert after.bound == 2
+
+
+def test_only_so_many_measurements_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ENTRIES_MAX", 10)
+    made = quotas(entity(client_id=None))
+    for number in range(100):
+        assert made.sensor("alice", f"client {number}", 0) is not None
+        assert len(made._sensors) <= 10
+        assert len(made._found) <= 10
+
+
+def test_measurements_that_nobody_uses_are_forgotten() -> None:
+    made = quotas(entity(client_id=None))
+    old = made.sensor("alice", "old", 0)
+    made.sensor("alice", "used", 3_599_999)
+    made.sensor("alice", "new", 3_600_000)
+    assert made.sensor("alice", "old", 3_600_001) is not old
+    assert len(made._sensors) == 3

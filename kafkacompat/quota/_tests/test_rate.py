@@ -1,0 +1,76 @@
+"""Rates and token buckets by hand-made times. The expected values follow from the arithmetic of Kafka's Rate and TokenBucket."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.quota.rate import THROTTLE_MS_MAX, Rate, TokenBucket, rounded_ms
+
+
+def test_a_rate_is_measured_over_all_windows_but_one_from_the_first_record_on() -> None:
+    rate = Rate(11, 1000)
+    rate.record(1000, 5_000)
+    assert rate.window_ms(5_000) == 10_000
+    assert rate.measure(5_000) == 100.0
+    assert rate.measure(5_500) == 1000 / 10.5
+
+
+def test_what_is_over_the_bound_pauses_until_the_rate_is_down_to_it() -> None:
+    rate = Rate(11, 1000)
+    rate.record(2000, 0)
+    assert rate.throttle_ms(100, 0) == 10_000
+    assert rate.throttle_ms(200, 0) == 0
+    assert rate.throttle_ms(199, 0) == 50
+
+
+def test_each_window_has_a_sample_and_the_oldest_ones_are_forgotten() -> None:
+    rate = Rate(3, 1000)
+    for second in range(3):
+        rate.record(10, second * 1000)
+    assert rate.window_ms(2_500) == 2_500
+    assert rate.measure(2_500) == 30 / 2.5
+    # The sample of second 0 has its last event at 0.
+    assert rate.measure(2_999) == 30 / 2.999
+    assert rate.measure(3_000) == 20 / 2.0
+    assert rate.measure(10_000) == 0.0
+
+
+def test_a_sample_that_ends_in_the_measured_time_counts_from_its_beginning() -> None:
+    rate = Rate(2, 1000)
+    rate.record(10, 0)
+    rate.record(10, 900)
+    rate.record(10, 1_500)
+    rate.record(10, 2_600)
+    assert rate.window_ms(2_700) == 2_700
+    assert rate.measure(2_700) == 40 / 2.7
+
+
+def test_the_window_that_comes_round_is_used_again() -> None:
+    rate = Rate(2, 1000)
+    for second in range(10):
+        rate.record(7, second * 1000)
+    assert rate.measure(9_000) == 14 / 1.0
+
+
+def test_what_is_unrecorded_does_not_count() -> None:
+    rate = Rate(11, 1000)
+    rate.record(5000, 100)
+    rate.record(-5000, 100)
+    assert rate.measure(100) == 0.0
+
+
+def test_a_bucket_begins_full_and_refills_up_to_its_burst() -> None:
+    bucket = TokenBucket(11, 1000)
+    assert bucket.tokens(2.0, 77) == 22
+    bucket.record(30, 2.0, 77)
+    assert bucket.throttle_ms(2.0, 77) == 4_000
+    assert bucket.throttle_ms(2.0, 3_077) == 1_000
+    assert bucket.throttle_ms(2.0, 4_077) == 0
+    assert bucket.tokens(2.0, 100_000) == 22
+
+
+@pytest.mark.parametrize(
+    ("exact", "told"), [(0.4, 0), (0.5, 1), (1.5, 2), (2.5, 3), (1e300, THROTTLE_MS_MAX)]
+)
+def test_times_are_rounded_as_java_rounds(exact: float, told: int) -> None:
+    assert rounded_ms(exact) == told

@@ -1,0 +1,138 @@
+"""The client quotas of one kind: which quota applies to a user and client id, and its measurement (ClientQuotaManager).
+
+Pure: the quotas come from the metadata, the time is an argument. Clients with the same tags share one measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeVar
+
+USER, CLIENT_ID = "user", "client-id"
+ENTRIES_MAX = 10_000
+"""Measurements, and names of clients, that are kept. Clients choose their ids, so their number has no bound."""
+EXPIRES_MS = 3_600_000
+"""A measurement that has not been used for so long is forgotten."""
+
+Entity = tuple[tuple[str, str | None], ...]
+"""(type, name) pairs, sorted by type. The name is None for a default."""
+Tags = tuple[str | None, str | None]
+"""The user and the client id that share a measurement. None: all of them."""
+
+
+class Stat(Protocol):
+    """Rate or TokenBucket."""
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int: ...
+
+
+S = TypeVar("S", bound=Stat)
+
+
+class Sensor(Generic[S]):
+    """A measurement and its bound."""
+
+    __slots__ = ("bound", "stat", "used_ms")
+
+    def __init__(self, stat: S, bound: float, now_ms: int) -> None:
+        self.stat = stat
+        self.bound = bound
+        self.used_ms = now_ms
+
+
+class ClientQuotas(Generic[S]):
+    """The quotas of one kind, e.g. producer_byte_rate. `is_active` is False if there are none, which is cheap to ask."""
+
+    def __init__(self, new_stat: Callable[[], S]) -> None:
+        self.is_active = False
+        self._new_stat = new_stat
+        self._bounds: Mapping[Entity, float] = {}
+        self._sensors: dict[Tags, Sensor[S]] = {}
+        self._found: dict[tuple[str, str | None], Sensor[S] | None] = {}
+        """By user and client id. Cleared when quotas change."""
+        self._swept_ms = 0
+
+    def take(self, bounds: Mapping[Entity, float]) -> None:
+        """Replace all quotas. Measurements continue with their new bounds."""
+        if bounds == self._bounds:
+            return
+        self._bounds = dict(bounds)
+        self.is_active = bool(bounds)
+        self._found.clear()
+        for tags, sensor in list(self._sensors.items()):
+            bound = self._bound_of(tags)
+            if bound is None:
+                del self._sensors[tags]
+            else:
+                sensor.bound = bound
+
+    def sensor(self, user: str, client_id: str | None, now_ms: int) -> Sensor[S] | None:
+        """Return the measurement that the user's client shares, or None if no quota applies."""
+        name = (user, client_id)
+        try:
+            sensor = self._found[name]
+        except KeyError:
+            sensor = self._find(name, now_ms)
+        if sensor is not None:
+            sensor.used_ms = now_ms
+        return sensor
+
+    def _find(self, name: tuple[str, str | None], now_ms: int) -> Sensor[S] | None:
+        tags = self._tags_of(*name)
+        bound = None if tags is None else self._bound_of(tags)
+        sensor = None
+        if tags is not None and bound is not None:
+            sensor = self._sensors.get(tags)
+            if sensor is None:
+                self._sweep(now_ms)
+                sensor = self._sensors[tags] = Sensor(self._new_stat(), bound, now_ms)
+        if len(self._found) >= ENTRIES_MAX:
+            self._found.clear()
+        self._found[name] = sensor
+        return sensor
+
+    def _sweep(self, now_ms: int) -> None:
+        """Forget measurements that nobody uses. If there are too many, forget the oldest ones."""
+        if now_ms - self._swept_ms >= EXPIRES_MS:
+            self._swept_ms = now_ms
+            for tags, sensor in list(self._sensors.items()):
+                if now_ms - sensor.used_ms >= EXPIRES_MS:
+                    self._drop(tags)
+        if len(self._sensors) >= ENTRIES_MAX:
+            self._drop(next(iter(self._sensors)))
+
+    def _drop(self, tags: Tags) -> None:
+        del self._sensors[tags]
+        self._found.clear()
+
+    def _tags_of(self, user: str, client_id: str | None) -> Tags | None:
+        """Return the tags of the first quota that applies, in Kafka's order of precedence, or None if none applies."""
+        bounds = self._bounds
+        users: tuple[str | None, ...] = (user, None)
+        for entity_user in users:
+            if client_id and (_both(entity_user, client_id) in bounds or _both(entity_user, None) in bounds):
+                return user, client_id
+            if ((USER, entity_user),) in bounds:
+                return user, None
+        if client_id and (((CLIENT_ID, client_id),) in bounds or ((CLIENT_ID, None),) in bounds):
+            return None, client_id
+        return None
+
+    def _bound_of(self, tags: Tags) -> float | None:
+        user, client_id = tags
+        entities: tuple[Entity, ...]
+        if user is not None and client_id is not None:
+            entities = _both(user, client_id), _both(user, None), _both(None, client_id), _both(None, None)
+        elif user is not None:
+            entities = ((USER, user),), ((USER, None),)
+        else:
+            entities = ((CLIENT_ID, client_id),), ((CLIENT_ID, None),)
+        for entity in entities:
+            bound = self._bounds.get(entity)
+            if bound is not None:
+                return bound
+        return None
+
+
+def _both(user: str | None, client_id: str | None) -> Entity:
+    return (CLIENT_ID, client_id), (USER, user)

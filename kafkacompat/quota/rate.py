@@ -1,0 +1,131 @@
+"""The measurements behind quotas: a rate over sampled windows, and a token bucket. The arithmetic is Kafka's.
+
+Pure: times are milliseconds of a monotonic clock.
+"""
+
+from __future__ import annotations
+
+from math import floor
+
+THROTTLE_MS_MAX = 2**31 - 1
+"""The largest value of throttle_time_ms."""
+
+
+class Sample:
+    """One window. A window without events in the measured time is reset and used again."""
+
+    __slots__ = ("last_ms", "start_ms", "value")
+
+    def __init__(self, now_ms: int) -> None:
+        self.reset(now_ms)
+
+    def reset(self, now_ms: int) -> None:
+        self.start_ms = self.last_ms = now_ms
+        self.value = 0.0
+
+
+class Rate:
+    """Units per second over `windows` windows of `window_ms` (Rate and SampledStat).
+
+    One more window is kept, because a window that began before the measured time may end in it.
+    """
+
+    __slots__ = ("_current", "_obsolete_ms", "_samples", "_total", "_window_ms", "_windows")
+
+    def __init__(self, windows: int, window_ms: int) -> None:
+        self._windows = windows
+        self._window_ms = window_ms
+        self._samples: list[Sample] = []
+        self._current = 0
+        self._total = 0.0
+        """The sum of the samples."""
+        self._obsolete_ms = 0
+        """No sample is obsolete before this time."""
+
+    def record(self, value: float, now_ms: int) -> None:
+        samples = self._samples
+        if not samples:
+            samples.append(Sample(now_ms))
+        sample = samples[self._current]
+        if now_ms - sample.start_ms >= self._window_ms:
+            sample = self._next_sample(now_ms)
+        sample.value += value
+        sample.last_ms = now_ms
+        self._total += value
+
+    def _next_sample(self, now_ms: int) -> Sample:
+        self._current = (self._current + 1) % (self._windows + 1)
+        if self._current == len(self._samples):
+            self._samples.append(Sample(now_ms))
+            return self._samples[-1]
+        sample = self._samples[self._current]
+        self._total -= sample.value
+        sample.reset(now_ms)
+        return sample
+
+    def measure(self, now_ms: int) -> float:
+        window_ms = self.window_ms(now_ms)
+        return self._total / (window_ms / 1000.0)
+
+    def window_ms(self, now_ms: int) -> int:
+        """The measured time: at least all windows but one, and at most the time since the oldest sample began."""
+        if now_ms >= self._obsolete_ms:
+            self._purge(now_ms)
+        elapsed_ms = now_ms - min([sample.start_ms for sample in self._samples])
+        missing = self._windows - 1 - elapsed_ms // self._window_ms
+        if missing > 0:
+            elapsed_ms += missing * self._window_ms
+        return max(elapsed_ms, 1)
+
+    def _purge(self, now_ms: int) -> None:
+        measured_ms = self._windows * self._window_ms
+        if not self._samples:
+            self._samples.append(Sample(now_ms))
+        for sample in self._samples:
+            if now_ms - sample.last_ms >= measured_ms:
+                sample.reset(now_ms)
+        self._total = sum([sample.value for sample in self._samples])
+        self._obsolete_ms = min([sample.last_ms for sample in self._samples]) + measured_ms
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int:
+        """Return how long the client must pause until the rate is down to the bound. 0 if the rate is not above the bound."""
+        rate = self.measure(now_ms)
+        if not rate > bound:
+            return 0
+        return rounded_ms((rate - bound) / bound * self.window_ms(now_ms))
+
+
+class TokenBucket:
+    """Tokens of a quota per second, at most as many as the quota allows in all windows (TokenBucket).
+
+    A new bucket is full. The tokens may become negative.
+    """
+
+    __slots__ = ("_seconds", "_tokens", "_updated_ms")
+
+    def __init__(self, windows: int, window_ms: int) -> None:
+        self._seconds = windows * window_ms / 1000.0
+        self._tokens: float | None = None
+        self._updated_ms = 0
+
+    def tokens(self, bound: float, now_ms: int) -> float:
+        burst = self._seconds * bound
+        if self._tokens is None:
+            self._tokens = burst
+        else:
+            self._tokens = min(burst, self._tokens + bound * ((now_ms - self._updated_ms) / 1000.0))
+        self._updated_ms = now_ms
+        return self._tokens
+
+    def record(self, value: float, bound: float, now_ms: int) -> None:
+        self._tokens = min(self._seconds * bound, self.tokens(bound, now_ms) - value)
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int:
+        """Return how long it takes until the tokens are no longer negative."""
+        tokens = self.tokens(bound, now_ms)
+        return rounded_ms(-tokens / bound * 1000) if tokens < 0 else 0
+
+
+def rounded_ms(time_ms: float) -> int:
+    """Round half up, as Java does. Bounded by what throttle_time_ms can carry."""
+    return THROTTLE_MS_MAX if time_ms >= THROTTLE_MS_MAX else floor(time_ms + 0.5)

@@ -1,0 +1,115 @@
+"""JSON Web Key Sets (RFC 7517): the public keys that verify tokens, and the file that contains them.
+
+Only asymmetric keys are used. As in Apache Kafka, a file is read again when it has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+JWKS_BYTES_MAX = 1024 * 1024
+RSA_BITS_MIN = 2048
+"""Apache Kafka's library accepts no shorter keys."""
+_RSA = ("RSA", None)
+KEY_OF_ALGORITHM: dict[str, tuple[str, str | None]] = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), _RSA),
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "ES256K": ("EC", "secp256k1"),
+    "EdDSA": ("OKP", "Ed25519"),
+}
+"""Key type and curve of each accepted algorithm. None is symmetric, because the verifier could then sign tokens too."""
+
+
+class JwksError(Exception):
+    """The keys are not available. The message has the reason."""
+
+
+class Jwk(NamedTuple):
+    key_id: str | None
+    type: str
+    curve: str | None
+    algorithm: str | None
+    key: Any
+    """In the form of the library that verifies signatures."""
+
+
+class JsonWebKeySet(NamedTuple):
+    keys: tuple[Jwk, ...]
+
+    def select(self, algorithm: str, key_id: str | None) -> Jwk | None:
+        """The first suitable key. If several are suitable, one that is for this algorithm only."""
+        kind = KEY_OF_ALGORITHM[algorithm]
+        fitting = [
+            each
+            for each in self.keys
+            if (each.type, each.curve) == kind and (key_id is None or each.key_id == key_id)
+        ]
+        if len(fitting) > 1:
+            fitting = [each for each in fitting if each.algorithm in (None, algorithm)]
+        return fitting[0] if fitting else None
+
+
+def parse_jwks(text: bytes | str) -> JsonWebKeySet:
+    """Entries that are not public signature keys are skipped. Raises JwksError."""
+    try:
+        document = json.loads(text)
+        entries = document["keys"]
+        found = tuple(key for key in map(_key, entries) if key is not None)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise JwksError("this is no JSON Web Key Set") from None
+    return JsonWebKeySet(found)
+
+
+def _key(entry: Any) -> Jwk | None:
+    if not isinstance(entry, dict) or entry.get("use") not in (None, "sig"):
+        return None
+    kind = entry.get("kty")
+    curve = entry.get("crv") if kind != "RSA" else None
+    if not isinstance(kind, str) or (kind, curve) not in KEY_OF_ALGORITHM.values():
+        return None
+    key = _public_key(kind, entry)
+    return None if key is None else Jwk(entry.get("kid"), kind, curve, entry.get("alg"), key)
+
+
+def _public_key(kind: str, entry: dict[str, Any]) -> Any:
+    from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+    from jwt.exceptions import InvalidKeyError
+
+    readers: dict[str, Any] = {"RSA": RSAAlgorithm, "EC": ECAlgorithm, "OKP": OKPAlgorithm}
+    public = {name: value for name, value in entry.items() if name in ("kty", "crv", "n", "e", "x", "y")}
+    try:
+        key = readers[kind].from_jwk(public)
+    except (InvalidKeyError, ValueError, TypeError, KeyError):
+        return None
+    return None if kind == "RSA" and key.key_size < RSA_BITS_MIN else key
+
+
+class JwksFile:
+    """The set in a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._modified_ns = -1
+        self._set = JsonWebKeySet(())
+
+    def keys(self) -> JsonWebKeySet:
+        """Raises JwksError. Earlier keys of the file then no longer count."""
+        try:
+            modified_ns = os.stat(self._path).st_mtime_ns
+            if modified_ns != self._modified_ns:
+                with open(self._path, "rb") as file:
+                    text = file.read(JWKS_BYTES_MAX + 1)
+                if len(text) > JWKS_BYTES_MAX:
+                    raise JwksError(f"{self._path} is larger than {JWKS_BYTES_MAX} bytes")
+                self._set = parse_jwks(text)
+                self._modified_ns = modified_ns
+        except (OSError, ValueError) as error:
+            raise JwksError(f"{self._path} cannot be read: {error}") from None
+        return self._set
+
+    def is_missing(self, key_id: str | None) -> None:
+        """Nothing to fetch: the file is checked for each token."""

@@ -1,0 +1,88 @@
+"""Kafka's client properties as librdkafka settings. librdkafka has no JAAS text and no Java key stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkacompat.config import ConfigError
+from kafkacompat.security.client_settings import MECHANISM, Credentials, connection_of_client
+from kafkacompat.security.oauthbearer import MECHANISM as OAUTHBEARER
+from kafkacompat.security.oauthbearer_client import TokenFile
+from kafkacompat.security.token_endpoint import TokenEndpoint
+from kafkacompat.security.token_settings import OF_TOKENS
+
+if TYPE_CHECKING:
+    from kafkacompat.security.ssl_settings import SslSettings
+
+
+def librdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a librdkafka client besides its own; empty without security. They contain secrets. Raises
+    ConfigError."""
+    connection = connection_of_client(properties)
+    settings: dict[str, str] = {}
+    if connection.protocol != "PLAINTEXT":
+        settings["security.protocol"] = connection.protocol
+    if connection.credentials is not None:
+        settings |= _of_sasl(connection.mechanism, connection.credentials)
+    if connection.ssl is not None:
+        settings |= _of_tls(connection.ssl)
+    return settings
+
+
+def _of_sasl(mechanism: str, credentials: Credentials | TokenFile | TokenEndpoint) -> dict[str, str]:
+    if isinstance(credentials, TokenEndpoint):
+        return _of_endpoint(credentials)
+    if isinstance(credentials, TokenFile):
+        raise ConfigError(MECHANISM, mechanism, "a client of librdkafka reads no token from a file")
+    return {
+        "sasl.mechanism": mechanism,
+        "sasl.username": credentials.user,
+        "sasl.password": credentials.password,
+    }
+
+
+def _of_endpoint(endpoint: TokenEndpoint) -> dict[str, str]:
+    """librdkafka asks the authorization server itself."""
+    asked = endpoint.credentials
+    if asked.url_encodes:
+        raise ConfigError(
+            MECHANISM, OAUTHBEARER, "a client of librdkafka has no sasl.oauthbearer.header.urlencode"
+        )
+    settings = {
+        "sasl.mechanism": OAUTHBEARER,
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": asked.client_id,
+        "sasl.oauthbearer.client.secret": asked.secret,
+        "sasl.oauthbearer.token.endpoint.url": endpoint.address.url,
+    }
+    if asked.scope is not None:
+        settings[f"{OF_TOKENS}scope"] = asked.scope
+    if endpoint.extensions:
+        settings["sasl.oauthbearer.extensions"] = ",".join(
+            f"{name}={value}" for name, value in endpoint.extensions.items()
+        )
+    if endpoint.ssl is not None and (anchors := _of_tls(endpoint.ssl).get("ssl.ca.pem")):
+        settings["https.ca.pem"] = anchors
+    return settings
+
+
+def _of_tls(settings: SslSettings) -> dict[str, str]:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    from kafkacompat.security.ssl_settings import ENDPOINT_IDENTIFICATION, load_stores
+
+    stores = load_stores(settings)
+    found = {"ssl.endpoint.identification.algorithm": settings.text(ENDPOINT_IDENTIFICATION) or "none"}
+    if stores.truststore is not None:
+        anchors = stores.truststore.anchors()
+        found["ssl.ca.pem"] = "".join(each.public_bytes(Encoding.PEM).decode() for each in anchors)
+    if stores.keystore is not None and stores.keystore.keys:
+        entry = min(stores.keystore.keys, key=lambda each: each.alias)
+        assert entry.key is not None
+        key = entry.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        found["ssl.key.pem"] = key.decode()
+        found["ssl.certificate.pem"] = "".join(
+            each.public_bytes(Encoding.PEM).decode() for each in entry.chain
+        )
+    return found

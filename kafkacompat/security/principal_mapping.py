@@ -1,0 +1,106 @@
+"""ssl.principal.mapping.rules: the name of a principal from a certificate's subject.
+
+Pure. A rule is `DEFAULT`, which takes the subject unchanged, or `RULE:pattern/replacement/`, optionally followed by L
+or U for lower or upper case. The first rule whose pattern matches the whole subject applies. Patterns are Python
+regular expressions; Java-only syntax is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kafkacompat.config import ConfigError
+
+SETTING = "ssl.principal.mapping.rules"
+DEFAULT = "DEFAULT"
+_RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
+_NEXT = re.compile(r"\s*(?:,\s*|$)")
+_REFERENCE = re.compile(r"\\(.)|\$(\d)(\d*)|\$\{([A-Za-z][A-Za-z0-9]*)\}|[$\\]", re.DOTALL)
+
+
+class NoMatchingRule(Exception):
+    """No rule matches the subject, so the client is refused."""
+
+
+class SslPrincipalMapper:
+    """The rules of one listener. Raises ConfigError for an invalid text, or a pattern that is not a regular
+    expression."""
+
+    def __init__(self, rules: str = DEFAULT) -> None:
+        self._rules = tuple(_parsed(rules))
+
+    def name(self, subject: str) -> str:
+        """Raises NoMatchingRule."""
+        for rule in self._rules:
+            if rule is None:
+                return subject
+            if (name := rule.apply(subject)) is not None:
+                return name
+        raise NoMatchingRule(f"No rules apply to {subject}")
+
+
+class _Rule:
+    def __init__(self, pattern: str, replacement: str, case: str) -> None:
+        try:
+            # Java's (?<name>...) is (?P<name>...) in Python.
+            self._pattern = re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern))
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ConfigError(SETTING, pattern, f"the pattern is no regular expression: {error}") from None
+        self._case = case
+        self._pieces = tuple(_pieces(replacement, self._pattern))
+
+    def apply(self, subject: str) -> str | None:
+        if not self._pattern.fullmatch(subject):
+            return None
+        name = self._pattern.sub(self._replaced, subject)
+        return name.lower() if self._case == "L" else name.upper() if self._case == "U" else name
+
+    def _replaced(self, found: re.Match[str]) -> str:
+        return "".join(piece if isinstance(piece, str) else found[piece] or "" for piece in self._pieces)
+
+
+def _pieces(replacement: str, pattern: re.Pattern[str]) -> Iterator[str | int]:
+    """Text and group numbers alternately. A reference has as many digits as form the number of an existing group. If
+    the pattern has groups, a reference to a missing group is text. Raises ConfigError."""
+    position, groups = 0, pattern.groups
+    for found in _REFERENCE.finditer(replacement):
+        yield replacement[position : found.start()]
+        position = found.end()
+        escaped, digit, more, name = found.groups()
+        if escaped is not None:
+            yield escaped
+        elif name in pattern.groupindex:
+            yield pattern.groupindex[name]
+        elif digit is None or (int(digit) and not groups):
+            raise ConfigError(SETTING, replacement, f"{found[0]} of the replacement refers to no group")
+        elif int(digit) > groups:
+            yield found[0]
+        else:
+            number = int(digit)
+            while more and number * 10 + int(more[0]) <= groups:
+                number, more = number * 10 + int(more[0]), more[1:]
+            yield number
+            yield more
+    yield replacement[position:]
+
+
+def _parsed(text: str) -> Iterator[_Rule | None]:
+    """None for DEFAULT. As in Kafka, empty rules are skipped."""
+    text = text.strip()
+    position = 0
+    while position < len(text):
+        if text.startswith(DEFAULT, position):
+            end, rule = position + len(DEFAULT), None
+        elif found := _RULE.match(text, position):
+            end, rule = found.end(), _Rule(found[1], found[2], found[3])
+        elif text[position] == ",":
+            position = _NEXT.match(text, position).end()  # type: ignore[union-attr]  # a comma is there
+            continue
+        else:
+            raise ConfigError(SETTING, text[position:], "expected DEFAULT or RULE:pattern/replacement/[LU]")
+        separator = _NEXT.match(text, end)
+        if separator is None:
+            raise ConfigError(SETTING, text[position:], "expected a comma behind a rule")
+        yield rule
+        position = separator.end()

@@ -1,0 +1,189 @@
+"""The listeners of a node with TLS: their requirements for clients, and stores that change while the node runs.
+
+Changed stores apply to new connections. They are accepted only if they keep working: clients that know this node's
+certificate must recognise the new one, and brokers must still trust each other (the rules of Kafka's dynamic broker
+settings).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkacompat.config.synonyms import listener_prefix
+from kafkacompat.ports.dispatcher import ConnectionInfo, Principal
+from kafkacompat.ports.tls import Unidentified
+from kafkacompat.security.der import DerError, subject
+from kafkacompat.security.distinguished_name import rfc2253
+from kafkacompat.security.principal_mapping import NoMatchingRule, SslPrincipalMapper
+from kafkacompat.security.ssl_contexts import client_context, server_context
+from kafkacompat.security.ssl_settings import (
+    CLIENT_AUTH,
+    KEYSTORE_CHAIN,
+    KEYSTORE_KEY,
+    KEYSTORE_LOCATION,
+    MAPPING_RULES,
+    TRUSTSTORE_LOCATION,
+    SslSettings,
+    SslStores,
+    file_times,
+    load_stores,
+    ssl_settings,
+)
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from cryptography.x509 import Certificate, GeneralName
+
+    from kafkacompat.config import EndPoint, ServerConfig
+
+USER = "User"
+_FLIGHTS = 4
+"""More than any handshake has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The settings, stores and context in force, as one value."""
+
+    settings: SslSettings
+    stores: SslStores
+    context: SSLContext
+
+
+class SslListener:
+    """ports.TlsTerms of one listener. Raises ConfigError if it cannot be served."""
+
+    def __init__(self, config: ServerConfig, endpoint: EndPoint) -> None:
+        self._endpoint = endpoint
+        self._is_inter_broker = endpoint.listener_name == config.inter_broker_listener_name
+        self._terms = self._made(config)
+        rules = self._terms.settings.text(MAPPING_RULES)
+        self._mapper = SslPrincipalMapper() if rules is None else SslPrincipalMapper(rules)
+
+    @property
+    def context(self) -> SSLContext:
+        return self._terms.context
+
+    def identify(self, connection: ConnectionInfo, certificate: bytes | None) -> None:
+        """Set the principal from the client's certificate, if there is one and SASL does not set it."""
+        if certificate is None or self._endpoint.is_sasl:
+            return
+        try:
+            connection.principal = Principal(USER, self._mapper.name(rfc2253(subject(certificate))))
+        except (DerError, NoMatchingRule) as problem:
+            raise Unidentified(f"failed authentication ({MAPPING_RULES}: {problem})") from None
+
+    def exchanged(self, config: ServerConfig) -> Terms | None:
+        """The terms under these settings, for `take`. None if no store has changed, in a setting or in its file. Reads
+        stores, in any thread. Raises ConfigError for what Kafka refuses on an existing listener."""
+        before = self._terms
+        settings = before.settings.with_stores_of(_settings(config, self._endpoint))
+        if settings == before.settings and file_times(settings) == before.stores.modified_ms:
+            return None
+        stores = load_stores(settings)
+        terms = Terms(settings, stores, server_context(settings, stores))
+        _check_identity(before, terms, config)
+        if before.stores.truststore is None and stores.truststore is not None:
+            raise settings.error(
+                TRUSTSTORE_LOCATION, "a truststore cannot be added to a listener that has none"
+            )
+        if self._is_inter_broker:
+            _check_that_they_meet(before, terms)
+            _check_that_they_meet(terms, before)
+        return terms
+
+    def take(self, exchanged: Terms) -> None:
+        self._terms = exchanged
+
+    def _made(self, config: ServerConfig) -> Terms:
+        settings = _settings(config, self._endpoint)
+        stores = load_stores(settings)
+        terms = Terms(settings, stores, server_context(settings, stores))
+        if self._is_inter_broker:
+            _check_that_they_meet(terms, terms)
+        return terms
+
+
+def ssl_listeners(config: ServerConfig) -> dict[str, SslListener]:
+    """By name. Reads stores. Raises ConfigError."""
+    return {
+        endpoint.listener_name: SslListener(config, endpoint)
+        for endpoint in config.listeners()
+        if endpoint.has_tls
+    }
+
+
+def _settings(config: ServerConfig, endpoint: EndPoint) -> SslSettings:
+    prefix = listener_prefix(endpoint.listener_name)
+    properties = dict(config.originals)
+    if endpoint.is_sasl:
+        # With SASL, a client certificate is requested only if this listener's own setting says so.
+        properties.pop(CLIENT_AUTH, None)
+    return ssl_settings(properties, prefix)
+
+
+def _check_identity(before: Terms, after: Terms, config: ServerConfig) -> None:
+    """Require the same subjects entry by entry, and no fewer alternative names."""
+    assert before.stores.keystore is not None
+    assert after.stores.keystore is not None
+    old, new = before.stores.keystore.certificates(), after.stores.keystore.certificates()
+    settings = after.settings
+    setting = KEYSTORE_LOCATION if settings.text(KEYSTORE_KEY) is None else KEYSTORE_CHAIN
+    same_names = not config.get_boolean("ssl.allow.dn.changes")
+    same_hosts = not config.get_boolean("ssl.allow.san.changes")
+    if (same_names or same_hosts) and len(old) != len(new):
+        raise settings.error(setting, f"Keystore entries do not match: {len(old)} before, {len(new)} now")
+    for (_, was), (alias, now) in zip(old, new, strict=False):
+        if same_names and _comparable(was) != _comparable(now):
+            text = "Keystore DistinguishedName does not match"
+            raise settings.error(
+                setting,
+                f"{text}: {_name(was)} before, {_name(now)} now, in entry {alias} (ssl.allow.dn.changes)",
+            )
+        if same_hosts and not alternative_names(was) <= alternative_names(now):
+            text = "Keystore SubjectAltNames do not match"
+            raise settings.error(setting, f"{text}: some are gone from entry {alias} (ssl.allow.san.changes)")
+
+
+def _name(certificate: Certificate) -> str:
+    return rfc2253(certificate.subject.public_bytes())
+
+
+def _comparable(certificate: Certificate) -> str:
+    """A name without differences in case and number of blanks, which RFC 5280 ignores."""
+    return " ".join(_name(certificate).lower().split())
+
+
+def alternative_names(certificate: Certificate) -> frozenset[GeneralName]:
+    from cryptography.x509 import ExtensionNotFound, SubjectAlternativeName
+
+    try:
+        return frozenset(certificate.extensions.get_extension_for_class(SubjectAlternativeName).value)
+    except ExtensionNotFound:
+        return frozenset()
+
+
+def _check_that_they_meet(server: Terms, client: Terms) -> None:
+    """Check that brokers with these stores trust each other, for any host name. Raises ConfigError."""
+    import ssl
+
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    dialing = client_context(client.settings, client.stores)
+    dialing.check_hostname = False
+    sides = (
+        dialing.wrap_bio(to_client, to_server),
+        server.context.wrap_bio(to_server, to_client, server_side=True),
+    )
+    try:
+        for _ in range(_FLIGHTS):
+            for side in sides:
+                with suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+    except ssl.SSLError as error:
+        raise client.settings.error(
+            KEYSTORE_LOCATION if client.settings.text(KEYSTORE_KEY) is None else KEYSTORE_CHAIN,
+            f"brokers with these stores do not believe each other: {error.reason or error}",
+        ) from None

@@ -1,0 +1,244 @@
+"""The metrics of a whole node: after its start, with topics, with a failed directory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafkacompat._tests.fuzz.node import FuzzedNode
+from kafkacompat.api.meters import RequestMeters
+from kafkacompat.ids import TopicPartition
+from kafkacompat.metrics.rendering import rendered
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record
+from kafkacompat.server.node_metrics import NodeMetrics
+from kafkacompat.wire.codec import encode
+from kafkacompat.wire.headers import request_header_bytes
+from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+class World:
+    def __init__(self, node: FuzzedNode) -> None:
+        self.node = node
+        self.connection = node.connect()
+        self.metrics = NodeMetrics(node.server._doors, node.server, lambda: [("reads", 1, 2)])
+
+    def ask(self, request: object, version: int) -> bytes:
+        key = request.API_KEY  # type: ignore[attr-defined]
+        before = len(self.connection.answers)
+        self.connection.send(
+            request_header_bytes(key, version, 7, "tester") + encode(request, version)  # type: ignore[arg-type]
+        )
+        for _ in range(200):
+            if len(self.connection.answers) > before:
+                return self.connection.answers[-1]
+            self.node.pass_time(10)
+        raise AssertionError("no answer")
+
+    def create(self, name: str, partitions: int = 1) -> None:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+
+    def scrape(self) -> Series:
+        text = b"".join(rendered(self.metrics.families())).decode()
+        series: Series = {}
+        for family in text_string_to_metric_families(text):
+            for each in family.samples:
+                key = each.name, frozenset(each.labels.items())
+                assert key not in series, f"{key} is there twice"
+                series[key] = each.value
+        return series
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.scrape().get((name, frozenset(labels.items())))
+
+
+@pytest.fixture
+def world(caplog: pytest.LogCaptureFixture) -> Iterator[World]:
+    node = FuzzedNode(1)
+    node.meters = RequestMeters()
+    with caplog.at_level(logging.ERROR):
+        node.start()
+        yield World(node)
+    assert not node.findings
+    assert not caplog.records
+
+
+def test_every_collector_gives_series(world: World) -> None:
+    world.create("orders", 3)
+    names = {name for name, _ in world.scrape()}
+    for prefix in (
+        "process_",
+        "kafkacompat_worker_jobs_waiting",
+        "kafkacompat_index_cache_bytes",
+        "kafka_server_raft_metrics_",
+        "kafka_controller_kafkacontroller_",
+        "kafka_server_broker_metadata_metrics_",
+        "kafka_server_kafkaserver_brokerstate",
+        "kafka_server_replicamanager_",
+        "kafka_cluster_partition_",
+        "kafka_log_log_",
+        "kafka_log_logmanager_",
+    ):
+        assert any(name.startswith(prefix) for name in names), prefix
+
+
+def test_partitions_are_counted(world: World) -> None:
+    world.create("orders", 3)
+    series = world.scrape()
+
+    def value(name: str, **labels: str) -> float:
+        return series[name, frozenset(labels.items())]
+
+    assert value("kafka_server_replicamanager_partitioncount") == 3
+    assert value("kafka_server_replicamanager_leadercount") == 3
+    assert value("kafka_server_replicamanager_underreplicatedpartitions") == 0
+    assert value("kafka_server_replicamanager_atminisrpartitioncount") == 3
+    assert value("kafka_controller_kafkacontroller_globaltopiccount") == 1
+    assert value("kafka_controller_kafkacontroller_globalpartitioncount") == 3
+    assert value("kafka_controller_kafkacontroller_activecontrollercount") == 1
+    assert value("kafka_cluster_partition_insyncreplicascount", topic="orders", partition="2") == 1
+    assert value("kafka_log_log_logendoffset", topic="orders", partition="2") == 0
+    assert value("kafka_server_raft_metrics_current_state", state="leader") == 1
+    assert value("kafka_server_kafkaserver_brokerstate") == 3
+
+
+def test_a_failed_directory_is_shown(world: World) -> None:
+    world.create("orders", 2)
+    logs = world.node.server.broker.logs  # type: ignore[union-attr]
+    home = logs.directory_of(TopicPartition("orders", 0))
+    assert home is not None
+    offline = next(each for each in logs.directories if each is not home)
+    logs.directory_failed(offline, OSError(5, "broken"))
+    series = world.scrape()
+    assert series["kafka_log_logmanager_offlinelogdirectorycount", frozenset()] == 1
+    label = frozenset({("logDirectory", f'"{offline.path}"')})
+    assert series["kafka_log_logmanager_logdirectoryoffline", label] == 1
+    assert series["kafka_server_replicamanager_offlinereplicacount", frozenset()] >= 0
+
+
+def test_ready_follows_the_broker_s_state(world: World) -> None:
+    assert world.metrics.why_not_ready() is None
+    world.metrics.is_stopping = True
+    assert world.metrics.why_not_ready() == "the node stops"
+    fresh = NodeMetrics(world.node.server._doors, type(world.node.server)(world.node.server._doors), list)
+    assert fresh.why_not_ready() == "the node starts"
+    assert any(name.startswith("process_") for name in (f.name for f in fresh.families() if f))
+
+
+def test_a_collector_that_fails_is_reported_and_the_others_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[BaseException] = []
+    monkeypatch.setattr("kafkacompat.server.node_metrics.report", lambda what, error: reported.append(error))
+
+    def fails(*_: object) -> Iterator[None]:
+        raise RuntimeError("boom")
+        yield
+
+    monkeypatch.setattr("kafkacompat.server.node_metrics.replica_families", fails)
+    names = {name for name, _ in world.scrape()}
+    assert [str(error) for error in reported] == ["boom"]
+    assert "kafka_log_logmanager_offlinelogdirectorycount" in names
+
+
+def batch_of(*values: bytes) -> bytes:
+    return bytes(build_batch([Record(at, 0, None, value) for at, value in enumerate(values)]))
+
+
+def produced(world: World, topic: str, *values: bytes, version: int = 9) -> None:
+    one = PartitionProduceData(index=0, records=batch_of(*values))
+    data = TopicProduceData(name=topic, partition_data=[one])
+    world.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), version)
+
+
+def fetched(world: World, topic: str) -> None:
+    asked = FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
+    world.ask(
+        FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, topics=[asked]), 11
+    )
+
+
+def test_requests_are_counted_by_api_and_version(world: World) -> None:
+    world.create("orders")
+    for _ in range(3):
+        produced(world, "orders", b"x")
+    produced(world, "nowhere", b"x")
+    fetched(world, "orders")
+    series = world.scrape()
+
+    def value(name: str, **labels: str) -> float:
+        return series[f"kafka_network_requestmetrics_{name}", frozenset(labels.items())]
+
+    assert value("requests_total", request="Produce", version="9") == 4
+    assert value("requests_total", request="FetchConsumer", version="11") == 1
+    assert value("requests_total", request="Fetch", version="11") == 1
+    assert value("errors_total", request="Produce", error="NONE") == 3
+    assert value("errors_total", request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+    assert value("errors_total", request="CreateTopics", error="NONE") == 1
+    assert value("totaltimems_count_total", request="Produce") == 4
+    assert not any(
+        name == "kafka_network_requestmetrics_errors_total" and ("request", "FetchConsumer") in labels
+        for name, labels in series
+    )
+
+
+def test_traffic_is_counted_by_topic_and_in_all(world: World) -> None:
+    world.create("orders")
+    world.create("logs")
+    produced(world, "orders", b"x", b"y")
+    produced(world, "logs", b"z")
+    fetched(world, "orders")
+    size, other = len(batch_of(b"x", b"y")), len(batch_of(b"z"))
+    series = world.scrape()
+
+    def value(name: str, **labels: str) -> float:
+        return series[f"kafka_server_brokertopicmetrics_{name}_total", frozenset(labels.items())]
+
+    assert value("messagesin", topic="orders") == 2
+    assert value("messagesin") == 3
+    assert value("bytesin", topic="orders") == size
+    assert value("bytesin") == size + other
+    assert value("bytesout", topic="orders") == value("bytesout") == size
+    assert value("totalproducerequests") == 2
+    assert value("totalfetchrequests", topic="orders") == 1
+    assert ("kafka_server_brokertopicmetrics_bytesout_total", frozenset({("topic", "logs")})) not in series
+
+
+def test_the_sums_keep_what_a_deleted_topic_had(world: World) -> None:
+    world.create("orders")
+    produced(world, "orders", b"x")
+    world.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=5000), 5)
+    world.node.pass_time(1000)
+    assert world.value("kafka_server_brokertopicmetrics_messagesin_total", topic="orders") is None
+    assert world.value("kafka_server_brokertopicmetrics_messagesin_total") == 1
+
+
+def test_what_is_of_no_partition_is_shown(world: World) -> None:
+    world.create("orders")
+    series = world.scrape()
+    none = frozenset[tuple[str, str]]()
+    for name in (
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+        "kafka_server_replicamanager_isrshrinks_total",
+        "kafka_server_replicamanager_failedisrupdates_total",
+        "kafka_server_replicamanager_produceridcount",
+        "kafka_coordinator_group_groupmetadatamanager_numgroupsstable",
+        "kafka_server_group_coordinator_metrics_state_active_num_partitions",
+    ):
+        assert series[name, none] == 0, name
+    listener = "kafka_server_socket_server_metrics_listener_plaintext_networkprocessor_0_connection_count"
+    assert series[listener, none] == 1
+    waiting = "kafka_server_delayedoperationpurgatory_numdelayedoperations"
+    for kind in ("Produce", "Fetch", "DeleteRecords"):
+        assert series[waiting, frozenset({("delayedOperation", kind)})] == 0
+    lag = frozenset({("clientId", "Replica")})
+    assert series["kafka_server_replicafetchermanager_maxlag", lag] == 0

@@ -1,0 +1,76 @@
+"""Wraps the dispatcher of a node's listeners in the one that authenticates their clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.ports.dispatcher import Dispatcher
+from kafkacompat.security.background import Background
+from kafkacompat.security.delegation_tokens import TokenCredential, TokenCredentials, token_settings
+from kafkacompat.security.mechanisms import CredentialOf, TokenOf, mechanisms_of, no_token
+from kafkacompat.security.scram import ScramCredential, ScramMechanism
+
+if TYPE_CHECKING:
+    from kafkacompat.config import EndPoint, ServerConfig
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.ports import Random
+    from kafkacompat.security.sasl_authenticator import EnabledMechanism
+    from kafkacompat.server.doors import NodeDoors
+
+
+def authenticating(
+    served: ApiDispatcher,
+    doors: NodeDoors,
+    endpoints: Iterable[EndPoint],
+    image: Callable[[], MetadataImage],
+) -> Dispatcher:
+    """Return a dispatcher that authenticates clients, or `served` if no listener has SASL. Raises ConfigError."""
+    config = doors.config
+
+    def credential_of(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        kept = image().scram_credentials.get((user, mechanism.type))
+        if kept is None:
+            return None
+        return ScramCredential(kept.salt, kept.stored_key, kept.server_key, kept.iterations)
+
+    tokens = TokenCredentials(token_settings(config), doors.random)
+
+    def token_of(token_id: str, mechanism: ScramMechanism) -> TokenCredential | None:
+        return tokens.of(token_id, image().delegation_tokens.get(token_id), mechanism)
+
+    mechanisms = mechanisms_by_listener(
+        config,
+        endpoints,
+        credential_of,
+        doors.random,
+        doors.clock.now_ms,
+        token_of,
+        Background(doors.workers.fetches, doors.timers, doors.clock),
+    )
+    if not mechanisms:
+        return served
+    from kafkacompat.api.sasl_dispatch import SaslDispatcher
+
+    delay_ms = config.get_int("connection.failed.authentication.delay.ms")
+    return SaslDispatcher(served, mechanisms, delay_ms, doors.clock, doors.timers)
+
+
+def mechanisms_by_listener(
+    config: ServerConfig,
+    endpoints: Iterable[EndPoint],
+    credential_of: CredentialOf,
+    random: Random,
+    now_ms: Callable[[], int],
+    token_of: TokenOf = no_token,
+    background: Background | None = None,
+) -> dict[str, Mapping[str, EnabledMechanism]]:
+    """Return the mechanisms of each listener with SASL. Raises ConfigError."""
+    return {
+        each.listener_name: mechanisms_of(
+            config, each.listener_name, credential_of, random, now_ms, token_of, background
+        )
+        for each in endpoints
+        if each.is_sasl
+    }

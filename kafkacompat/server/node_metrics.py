@@ -1,0 +1,116 @@
+"""The metrics of a node: passes the existing parts of the node to the collectors of metrics/.
+
+A part that is not built yet has no series. If a collector fails, that is reported, and the other collectors continue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from kafkacompat.faults import report
+from kafkacompat.ids import NO_LEADER
+from kafkacompat.metrics.broker import (
+    broker_families,
+    connection_families,
+    group_families,
+    replication_families,
+    waiting_families,
+)
+from kafkacompat.metrics.families import Families
+from kafkacompat.metrics.partitions import log_families, partition_families, replica_families
+from kafkacompat.metrics.process import Stalls, process_families
+from kafkacompat.metrics.quorum import controller_families, metadata_families, raft_families
+from kafkacompat.metrics.requests import request_families
+from kafkacompat.metrics.traffic import traffic_families
+from kafkacompat.node.lifecycle import BrokerState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkacompat.server.broker_server import BrokerServer
+    from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.server.raft_server import KafkaRaftServer
+    from kafkacompat.server.shared_server import SharedServer
+
+
+class NodeMetrics:
+    """Implements metrics.endpoint.Node. All calls are in the loop's thread."""
+
+    def __init__(
+        self,
+        doors: NodeDoors,
+        node: KafkaRaftServer,
+        pool_loads: Callable[[], Sequence[tuple[str, int, int]]],
+    ) -> None:
+        """`pool_loads` returns (duty, running jobs, waiting jobs) for each worker pool."""
+        self._doors = doors
+        self._node = node
+        self._pool_loads = pool_loads
+        self.stalls: Stalls | None = None
+        """The watchdog's stalls, once it runs."""
+        self.is_stopping = False
+
+    def why_not_ready(self) -> str | None:
+        """None for an unfenced broker, and for a controller that knows the quorum's leader. Otherwise the reason."""
+        node = self._node
+        if self.is_stopping:
+            return "the node stops"
+        if node.shared is None:
+            return "the node starts"
+        if node.broker is not None:
+            state = broker_state(node.broker)
+            if state is not BrokerState.RUNNING:
+                return f"the broker's state is {state.name}"
+        if node.shared.driver.leader_id == NO_LEADER:
+            return "the metadata quorum has no known leader"
+        return None
+
+    def families(self) -> Families:
+        for collected in self._collectors():
+            try:
+                yield from collected
+            except Exception as error:
+                report("collecting metrics", error)
+
+    def _collectors(self) -> Iterator[Families]:
+        node = self._node
+        shared, broker = node.shared, node.broker
+        index_bytes = None if broker is None else broker.logs.index_bytes()
+        yield process_families(self.stalls, self._pool_loads(), index_bytes)
+        if self._doors.meters is not None:
+            yield request_families(self._doors.meters)
+        if shared is not None and shared.has_started:
+            yield from self._of_quorum(shared)
+        counts = {} if broker is None else dict(broker.connection_counts())
+        if node.controller is not None:
+            counts |= node.controller.connection_counts()
+        yield connection_families(counts)
+        if broker is not None:
+            yield broker_families(broker_state(broker).value)
+            hosted = broker.partitions.hosted
+            yield waiting_families(broker.partitions, broker.fetches)
+            yield replication_families(broker.replication)
+            yield group_families(broker.groups)
+            yield traffic_families(hosted.traffic)
+            yield replica_families(hosted)
+            yield partition_families(hosted)
+            yield log_families(broker.logs)
+
+    def _of_quorum(self, shared: SharedServer) -> Iterator[Families]:
+        driver, machine = shared.driver, shared.machine
+        yield raft_families(driver)
+        if self._node.controller is not None:
+            is_active = machine.is_active
+            yield controller_families(machine.image, is_active=is_active, end_offset=driver.next_offset)
+        if self._node.broker is not None:
+            yield metadata_families(
+                machine.image,
+                last_timestamp_ms=driver.last_timestamp_ms,
+                now_ms=self._doors.clock.now_ms(),
+            )
+
+
+def broker_state(broker: BrokerServer) -> BrokerState:
+    """Return the broker's state. It is NOT_RUNNING until the broker registers."""
+    return BrokerState.NOT_RUNNING if broker.heartbeats is None else broker.heartbeats.state

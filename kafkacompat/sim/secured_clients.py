@@ -1,0 +1,219 @@
+"""Clients that authenticate themselves: by a password in the settings, by a SCRAM user, or by a delegation token.
+
+Each connects to any broker, shows who it is, sends some requests and leaves. Its knowledge of users and tokens may be
+out of date. The oracle of rights checks the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.channels import ChannelError
+from kafkacompat.security.plain import initial_response
+from kafkacompat.security.scram import NONCE_BITS, SCRAM_BY_NAME, nonce_text
+from kafkacompat.security.scram_client import ScramSaslClient
+from kafkacompat.sim.clients import TIMEOUT_MS, Client
+from kafkacompat.sim.links import SECURED_PORT, SimulatedChannel, host_name
+from kafkacompat.sim.probes import any_probe, fetch_probe
+from kafkacompat.sim.secured import PLAIN, STATIC_PASSWORD, STATIC_USER, Claim, ShownToken
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.create_delegation_token_request import CreateDelegationTokenRequest
+from kafkacompat.wire.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
+from kafkacompat.wire.messages.fetch_request import FetchRequest
+from kafkacompat.wire.messages.renew_delegation_token_request import RenewDelegationTokenRequest
+from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+PURPOSE = "secured"
+PAUSE_MS, REQUESTS_MAX, LONG_REQUESTS_MAX = 120, 6, 30
+"""Maximum pause between two requests, and between two connections."""
+SHARE_OF_INTRUDERS = 0.05
+"""Of the connections, those that begin with a request instead of an exchange."""
+TOKENS_KEPT = 6
+SHORTEST_TOKEN_MS, LONGEST_TOKEN_MS = 100, 5_000
+GROUPS = ("g-1", "other")
+UNKNOWN_TOPIC = "unknown"
+
+Then = Callable[[Any], None]
+
+
+class SecuredClient(Client):
+    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
+        super().__init__(simulation, client_id)
+        self._tokens: list[ShownToken] = []
+        """The tokens that it got, which may have expired since."""
+        self._left = 0
+        """Requests until it leaves."""
+        self._claim = Claim(PLAIN, STATIC_USER, STATIC_PASSWORD)
+        self._channel: SimulatedChannel | None = None
+
+    def start(self) -> None:
+        self.refresh()
+        self.later(self._connect, PAUSE_MS)
+
+    def _connect(self) -> None:
+        if self.simulation.is_over_for_producers:
+            return
+        self._claim = claim = self._any_claim()
+        is_long = self.chance.happens(0.3)
+        self._left = 1 + self.chance.randrange(LONG_REQUESTS_MAX if is_long else REQUESTS_MAX)
+        node_id = self.any_broker()
+        self._channel = self.channels.get(host_name(node_id), SECURED_PORT, PURPOSE)
+        self.simulation.rights_oracle.claims[self._channel] = claim
+        if self.chance.happens(SHARE_OF_INTRUDERS):
+            self._ask()
+        else:
+            self._send(SaslHandshakeRequest(mechanism=claim.mechanism), self._shaken)
+
+    def _any_claim(self) -> Claim:
+        chance, users = self.chance, self.simulation.rights_changes.credentials
+        kind = chance.uniform()
+        if kind < 0.4 and self._tokens:
+            token = self._tokens[chance.randrange(len(self._tokens))]
+            mechanism = list(SCRAM_BY_NAME)[chance.randrange(len(SCRAM_BY_NAME))]
+            return Claim(mechanism, token.token_id, _password_of(token), True)
+        if kind < 0.8 and users:
+            return users[chance.randrange(len(users))]
+        is_wrong = chance.happens(0.1)
+        return Claim(PLAIN, STATIC_USER, "guessed" if is_wrong else STATIC_PASSWORD)
+
+    def _send(self, message: Any, then: Then) -> None:
+        """`then` gets the answer. Without an answer the client leaves."""
+        channel = self._channel
+        assert channel is not None
+
+        def answered(done: Deferred[Any]) -> None:
+            if channel is not self._channel:
+                return
+            try:
+                answer = done.result()
+            except ChannelError:
+                self._leave()
+                return
+            then(answer)
+
+        channel.request(message, TIMEOUT_MS).on_done(answered)
+
+    def _leave(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+        self.later(self._connect, PAUSE_MS)
+
+    # Authentication.
+
+    def _shaken(self, answer: Any) -> None:
+        claim = self._claim
+        if answer.error_code:
+            self._leave()
+        elif claim.mechanism == PLAIN:
+            token = initial_response(claim.user, claim.password)
+            self._send(SaslAuthenticateRequest(auth_bytes=token), self._let_in)
+        else:
+            exchange = ScramSaslClient(
+                SCRAM_BY_NAME[claim.mechanism],
+                claim.user,
+                claim.password,
+                nonce_text(self.chance.randrange(1 << NONCE_BITS)),
+                claim.is_token,
+            )
+            first = SaslAuthenticateRequest(auth_bytes=exchange.initial_response())
+            self._send(first, lambda answer: self._challenged(exchange, answer))
+
+    def _challenged(self, exchange: ScramSaslClient, answer: Any) -> None:
+        if answer.error_code:
+            self._leave()
+            return
+        proof = exchange.evaluate_challenge(bytes(answer.auth_bytes))
+        assert proof is not None
+
+        def proven(last: Any) -> None:
+            if last.error_code == ErrorCode.NONE:
+                exchange.evaluate_challenge(bytes(last.auth_bytes))
+            self._let_in(last)
+
+        self._send(SaslAuthenticateRequest(auth_bytes=proof), proven)
+
+    def _let_in(self, answer: Any) -> None:
+        if answer.error_code:
+            self._leave()
+        else:
+            self._pause()
+
+    # Requests.
+
+    def _pause(self, call: Callable[[], None] | None = None) -> None:
+        channel = self._channel
+
+        def go_on() -> None:
+            if channel is self._channel:
+                (call or self._ask)()
+
+        self.later(go_on, PAUSE_MS)
+
+    def _ask(self) -> None:
+        self._left -= 1
+        if self._left < 0 or self.simulation.is_over_for_producers:
+            self._leave()
+        elif self.chance.happens(0.25):
+            self._ask_about_tokens()
+        else:
+            topic, topic_id = self._any_topic()
+            group = GROUPS[self.chance.randrange(len(GROUPS))]
+            probe = any_probe(self.chance, topic, topic_id, group)
+            if isinstance(probe, FetchRequest):
+                self._fetch(topic, topic_id, 0, 0)
+            else:
+                self._send(probe, lambda answer: self._pause())
+
+    def _any_topic(self) -> tuple[str, bytes]:
+        known = {place.topic: place.topic_id for place in self.places.values()}
+        if not known or self.chance.happens(0.1):
+            return UNKNOWN_TOPIC, bytes(16)
+        names = list(known)
+        name = names[self.chance.randrange(len(names))]
+        return name, known[name]
+
+    def _fetch(self, topic: str, topic_id: bytes, session_id: int, epoch: int) -> None:
+        """Begin a fetch session, and go on with it while requests are left."""
+
+        def answered(answer: Any) -> None:
+            self._left -= 1
+            if self._left < 0 or answer.error_code or not answer.session_id:
+                self._pause()
+                return
+            self._pause(lambda: self._fetch(topic, topic_id, answer.session_id, epoch + 1))
+
+        self._send(fetch_probe(topic, topic_id, session_id, epoch), answered)
+
+    def _ask_about_tokens(self) -> None:
+        if not self._tokens or self.chance.happens(0.5):
+            lifetime_ms = self.chance.between(SHORTEST_TOKEN_MS, LONGEST_TOKEN_MS)
+            self._send(CreateDelegationTokenRequest(max_lifetime_ms=lifetime_ms), self._got_token)
+            return
+        token = self._tokens[self.chance.randrange(len(self._tokens))]
+        period_ms = self.chance.between(SHORTEST_TOKEN_MS, LONGEST_TOKEN_MS)
+        request: Any = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=period_ms)
+        if self.chance.happens(0.5):
+            at_once = self.chance.happens(0.5)
+            request = ExpireDelegationTokenRequest(
+                hmac=token.hmac, expiry_time_period_ms=-1 if at_once else period_ms
+            )
+        self._send(request, lambda answer: self._pause())
+
+    def _got_token(self, answer: Any) -> None:
+        if answer.error_code == ErrorCode.NONE:
+            self._tokens.append(ShownToken(answer.token_id, bytes(answer.hmac)))
+            del self._tokens[:-TOKENS_KEPT]
+        self._pause()
+
+
+def _password_of(token: ShownToken) -> str:
+    from base64 import b64encode
+
+    return b64encode(token.hmac).decode()
