@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPLICAS_VERSION
@@ -64,9 +65,10 @@ Trace = Callable[[Host, str], None]
 
 
 class ClusterSimulation:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, **shape: Any) -> None:
+        """`shape`: options that are not drawn from the seed."""
         self.seed = seed
-        self.options: ClusterOptions = draw_cluster_options(seed)
+        self.options: ClusterOptions = replace(draw_cluster_options(seed), **shape)
         self.trace: Trace | None = None
         """Called before every event of a node or client."""
         self.tell: Callable[[str], None] | None = None

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.ports.logs import LogRefused
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.sim.compaction_oracle import Content, KeyLedger
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.retention_oracle import StartLedger
 from kafkacompat.sim.topics import is_compacted
+from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Log
@@ -135,8 +137,7 @@ def opened(log: Log, start: int, end: int) -> Iterator[tuple[BatchHeader, memory
     """Yield the batches that overlap [start, end)."""
     offset = max(start, log.log_start_offset)
     while offset < end:
-        records = log.read(offset, READ_BYTES, log.log_end_offset, True).records
-        data = memoryview(records if isinstance(records, bytes) else records.read())
+        data = _read(log, offset)
         before = offset
         for header in iterate_batches(data):
             if header.last_offset < offset:
@@ -152,6 +153,26 @@ def opened(log: Log, start: int, end: int) -> Iterator[tuple[BatchHeader, memory
             offset = header.last_offset + 1
         if offset == before:
             raise Breach("log shape", f"{log.topic_partition} has no batch at {offset} below its end")
+
+
+def _read(log: Log, offset: int) -> memoryview:
+    """The batches from `offset` on, also while the indexes of their segment are rebuilt in the background. A client is
+    then refused, but an oracle must see every event."""
+    try:
+        records = log.read(offset, READ_BYTES, log.log_end_offset, True).records
+    except LogRefused as refused:
+        if refused.code != ErrorCode.KAFKA_STORAGE_ERROR:
+            raise
+        assert isinstance(log, PartitionLog)
+        return memoryview(
+            b"".join(
+                segment.read_batch(header)
+                for segment in log.segments
+                for header in segment.headers()
+                if header.last_offset >= offset
+            )
+        )
+    return memoryview(records if isinstance(records, bytes) else records.read())
 
 
 def batches(log: Log, start: int, end: int) -> Iterator[tuple[int, Written]]:

@@ -20,7 +20,7 @@ from kafkacompat.sim._tests.disk_mutants import DISK_MUTANTS, DISK_MUTANTS_SEEN_
 from kafkacompat.sim._tests.fault_mutants import FAULT_MUTANTS, FAULT_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.group_mutants import GROUP_MUTANTS, GROUP_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.keeping_mutants import KEEPING_MUTANTS, KEEPING_MUTANTS_SEEN_AT
-from kafkacompat.sim._tests.life_mutants import LIFE_MUTANTS, LIFE_MUTANTS_SEEN_AT
+from kafkacompat.sim._tests.life_mutants import LIFE_MUTANTS, LIFE_MUTANTS_SEEN_AT, LIFE_MUTANTS_SHAPES
 from kafkacompat.sim._tests.rights_mutants import RIGHTS_MUTANTS, RIGHTS_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.seeds import SHARES, Kind, listed, run_share, run_until_all_occurred, seeds_from
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS, TRANSACTION_MUTANTS_SEEN_AT
@@ -124,11 +124,12 @@ EVERY_SEEN_AT = (
 @pytest.mark.parametrize("plant", EVERY_MUTANT, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
     """First by the seed that found it when it was planted, otherwise by any seed."""
+    shape = LIFE_MUTANTS_SHAPES.get(plant.__name__, {})
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         for seed in seeds_from(EVERY_SEEN_AT.get(plant.__name__, 0), SEEDS):
             try:
-                ClusterSimulation(seed).run()
+                ClusterSimulation(seed, **shape).run()
             except (Breach, NodeFailed):
                 faults.take()  # the bug may appear in a callback
                 return
