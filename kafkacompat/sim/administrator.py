@@ -55,6 +55,8 @@ class Administrator(Client):
         self._topics = 0
         self._anew = Chance(simulation.seed, "made anew")
         self._directories = Chance(simulation.seed, "directories")
+        self._may_be_deleted = False
+        """A deletion got no answer, and may still be carried out."""
         self.is_settled = not simulation.options.remake_ms
         """True if no topic is missing only for a while."""
 
@@ -132,6 +134,8 @@ class Administrator(Client):
         def created(done: Deferred[Any]) -> None:
             if _error_of(done, "topics") not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 self._remake_later(self._make_anew)
+            elif self.simulation.is_over_for_producers and self._may_be_deleted:
+                self._delete()
             elif self.simulation.is_over_for_producers:
                 self.simulation.topic_created(MADE_ANEW)
                 self.is_settled = True
@@ -144,7 +148,9 @@ class Administrator(Client):
     def _delete(self) -> None:
         """Delete the topic by its id, so that a late request cannot delete its successor."""
         topic = self.simulation.image_oracles.newest.topics.get(MADE_ANEW)
-        if topic is None or self.simulation.is_over_for_producers:
+        if topic is None:
+            self._may_be_deleted = False
+        if topic is None or (self.simulation.is_over_for_producers and not self._may_be_deleted):
             self._make_anew()
             return
         request = DeleteTopicsRequest(
@@ -153,6 +159,7 @@ class Administrator(Client):
 
         def deleted(done: Deferred[Any]) -> None:
             is_gone = _error_of(done, "responses") in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID)
+            self._may_be_deleted = not is_gone
             self._remake_later(self._make_anew if is_gone else self._delete)
 
         self.ask(self.any_broker(), request, "remaking").on_done(deleted)

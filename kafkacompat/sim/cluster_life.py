@@ -172,9 +172,11 @@ class Life(Host):
 
     @property
     def has_lost_directories(self) -> bool:
-        """Whether it runs without some directories until its next start."""
+        """Whether it runs without some directories, or without a log that could not be opened, until its next start."""
         broker = self._server.broker
-        return broker is not None and not all(each.online for each in broker.logs.directories)
+        return broker is not None and any(
+            not each.online or each.has_unopened for each in broker.logs.directories
+        )
 
     def has_online(self, directory: str) -> bool:
         """Whether this log directory is online."""
