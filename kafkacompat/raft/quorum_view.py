@@ -95,6 +95,11 @@ class QuorumView:
         return self._core.high_watermark >= self._core.log.end
 
     @property
+    def is_held(self) -> bool:
+        """Whether a step waits until its effects can be carried out, for example written."""
+        return self._pump.is_held
+
+    @property
     def voters(self) -> VoterSet:
         """The newest set, committed or not."""
         return self._core.voters.latest

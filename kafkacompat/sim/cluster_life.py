@@ -166,6 +166,11 @@ class Life(Host):
         return server is not None and server.serves
 
     @property
+    def is_held_by_a_full_disk(self) -> bool:
+        """Whether its quorum waits until the metadata directory takes writes."""
+        return self.driver.is_held
+
+    @property
     def heartbeats(self) -> BrokerHeartbeats | None:
         broker = self._server.broker
         return None if broker is None else broker.heartbeats

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.sim.faults.failing_syncs import METADATA_DIRECTORY
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.messages.delete_records_request import DeleteRecordsRequest
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
@@ -63,8 +62,8 @@ class Watch:
         life = self._life
         if self._connection.is_refused or life.is_stopping or not life.is_serving:
             return
-        if METADATA_DIRECTORY in life.machine.refusals.conditions:
-            # A quorum's effects, and the answers after them, wait until they can be written.
+        if life.is_held_by_a_full_disk:
+            # The quorum's answers wait until what was decided before them can be written.
             self._timer = life.look_after(self._time_ms, self._too_late)
             return
         if isinstance(self._message, ElectLeadersRequest) and not _is_controlled(life):

@@ -22,6 +22,7 @@ class Watched:
     def __init__(self) -> None:
         self.id = 1
         self.is_stopping, self.is_serving = False, True
+        self.is_held_by_a_full_disk = False
         self.timers: list[tuple[int, Timer]] = []
         self.found: list[Breach] = []
         self.simulation = SimpleNamespace(
@@ -91,3 +92,12 @@ def test_whoever_ends_in_order_owes_nothing(ends: str) -> None:
     life.is_serving = ends != "has closed"
     life.connection.is_refused = ends == "refuses"
     assert life.run_out() == []
+
+
+def test_a_quorum_that_cannot_write_answers_later() -> None:
+    life = Watched()
+    life.watch(FetchRequest(max_wait_ms=250))
+    life.is_held_by_a_full_disk = True
+    assert not life.run_out()
+    life.is_held_by_a_full_disk = False
+    assert "owes a Fetch" in life.run_out()[0]
