@@ -20,6 +20,7 @@ COMMANDS = {
     "topics": "list, describe, create, alter and delete topics",
     "reassign": "move partitions between brokers, with a throttle and a progress bar",
     "quorum": "describe the metadata quorum, add and remove voters, unregister brokers",
+    "doctor": "check a cluster and the machine of a node, and say what to do",
     "elect": "elect preferred replicas as leaders, or any live one",
     "produce": "write lines of text to a topic",
     "consume": "print the records of a topic",
