@@ -28,6 +28,7 @@ COMMANDS = {
     "pipeline": "run the data pipeline on Spark: jobs, generator, collector, demo",
     "console": "serve the web console: results, topics, groups, nodes, records",
     "dump": "print the contents of a log segment, index or snapshot file",
+    "completion": "print a script that lets a shell complete these commands",
 }
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from kafkacompat.__main__ import COMMANDS
 from kafkacompat.cli.pipeline import ACTIONS
 
+PROGRAM = "kafkacompat"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
 HEAD = """# Commands
 
@@ -29,6 +30,21 @@ def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
                 yield from _filled(f"kafkacompat pipeline {action}", module, purpose)
         else:
             yield from _filled(f"kafkacompat {name}", f"kafkacompat.cli.{name}", purpose)
+
+
+def every_parser() -> argparse.ArgumentParser:
+    """One parser with all commands, and all actions of the pipeline."""
+    whole = argparse.ArgumentParser(prog=PROGRAM)
+    commands = whole.add_subparsers(dest="command")
+    for name, purpose in COMMANDS.items():
+        command = commands.add_parser(name, help=purpose)
+        if name == "pipeline":
+            actions = command.add_subparsers(dest="action")
+            for action, (module, told) in ACTIONS.items():
+                importlib.import_module(module).add_arguments(actions.add_parser(action, help=told))
+        else:
+            importlib.import_module(f"kafkacompat.cli.{name}").add_arguments(command)
+    return whole
 
 
 def _filled(words: str, module: str, purpose: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
