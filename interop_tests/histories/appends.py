@@ -63,13 +63,7 @@ class Appender(Client):
         self.entries: list[list[Any]] = []
         self.has_left = False
         with closing(self.consumer, self.consumer.close):
-            self.producer = Producer(
-                self.librdkafka(
-                    transactional_id=self.name,
-                    transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-                    socket_timeout_ms=TRANSACTION_TIMEOUT_MS,
-                )
-            )
+            self.producer = Producer(self._producer_settings())
             self.producer.init_transactions(2 * OPERATION_TIMEOUT_S)
             subscribe(self.consumer, TOPIC, self.entries)
             yield lambda: self._transaction(process)
@@ -129,14 +123,20 @@ class Appender(Client):
         self._commit()
         done.ok(detail)
 
+    def _producer_settings(self) -> dict[str, Any]:
+        """librdkafka refuses a socket.timeout.ms that is longer than the transaction's timeout."""
+        return self.librdkafka(
+            transactional_id=self.name,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            socket_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        )
+
     def hangs_by_itself(self) -> bool:
         """librdkafka may wait forever for a group coordinator that it has forgotten (its issues 5511 and 5456),
         because a node was away for longer than its session. The next owner of the transactional id continues."""
         if not self.sends_offsets:
             return False
-        heir = Producer(
-            self.librdkafka(transactional_id=self.name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-        )
+        heir = Producer(self._producer_settings())
         try:
             heir.init_transactions(2 * OPERATION_TIMEOUT_S)
         except KafkaException as error:
