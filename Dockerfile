@@ -19,6 +19,10 @@ RUN useradd --uid 1000 --create-home --shell /bin/bash appuser \
     && install -d -o appuser -g root -m 775 /etc/kafka /etc/kafka/secrets /var/lib/kafka /var/lib/kafka/data \
     && install -d -o appuser -g root -m 775 /mnt/shared/config /opt/kafka /opt/kafka/config /tmp/kraft-combined-logs /tmp/kafka-logs
 COPY --chmod=755 deploy/image/run /etc/kafka/docker/run
+# Health checks and init containers of compose files call Kafka's tools by these names.
+COPY --chmod=755 deploy/image/bin/kafka-tool /opt/kafka/bin/kafka-tool
+RUN for each in broker-api-versions cluster console-consumer console-producer consumer-groups get-offsets server-start storage topics; \
+    do ln -s kafka-tool /opt/kafka/bin/kafka-$each.sh; done
 USER appuser
 WORKDIR /
 VOLUME ["/etc/kafka/secrets", "/var/lib/kafka/data", "/mnt/shared/config"]

@@ -77,19 +77,32 @@ def run(arguments: argparse.Namespace) -> int:
         )
         ends = reader.offsets(LATEST) if arguments.until_end else None
         printing = Printing(arguments.topic, line, arguments.max_messages)
-        try:
-            if arguments.group is None:
-                reader.seek(starting_timestamp(arguments), arguments.offset)
-                for partition, records in reader.batches(ends):
-                    printing.show(partition, records)
-                    if printing.is_done:
-                        break
-            else:
-                member = GroupMember(cluster, arguments.group, arguments.topic)
-                read_as_member(member, reader, starting_timestamp(arguments), ends, printing)
-        finally:
-            printing.finish()
+        member = None if arguments.group is None else GroupMember(cluster, arguments.group, arguments.topic)
+        print_records(reader, member, starting_timestamp(arguments), arguments.offset, ends, printing)
     return 0
+
+
+def print_records(
+    reader: Reader,
+    member: GroupMember | None,
+    timestamp_ms: int,
+    offset: int | None,
+    ends: dict[int, int] | None,
+    printing: Printing,
+) -> None:
+    """Print from the offset, or from the timestamp, or as a member of a group, until these ends or as long as `printing`
+    wants more."""
+    try:
+        if member is not None:
+            read_as_member(member, reader, timestamp_ms, ends, printing)
+            return
+        reader.seek(timestamp_ms, offset)
+        for partition, records in reader.batches(ends):
+            printing.show(partition, records)
+            if printing.is_done:
+                break
+    finally:
+        printing.finish()
 
 
 class Printing:
@@ -98,30 +111,30 @@ class Printing:
     def __init__(self, topic: str, line: Line, most: int | None) -> None:
         self._line = line
         self._most = most
-        self._count = self._size = 0
+        self.count = self._size = 0
         self._progress = Progress(f"from {topic}") if not sys.stdout.isatty() else None
 
     @property
     def is_done(self) -> bool:
-        return self._most is not None and self._count >= self._most
+        return self._most is not None and self.count >= self._most
 
     def show(self, partition: int, records: Records) -> Records:
         """Print records and return those that were printed."""
         if self._most is not None:
-            records = records[: self._most - self._count]
+            records = records[: self._most - self.count]
         if records:
             out = sys.stdout.buffer
             out.write(b"".join([self._line(partition, offset, record) for offset, record in records]))
             out.flush()
-        self._count += len(records)
+        self.count += len(records)
         self._size += sum([len(record.value or b"") for _, record in records])
         if self._progress is not None:
-            self._progress.update(self._count, self._size)
+            self._progress.update(self.count, self._size)
         return records
 
     def finish(self) -> None:
         if self._progress is not None:
-            self._progress.finish(self._count, self._size)
+            self._progress.finish(self.count, self._size)
 
 
 def read_as_member(

@@ -77,7 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
                 progress.update(count, size)
         finally:
             progress.finish(count, size)
-            print(f"{count} records acknowledged", file=sys.stderr)
+            if not getattr(arguments, "is_quiet", False):
+                print(f"{count} records acknowledged", file=sys.stderr)
     return 0
 
 

@@ -1,0 +1,145 @@
+"""kafka-broker-api-versions, kafka-cluster, kafka-get-offsets, kafka-storage and kafka-server-start."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from kafkacompat.cli import format as format_command
+from kafkacompat.cli import start
+from kafkacompat.cli.client import Cluster
+from kafkacompat.cli.connection import Connection
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.reader import EARLIEST, LATEST, Reader
+from kafkacompat.cli.view import brokers_of
+from kafkacompat.container.tools.options import Options, address_of
+from kafkacompat.wire.apis import APIS
+from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
+from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+
+TIMEOUT_S = 30.0
+SPECIAL_TIMES = {"latest": LATEST, "-1": LATEST, "earliest": EARLIEST, "-2": EARLIEST}
+
+
+def api_versions_options() -> Options:
+    parser = Options("kafka-broker-api-versions", "Print which versions of each API the brokers serve.")
+    parser.add_server("command-config")
+    return parser
+
+
+def run_api_versions(arguments: argparse.Namespace) -> int:
+    address = address_of(arguments)
+    with Cluster(address) as cluster:
+        _, brokers = brokers_of(cluster.any())
+    for node_id in sorted(brokers):
+        broker = brokers[node_id]
+        connection = Connection(broker.host, broker.port, TIMEOUT_S, address.security())
+        try:
+            answer = connection.call(
+                ApiVersionsRequest(client_software_name="kafkacompat", client_software_version="1"),
+                ApiVersionsResponse,
+            )
+        finally:
+            connection.close()
+        rack = broker.rack if broker.rack is not None else "null"
+        print(f"{broker.host}:{broker.port} (id: {node_id} rack: {rack} isFenced: false) -> (")
+        lines = {
+            int(api.key): f"{api.name}({int(api.key)}): UNSUPPORTED" for api in APIS.values() if api.on_broker
+        }
+        lines |= {each.api_key: told(each) for each in answer.api_keys}
+        print(",\n".join(f"\t{line}" for _, line in sorted(lines.items())))
+        print(")")
+    return 0
+
+
+def told(served: ApiVersion) -> str:
+    """One API as Kafka's tool prints it, with the highest version that both know."""
+    key, lowest, highest = served.api_key, served.min_version, served.max_version
+    versions = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+    if key not in APIS:
+        return f"UNKNOWN({key}): {versions}"
+    api = APIS[key]
+    if api.latest < lowest:
+        use = "unusable: node too new"
+    elif highest < api.oldest:
+        use = "unusable: node too old"
+    else:
+        use = f"usable: {min(highest, api.latest)}"
+    return f"{api.name}({key}): {versions} [{use}]"
+
+
+def cluster_options() -> Options:
+    parser = Options("kafka-cluster", "Print the id of a cluster.")
+    parser.add_argument("action", choices=("cluster-id",))
+    parser.add_server("config", "command-config")
+    return parser
+
+
+def run_cluster(arguments: argparse.Namespace) -> int:
+    with Cluster(address_of(arguments)) as cluster:
+        print(f"Cluster ID: {brokers_of(cluster.any())[0]}")
+    return 0
+
+
+def get_offsets_options() -> Options:
+    parser = Options("kafka-get-offsets", "Print the offsets of a topic's partitions.")
+    parser.add_server("command-config")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--partitions", help="numbers, separated by commas")
+    parser.add_argument("--time", default="latest", help="latest, earliest, or ms since 1970")
+    return parser
+
+
+def run_get_offsets(arguments: argparse.Namespace) -> int:
+    time = SPECIAL_TIMES.get(arguments.time)
+    if time is None and not arguments.time.isdecimal():
+        raise CommandFailed(
+            f"Malformed time argument {arguments.time}; it is latest, earliest, or a number of ms"
+        )
+    only = None
+    if arguments.partitions is not None:
+        numbers = arguments.partitions.split(",")
+        if not all(each.isdecimal() for each in numbers):
+            raise CommandFailed(
+                f"--partitions takes numbers, separated by commas, not {arguments.partitions!r}"
+            )
+        only = [int(each) for each in numbers]
+    with Cluster(address_of(arguments)) as cluster:
+        offsets = Reader(cluster, arguments.topic, only).offsets(
+            int(arguments.time) if time is None else time
+        )
+    for number, offset in sorted(offsets.items()):
+        print(f"{arguments.topic}:{number}:{'' if offset < 0 else offset}")
+    return 0
+
+
+def storage_options() -> Options:
+    """`format` has the options of `kafkacompat format`, which are those of kafka-storage."""
+    parser = Options("kafka-storage", "Format data directories, or print a random id.")
+    actions = parser.add_subparsers(dest="action", required=True, parser_class=argparse.ArgumentParser)
+    actions.add_parser("random-uuid")
+    format_command.add_arguments(actions.add_parser("format"))
+    return parser
+
+
+def run_storage(arguments: argparse.Namespace) -> int:
+    if arguments.action == "random-uuid":
+        arguments = argparse.Namespace(random_id=True)
+    elif (arguments.config or arguments.properties) is None or arguments.cluster_id is None:
+        raise CommandFailed("format needs --config and --cluster-id")
+    return format_command.run(arguments)
+
+
+def server_options() -> Options:
+    parser = Options("kafka-server-start", "Start a node with a settings file.")
+    parser.add_argument("properties", metavar="SERVER_PROPERTIES")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
+    return parser
+
+
+def run_server(arguments: argparse.Namespace) -> int:
+    words = [arguments.properties, *(f"--override={each}" for each in arguments.override)]
+    parser = argparse.ArgumentParser(prog="kafka-server-start.sh")
+    start.add_arguments(parser)
+    sys.stdout.flush()
+    return start.run(parser.parse_args(words))

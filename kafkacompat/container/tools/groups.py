@@ -1,0 +1,125 @@
+"""kafka-consumer-groups: list, describe and delete consumer groups."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from kafkacompat.cli.client import Cluster, error_name
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.group_member import assigned_partitions
+from kafkacompat.cli.groups import committed, described_group, end_offsets
+from kafkacompat.container.tools.options import Options, address_of
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+from kafkacompat.wire.messages.delete_groups_response import DeleteGroupsResponse
+from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+
+ACTIONS = ("list", "describe", "delete")
+COLUMNS = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+)
+CONSUMER = "consumer"
+WIDTH = 15
+"""The least width of a column."""
+PARTITION_WIDTH = 10
+
+
+def options() -> Options:
+    parser = Options("kafka-consumer-groups", "List, describe or delete consumer groups.")
+    parser.add_server("command-config")
+    parser.add_flags(*ACTIONS, "all-groups", "offsets")
+    parser.add_argument("--group", action="append", default=[])
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    chosen = [each for each in ACTIONS if getattr(arguments, each)]
+    if len(chosen) != 1:
+        raise CommandFailed("Command must include exactly one action: --list, --describe, --delete")
+    if not (arguments.list or arguments.all_groups or arguments.group):
+        raise CommandFailed(f"Option [{chosen[0]}] takes one of these options: [all-groups], [group]")
+    with Cluster(address_of(arguments)) as cluster:
+        if arguments.list:
+            for group in groups_of(cluster):
+                print(group)
+            return 0
+        groups = groups_of(cluster) if arguments.all_groups else arguments.group
+        if arguments.delete:
+            delete(cluster, groups)
+            return 0
+        for group in groups:
+            describe(cluster, group)
+    return 0
+
+
+def groups_of(cluster: Cluster) -> list[str]:
+    """The groups of consumers on all brokers."""
+    return [
+        each.group_id
+        for node in cluster.node_ids()
+        for each in cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse).groups
+        if each.protocol_type in ("", CONSUMER)
+    ]
+
+
+def describe(cluster: Cluster, group: str) -> None:
+    found = described_group(cluster, group)
+    print()
+    owners: dict[tuple[str, int], tuple[str, str, str]] = {}
+    if found is not None:
+        for member in found.members:
+            who = member.member_id, member.client_host, member.client_id
+            owners.update(dict.fromkeys(assigned_partitions(member.member_assignment), who))
+        if not found.members:
+            print(f"Consumer group '{group}' has no active members.\n", file=sys.stderr)
+    offsets = {
+        (topic, number): offset
+        for topic, numbers in committed(cluster, group).items()
+        for number, offset in numbers.items()
+    }
+    ends: dict[str, dict[int, int]] = {}
+    rows: list[tuple[str, ...]] = [COLUMNS]
+    for topic, number in sorted(offsets.keys() | owners.keys()):
+        if topic not in ends:
+            ends[topic] = end_offsets(cluster, topic)
+        offset, end = offsets.get((topic, number)), ends[topic].get(number)
+        lag = None if offset is None or end is None else end - offset
+        numbers = ["-" if each is None else str(each) for each in (offset, end, lag)]
+        rows.append((group, topic, str(number), *numbers, *owners.get((topic, number), ("-", "-", "-"))))
+    if len(rows) > 1:
+        widths = [
+            PARTITION_WIDTH if title == "PARTITION" else max(WIDTH, *(len(row[column]) for row in rows))
+            for column, title in enumerate(COLUMNS)
+        ]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            print(" ".join([*cells[:-1], row[-1]]))
+
+
+def delete(cluster: Cluster, groups: list[str]) -> None:
+    deleted: list[tuple[str, int]] = []
+    failed: list[tuple[str, int]] = []
+    for group in groups:
+        answer = cluster.coordinator_call(
+            group,
+            DeleteGroupsRequest(groups_names=[group]),
+            DeleteGroupsResponse,
+            lambda answer: answer.results[0].error_code,
+        )
+        code = answer.results[0].error_code
+        (deleted if code == ErrorCode.NONE else failed).append((group, code))
+    named = ", ".join(f"'{group}'" for group, _ in deleted)
+    if failed:
+        told = ", ".join(f"'{group}': {error_name(code)}" for group, code in failed)
+        raise CommandFailed(f"Deletion of some consumer groups failed: {told}")
+    print(f"Deletion of requested consumer groups ({named}) was successful.")
