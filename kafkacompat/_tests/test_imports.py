@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "stepping": set(),
     "config": set(),
     "wire": set(),
+    "telemetry": {"records", "wire"},
     "quota": set(),
     "records": {"wire"},
     "log": {"records", "wire"},
@@ -51,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "controller.features",
         "controller.image",
         "quota",
+        "telemetry",
     },
     "metrics": {
         "api.meters",
@@ -59,6 +61,7 @@ ALLOWED: dict[str, set[str]] = {
         "log",
         "partition",
         "raft.quorum_view",
+        "telemetry",
         "wire.errors",
     },
     "net": {"wire", "quota", "security.sasl_client"},

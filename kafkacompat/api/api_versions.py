@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.registry import ENTRIES
+from kafkacompat.api.registry import BROKER_APIS, BROKER_APIS_WITH_TELEMETRY
 from kafkacompat.wire.apis import APIS, ApiKey
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.api_versions_response import (
@@ -48,7 +48,7 @@ def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> 
             ApiVersion(
                 api_key=entry.key, min_version=entry.advertised_min_version, max_version=entry.max_version
             )
-            for entry in ENTRIES
+            for entry in (BROKER_APIS if node.client_metrics is None else BROKER_APIS_WITH_TELEMETRY).entries
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock, LogManager, Random
     from kafkacompat.security.authorizer import StandardAuthorizer
+    from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
     from kafkacompat.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -199,6 +200,10 @@ class Node:
     authorizer: StandardAuthorizer | None = None
     """None if everything is allowed."""
     quotas: QuotaManagers = field(default_factory=QuotaManagers)
+    client_metrics: ClientMetricsManager | None = None
+    """None: the telemetry APIs are not served."""
+    client_metrics_configs: Any = None
+    """The settings in the metadata from which it has its subscriptions."""
     monotonic_s: Callable[[], float] = float
     """The clock that measures the time of requests. Without it, requests take no time."""
     check_listeners: Callable[[ServerConfig], None] | None = None

@@ -166,6 +166,8 @@ class ApiDispatcher:
             connection.client_host,
             connection.listener_is_sasl,
             connection.principal,
+            connection.client_port,
+            connection.client_software,
         )
         if self._node.quotas.is_active:
             context.throttling = throttling_of(self._node, connection, route, context, size_bytes)

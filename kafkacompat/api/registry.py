@@ -205,6 +205,13 @@ CONTROLLER_ENTRIES: tuple[Entry, ...] = (
 )
 
 
+TELEMETRY_ENTRIES = (
+    _entry(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, "get_telemetry_subscriptions"),
+    _entry(ApiKey.PUSH_TELEMETRY, "push_telemetry"),
+)
+"""Served and advertised by a broker that exports its clients' metrics, as in Kafka with a receiver plugin."""
+
+
 class ApiTable:
     """The APIs that one kind of listener serves."""
 
@@ -227,4 +234,5 @@ class ApiTable:
 
 
 BROKER_APIS = ApiTable(ENTRIES)
+BROKER_APIS_WITH_TELEMETRY = ApiTable(tuple(sorted(ENTRIES + TELEMETRY_ENTRIES)))
 CONTROLLER_APIS = ApiTable(CONTROLLER_ENTRIES)

@@ -29,8 +29,10 @@ class RequestContext:
         "api_version",
         "client_host",
         "client_id",
+        "client_port",
         "client_software",
         "connection_id",
+        "connection_software",
         "correlation_id",
         "is_forwarded",
         "listener_is_sasl",
@@ -50,6 +52,8 @@ class RequestContext:
         client_host: str,
         listener_is_sasl: bool = False,
         principal: Principal = ANONYMOUS,
+        client_port: int = 0,
+        connection_software: str | None = None,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -61,6 +65,9 @@ class RequestContext:
         """Textual address, e.g. '127.0.0.1'."""
         self.listener_is_sasl = listener_is_sasl
         self.principal = principal
+        self.client_port = client_port
+        self.connection_software = connection_software
+        """'name version', as the connection's ApiVersions request said. None without one."""
         self.is_forwarded = False
         """Whether the request came in an Envelope, so that the connection is a broker's and not the client's."""
         self.throttling: Throttling | None = None

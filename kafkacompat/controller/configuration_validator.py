@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafkacompat.config import ConfigError, validate_topic_configs
+from kafkacompat.config.client_metrics import INTERVAL_MAX_MS, INTERVAL_MIN_MS, NAMES, parse_subscription
 from kafkacompat.config.dynamic import validate_dynamic_broker
 from kafkacompat.config.group import validate_group_configs
 from kafkacompat.controller.config_changes import BROKER, GROUP, TOPIC, ConfigRefused
@@ -90,23 +91,20 @@ def too_long() -> ConfigRefused:
     )
 
 
-_CLIENT_METRICS_KEYS = frozenset({"interval.ms", "metrics", "match"})
-_MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 100, 3_600_000
-
-
 def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> None:
     code = ErrorCode.INVALID_REQUEST
     if not name:
         raise ConfigRefused(code, "Subscription name can't be empty")
     for key in wanted:
-        if key not in _CLIENT_METRICS_KEYS:
+        if key not in NAMES:
             raise ConfigRefused(code, f"Unknown client metrics configuration: {key}")
-    interval = wanted.get("interval.ms")
-    if interval is not None and not (
-        interval.strip().isdigit() and _MIN_INTERVAL_MS <= int(interval) <= _MAX_INTERVAL_MS
-    ):
+    try:
+        interval_ms = parse_subscription(wanted).interval_ms
+    except ConfigError as error:
+        raise ConfigRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    if not INTERVAL_MIN_MS <= interval_ms <= INTERVAL_MAX_MS:
         raise ConfigRefused(
             code,
-            f"Invalid value {interval} for interval.ms, interval must be between {_MIN_INTERVAL_MS} and "
-            f"{_MAX_INTERVAL_MS} (1 hour)",
+            f"Invalid value {interval_ms} for interval.ms, interval must be between {INTERVAL_MIN_MS} and "
+            f"{INTERVAL_MAX_MS} (1 hour)",
         )

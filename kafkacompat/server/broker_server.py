@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.context import Node
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.long_requests import RequestSteps
+from kafkacompat.api.registry import BROKER_APIS, BROKER_APIS_WITH_TELEMETRY
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
@@ -178,10 +179,12 @@ class BrokerServer:
             authorizer=shared.authorizer,
             quotas=quota_managers(config),
             monotonic_s=doors.monotonic_s,
+            client_metrics=doors.client_metrics,
             check_listeners=self._check_listeners,
         )
         self._dispatcher = ApiDispatcher(
             self._node,
+            BROKER_APIS if doors.client_metrics is None else BROKER_APIS_WITH_TELEMETRY,
             stepping=RequestSteps(timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.get_int("request.max.elements"),
             meters=doors.meters,

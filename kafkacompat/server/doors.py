@@ -11,6 +11,8 @@ from kafkacompat.ports import Clock, Disk, Network, Random, Timers, WorkerPools
 
 if TYPE_CHECKING:
     from kafkacompat.api.meters import RequestMeters
+    from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
+    from kafkacompat.telemetry.series import ClientSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +35,7 @@ class NodeDoors:
     """End the process at once and leave the files. Used when the state of the disk or of the quorum's decisions is unknown."""
     meters: RequestMeters | None = None
     """Counts the requests of both roles; None where no scrape reads them."""
+    client_metrics: ClientMetricsManager | None = None
+    """Asks clients for their metrics; None where no scrape reads them."""
+    client_series: ClientSeries | None = None
+    """What they have sent."""

@@ -17,6 +17,7 @@ from kafkacompat.metrics.broker import (
     replication_families,
     waiting_families,
 )
+from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.families import Families
 from kafkacompat.metrics.partitions import log_families, partition_families, replica_families
 from kafkacompat.metrics.process import Stalls, process_families
@@ -86,6 +87,9 @@ class NodeMetrics:
         if node.controller is not None:
             counts |= node.controller.connection_counts()
         yield connection_families(counts)
+        manager, series = self._doors.client_metrics, self._doors.client_series
+        if manager is not None and series is not None:
+            yield client_families(manager, series)
         if broker is not None:
             yield broker_families(broker_state(broker).value)
             hosted = broker.partitions.hosted

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from kafkacompat.api.meters import RequestMeters
     from kafkacompat.security.ssl_listeners import SslListener
     from kafkacompat.server.node_metrics import NodeMetrics
+    from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
+    from kafkacompat.telemetry.series import ClientSeries
 
 METRICS_PORT = "metrics.listener.port"
 
@@ -190,6 +192,7 @@ def _doors_of_the_system(
     timers = TrioTimers(clock)
     recovery_threads = config.get_int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
     workers = worker_pools(nursery, recovery_threads)
+    client_metrics, client_series = _telemetry(config)
     doors = NodeDoors(
         config=config,
         clock=clock,
@@ -211,8 +214,28 @@ def _doors_of_the_system(
         keep=keep_long_lived,
         halt=_halt,
         meters=_meters(config),
+        client_metrics=client_metrics,
+        client_series=client_series,
     )
     return doors, timers
+
+
+def _telemetry(config: ServerConfig) -> tuple[ClientMetricsManager | None, ClientSeries | None]:
+    """None without the listener that exports clients' metrics. Raises StartRefused."""
+    if config.get_int(METRICS_PORT) < 0:
+        return None, None
+    try:
+        from kafkacompat.telemetry.otlp import OtlpReceiver
+    except ImportError as missing:
+        raise StartRefused(
+            f"{METRICS_PORT}: {missing.name} is not installed; install kafkacompat[metrics]"
+        ) from missing
+    from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
+    from kafkacompat.telemetry.series import ClientSeries
+
+    series = ClientSeries()
+    most = config.get_int("telemetry.max.bytes")
+    return ClientMetricsManager(most, OtlpReceiver(series), SystemRandom().uuid), series
 
 
 def _meters(config: ServerConfig) -> RequestMeters | None:

@@ -1,0 +1,49 @@
+"""The metrics that clients have sent (KIP-714), and how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkacompat.metrics.families import (
+    COUNTED_A_STEP,
+    COUNTER,
+    GAUGE,
+    Families,
+    Family,
+    Sample,
+    counter,
+    gauge,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
+    from kafkacompat.telemetry.series import ClientSeries
+
+HELP = "Sent by clients."
+
+
+def client_families(manager: ClientMetricsManager, series: ClientSeries) -> Families:
+    yield gauge(
+        "kafkacompat_telemetry_clients", "Clients that are asked for metrics.", len(manager.instances)
+    )
+    yield gauge("kafkacompat_telemetry_series", "Series that clients have sent.", series.count)
+    yield counter(
+        "kafkacompat_telemetry_refused_points", "Points of clients that were over a bound.", series.refused
+    )
+    by_name: dict[tuple[str, bool], list[Sample]] = {}
+    counted = 0
+    for client in list(series.by_client):
+        own = series.labels.get(client, {})
+        for (name, is_counter, labels), value in series.by_client.get(client, {}).items():
+            by_name.setdefault((name, is_counter), []).append(({**dict(labels), **own}, value))
+            counted += 1
+        if counted >= COUNTED_A_STEP:
+            counted = 0
+            yield None
+    yield from _named(by_name)
+
+
+def _named(by_name: dict[tuple[str, bool], list[Sample]]) -> Iterator[Family]:
+    for (name, is_counter), samples in sorted(by_name.items(), key=lambda each: each[0]):
+        yield Family(name, COUNTER if is_counter else GAUGE, HELP, samples)

@@ -1,0 +1,166 @@
+"""What clients are asked for, and what is taken from them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from kafkacompat.telemetry import client_metrics_manager
+from kafkacompat.telemetry.client_metrics_manager import (
+    EXPIRY_MS,
+    GZIP,
+    NO_CODEC,
+    Attributes,
+    ClientMetricsManager,
+    PointsRefused,
+)
+from kafkacompat.wire.errors import ErrorCode
+
+A, B = b"a" * 16, b"b" * 16
+JAVA = {"client_id": "j", "client_software_name": "apache-kafka-java", "client_software_version": "4.3.0"}
+OTHER = {"client_id": "o", "client_software_name": "librdkafka", "client_software_version": "2.1"}
+SECOND = {"metrics": "org.apache.kafka.", "interval.ms": "1000"}
+
+
+class Taken:
+    def __init__(self) -> None:
+        self.bodies: list[tuple[bytes, int, bytes]] = []
+        self.forgotten: list[bytes] = []
+
+    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
+        if metrics == b"bad":
+            raise PointsRefused("bad")
+        self.bodies.append((client, codec, metrics))
+
+    def forget(self, client: bytes) -> None:
+        self.forgotten.append(client)
+
+
+Push = Callable[..., ErrorCode]
+
+
+@pytest.fixture
+def taken() -> Taken:
+    return Taken()
+
+
+@pytest.fixture
+def manager(taken: Taken) -> ClientMetricsManager:
+    ids = itertools.count(1)
+    made = ClientMetricsManager(100, taken, lambda: next(ids).to_bytes(16, "big"))
+    made.subscribe({"all": SECOND})
+    return made
+
+
+@pytest.fixture
+def push(manager: ClientMetricsManager) -> Push:
+    def push(now_ms: int, metrics: bytes = b"x", **changed: object) -> ErrorCode:
+        known = manager.instances.get(A)
+        words: dict[str, object] = {
+            "subscription_id": 0 if known is None else known.subscription_id,
+            "is_terminating": False,
+            "codec": NO_CODEC,
+            "metrics": metrics,
+        }
+        return manager.push(A, JAVA, now_ms, **(words | changed))  # type: ignore[arg-type]
+
+    return push
+
+
+def test_a_client_without_an_id_gets_one_that_is_not_reserved(manager: ClientMetricsManager) -> None:
+    """The first two ids of the counter here are Kafka's reserved one, and the next."""
+    error, client = manager.get(bytes(16), JAVA, 0)
+    assert (error, client.id) == (ErrorCode.NONE, (2).to_bytes(16, "big"))
+    assert (client.metrics, client.interval_ms) == (("org.apache.kafka.",), 1000)
+    again = manager.get(client.id, JAVA, 1000)[1]
+    assert again.subscription_id == client.subscription_id
+    assert manager.get(bytes(16), JAVA, 0)[1].subscription_id != client.subscription_id
+
+
+def test_subscriptions_add_up_and_the_shortest_interval_counts(manager: ClientMetricsManager) -> None:
+    manager.subscribe(
+        {
+            "a": {"metrics": "a.,b.", "interval.ms": "5000"},
+            "b": {"metrics": "b.,c.", "interval.ms": "2000", "match": "client_software_name=apache.*"},
+            "c": {"metrics": "*", "match": "client_software_name=librdkafka,client_software_version=2\\..*"},
+            "broken": {"metrics": "d.", "match": "nonsense"},
+        }
+    )
+    java, other = manager.get(A, JAVA, 0)[1], manager.get(B, OTHER, 0)[1]
+    assert (java.metrics, java.interval_ms) == (("a.", "b.", "c."), 2000)
+    assert (other.metrics, other.interval_ms) == (("*",), 5000)
+    manager.subscribe({})
+    changed = manager.get(A, JAVA, 1)[1]
+    assert (changed.metrics, changed.interval_ms) == ((), 300_000)
+    assert changed.subscription_id != java.subscription_id
+
+
+def test_who_asks_too_early_is_throttled_but_not_after_a_change(manager: ClientMetricsManager) -> None:
+    assert manager.get(A, JAVA, 0)[0] is ErrorCode.NONE
+    assert manager.get(A, JAVA, 999)[0] is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert manager.get(A, JAVA, 1000)[0] is ErrorCode.NONE
+    manager.subscribe({"all": {**SECOND, "metrics": "other."}})
+    assert manager.get(A, JAVA, 1001)[0] is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"subscription_id": 12345}, ErrorCode.UNKNOWN_SUBSCRIPTION_ID),
+        ({"codec": 9}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"metrics": bytes(101)}, ErrorCode.TELEMETRY_TOO_LARGE),
+        ({"metrics": b"bad"}, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_a_push_that_is_refused(
+    changed: dict[str, object], error: ErrorCode, manager: ClientMetricsManager, push: Push, taken: Taken
+) -> None:
+    manager.get(A, JAVA, 0)
+    assert push(1, **changed) is error
+    assert taken.bodies == []
+    may_ask = error in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    expected = ErrorCode.NONE if may_ask else ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert manager.get(A, JAVA, 2)[0] is expected
+
+
+def test_pushes_come_once_in_an_interval_and_once_right_after_the_subscription(
+    manager: ClientMetricsManager, push: Push, taken: Taken
+) -> None:
+    manager.get(A, JAVA, 0)
+    assert push(10, codec=GZIP) is ErrorCode.NONE
+    assert push(500) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert push(1010, metrics=b"") is ErrorCode.NONE
+    assert taken.bodies == [(A, GZIP, b"x")]
+
+
+def test_the_last_push_may_come_early_and_nothing_comes_after_it(
+    manager: ClientMetricsManager, push: Push, taken: Taken
+) -> None:
+    manager.get(A, JAVA, 0)
+    assert push(10) is ErrorCode.NONE
+    assert push(20, is_terminating=True) is ErrorCode.NONE
+    assert push(2000) is ErrorCode.INVALID_REQUEST
+    assert len(taken.bodies) == 2
+
+
+@pytest.mark.parametrize("reserved", [bytes(16), bytes(15) + b"\1"])
+def test_a_push_without_an_id_is_invalid(reserved: bytes, manager: ClientMetricsManager) -> None:
+    error = manager.push(
+        reserved, JAVA, 0, subscription_id=0, is_terminating=False, codec=NO_CODEC, metrics=b""
+    )
+    assert error is ErrorCode.INVALID_REQUEST
+    assert not manager.instances
+
+
+def test_clients_are_forgotten_when_they_are_silent_or_too_many(
+    manager: ClientMetricsManager, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_metrics_manager, "INSTANCES_MAX", 2)
+    for number in range(3):
+        manager.get(bytes([number + 10]) * 16, JAVA, number)
+    assert taken.forgotten == [bytes([10]) * 16]
+    manager.get(A, JAVA, EXPIRY_MS + 2)
+    assert taken.forgotten == [bytes([each]) * 16 for each in (10, 11, 12)]
+    assert list(manager.instances) == [A]

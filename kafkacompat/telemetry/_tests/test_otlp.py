@@ -1,0 +1,126 @@
+"""Clients' metrics as series, and the bounds of what they may send."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from opentelemetry.proto.metrics.v1 import metrics_pb2
+
+from kafkacompat.metrics.clients import client_families
+from kafkacompat.metrics.rendering import rendered
+from kafkacompat.telemetry import otlp, series
+from kafkacompat.telemetry.client_metrics_manager import GZIP, NO_CODEC, ClientMetricsManager, PointsRefused
+from kafkacompat.telemetry.otlp import OtlpReceiver
+from kafkacompat.telemetry.series import ClientSeries, Point, label_name, metric_name
+
+A, B = b"a" * 16, b"b" * 16
+WHO = {"client_id": "billing", "client_instance_id": "AAA", "client_software_name": "java", "other": "x"}
+RATE = "org.apache.kafka.producer.connection.creation.rate"
+
+
+def message(
+    name: str = RATE,
+    value: float = 1.5,
+    *,
+    kind: str = "gauge",
+    is_monotonic: bool = True,
+    temporality: int = otlp.DELTA,
+    **attributes: str,
+) -> bytes:
+    data = metrics_pb2.MetricsData()
+    metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name=name)
+    point = getattr(metric, kind).data_points.add(as_double=value)
+    if kind == "sum":
+        metric.sum.is_monotonic, metric.sum.aggregation_temporality = is_monotonic, temporality
+    for key, text in attributes.items():
+        point.attributes.add(key=key).value.string_value = text
+    return data.SerializeToString()
+
+
+def shown(receiver: OtlpReceiver) -> list[str]:
+    manager = ClientMetricsManager(100, receiver, lambda: bytes(16))
+    text = b"".join(rendered(client_families(manager, receiver.series))).decode()
+    return [line for line in text.splitlines() if line.startswith("kafka_client_")]
+
+
+@pytest.fixture
+def receiver() -> OtlpReceiver:
+    return OtlpReceiver(ClientSeries())
+
+
+def test_a_gauge_is_the_last_value_with_the_clients_labels(receiver: OtlpReceiver) -> None:
+    receiver.take(A, WHO, NO_CODEC, message(topic="t"))
+    receiver.take(A, WHO, GZIP, gzip.compress(message(value=2.5, topic="t")))
+    assert shown(receiver) == [
+        "kafka_client_org_apache_kafka_producer_connection_creation_rate"
+        '{client_id="billing",client_instance_id="AAA",client_software_name="java",client_software_version="",topic="t"} 2.5'
+    ]
+
+
+def test_deltas_add_up_and_totals_do_not(receiver: OtlpReceiver) -> None:
+    for value in (2.0, 3.0):
+        receiver.take(A, {}, NO_CODEC, message("sent", value, kind="sum"))
+        receiver.take(A, {}, NO_CODEC, message("all", value, kind="sum", temporality=0))
+        receiver.take(A, {}, NO_CODEC, message("level", value, kind="sum", is_monotonic=False))
+    found = {line.partition("{")[0]: line.split()[-1] for line in shown(receiver)}
+    assert found == {
+        "kafka_client_sent_total": "5.0",
+        "kafka_client_all_total": "3.0",
+        "kafka_client_level": "5.0",
+    }
+
+
+def test_a_client_that_is_forgotten_has_no_series(receiver: OtlpReceiver) -> None:
+    receiver.take(A, {}, NO_CODEC, message())
+    receiver.take(B, {}, NO_CODEC, message())
+    receiver.forget(A)
+    receiver.forget(A)
+    assert (len(shown(receiver)), receiver.series.count) == (1, 1)
+
+
+@pytest.mark.parametrize("body", [b"\xff", gzip.compress(message())[:-9]])
+def test_what_cannot_be_read_is_refused(body: bytes, receiver: OtlpReceiver) -> None:
+    with pytest.raises(PointsRefused):
+        receiver.take(A, {}, GZIP if body.startswith(b"\x1f") else NO_CODEC, body)
+    assert shown(receiver) == []
+
+
+def test_a_body_that_unpacks_to_too_much_is_refused(
+    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otlp, "UNPACKED_BYTES_MAX", 10)
+    for codec, body in ((NO_CODEC, message()), (GZIP, gzip.compress(message()))):
+        with pytest.raises(PointsRefused):
+            receiver.take(A, {}, codec, body)
+
+
+def points(count: int) -> list[Point]:
+    return [Point("kafka_client_n", (("n", str(each)),), 1.0, False, False) for each in range(count)]
+
+
+def test_series_are_bounded_for_each_client_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "SERIES_A_CLIENT_MAX", 3)
+    monkeypatch.setattr(series, "POINTS_MAX", 6)
+    monkeypatch.setattr(series, "SERIES_MAX", 5)
+    found = ClientSeries()
+    found.add(A, {}, iter(points(8)))
+    assert (found.count, found.refused) == (3, 5)
+    found.add(A, {}, iter(points(3)))
+    assert (found.count, found.refused) == (3, 5)
+    found.add(B, {}, iter(points(3)))
+    assert (list(found.by_client), found.count) == ([B], 3)
+
+
+def test_no_client_can_pass_for_a_broker_or_for_another_client() -> None:
+    assert metric_name("kafka_server_x") == "kafka_client_kafka_server_x"
+    assert metric_name('a"}\n') == "kafka_client_a___"
+    assert len(metric_name("x" * 999)) <= series.TEXT_MAX + len(series.PREFIX)
+    assert [label_name(each) for each in ("topic", "client_id", "__name__", "", "9", "a-b")] == [
+        "topic",
+        "attribute_client_id",
+        "attribute___name__",
+        "attribute_",
+        "attribute_9",
+        "a_b",
+    ]

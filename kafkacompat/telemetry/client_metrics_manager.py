@@ -1,0 +1,216 @@
+"""Decides what a client is asked to send, and whether what it sends is taken (KIP-714). Pure.
+
+Kafka's ClientMetricsManager. A client that has not asked for longer than three of its intervals, and at least a minute,
+is forgotten. So is the one that was silent for longest when there are too many.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import crc32c
+
+from kafkacompat.config import ConfigError
+from kafkacompat.config.client_metrics import (
+    EVERYTHING,
+    INTERVAL_DEFAULT_MS,
+    Subscription,
+    parse_subscription,
+)
+from kafkacompat.ids import Uuid
+from kafkacompat.wire.errors import ErrorCode
+
+INSTANCES_MAX = 16_384
+EXPIRY_MS = 60_000
+INTERVALS_UNTIL_EXPIRY = 3
+ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
+ACCEPTED_CODECS = (ZSTD, LZ4, GZIP, SNAPPY)
+"""In the order of preference that clients are told."""
+NO_CODEC = 0
+RESERVED_IDS = (bytes(16), bytes(15) + b"\1")
+ASKS_AGAIN_AFTER = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+"""After these errors a client may ask at once for its subscription."""
+INT32 = 1 << 32
+
+Attributes = Mapping[str, str]
+
+
+class PointsRefused(Exception):
+    """The metrics of a push cannot be read."""
+
+
+class Receiver(Protocol):
+    """Takes the metrics of clients."""
+
+    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
+        """Raises PointsRefused."""
+        ...
+
+    def forget(self, client: bytes) -> None: ...
+
+
+@dataclass(slots=True)
+class ClientInstance:
+    id: bytes
+    attributes: Attributes
+    subscription_id: int
+    """Changes with the metrics and the interval that the client is asked for."""
+    version: int
+    metrics: tuple[str, ...]
+    interval_ms: int
+    got_ms: int = -(1 << 62)
+    pushed_ms: int = -(1 << 62)
+    error: ErrorCode = ErrorCode.NONE
+    is_terminating: bool = False
+    expires_ms: int = 0
+
+    def may_get(self, now_ms: int) -> bool:
+        if now_ms - max(self.got_ms, self.pushed_ms) < self.interval_ms:
+            return False
+        self.got_ms = now_ms
+        return True
+
+    def may_push(self, now_ms: int) -> bool:
+        """Once after each answer with the subscription, because clients wait a random part of their interval first."""
+        if self.got_ms <= self.pushed_ms and now_ms - self.pushed_ms < self.interval_ms:
+            return False
+        self.pushed_ms = now_ms
+        return True
+
+
+@dataclass(slots=True)
+class ClientMetricsManager:
+    max_bytes: int
+    """telemetry.max.bytes."""
+    receiver: Receiver
+    new_id: Callable[[], Uuid]
+    instances: OrderedDict[bytes, ClientInstance] = field(default_factory=OrderedDict)
+    """The one that was silent for longest comes first."""
+    _subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    _settings: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _version: int = 0
+
+    def subscribe(self, settings: dict[str, Mapping[str, str]]) -> None:
+        """Take the settings of all subscriptions by name. One with an invalid value, of another version, has no effect."""
+        if settings == self._settings:
+            return
+        self._settings = settings
+        self._version += 1
+        self._subscriptions = {}
+        for name, each in settings.items():
+            try:
+                self._subscriptions[name] = parse_subscription(each)
+            except ConfigError:
+                continue
+
+    def get(self, client: bytes, attributes: Attributes, now_ms: int) -> tuple[ErrorCode, ClientInstance]:
+        """The client's subscription. A client without an id gets one."""
+        instance = self._instance(self._own_id() if client == bytes(16) else client, attributes, now_ms)
+        if not instance.may_get(now_ms) and instance.error not in ASKS_AGAIN_AFTER:
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED, instance
+        instance.error = ErrorCode.NONE
+        return ErrorCode.NONE, instance
+
+    def push(
+        self,
+        client: bytes,
+        attributes: Attributes,
+        now_ms: int,
+        *,
+        subscription_id: int,
+        is_terminating: bool,
+        codec: int,
+        metrics: bytes,
+    ) -> ErrorCode:
+        if client in RESERVED_IDS:
+            return ErrorCode.INVALID_REQUEST
+        instance = self._instance(client, attributes, now_ms)
+        error = self._judge(instance, now_ms, subscription_id, is_terminating, codec, len(metrics))
+        instance.is_terminating = is_terminating
+        if error is ErrorCode.NONE and metrics:
+            try:
+                self.receiver.take(client, instance.attributes, codec, metrics)
+            except PointsRefused:
+                error = ErrorCode.INVALID_RECORD
+        instance.error = error
+        return error
+
+    def _judge(
+        self,
+        instance: ClientInstance,
+        now_ms: int,
+        subscription_id: int,
+        is_last: bool,
+        codec: int,
+        size: int,
+    ) -> ErrorCode:
+        if instance.is_terminating:
+            return ErrorCode.INVALID_REQUEST
+        if not instance.may_push(now_ms) and not is_last:
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        if subscription_id != instance.subscription_id:
+            return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        if codec not in (NO_CODEC, *ACCEPTED_CODECS):
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if size > self.max_bytes:
+            return ErrorCode.TELEMETRY_TOO_LARGE
+        return ErrorCode.NONE
+
+    def _own_id(self) -> bytes:
+        while True:
+            found = bytes(self.new_id())
+            if found not in self.instances and found not in RESERVED_IDS:
+                return found
+
+    def _instance(self, client: bytes, attributes: Attributes, now_ms: int) -> ClientInstance:
+        self._forget_the_silent(now_ms)
+        instance = self.instances.pop(client, None)
+        if instance is None or instance.version < self._version:
+            known = attributes if instance is None else instance.attributes
+            instance = self._made(client, {**known, "client_instance_id": _text(client)})
+        instance.expires_ms = now_ms + max(EXPIRY_MS, INTERVALS_UNTIL_EXPIRY * instance.interval_ms)
+        self.instances[client] = instance
+        if len(self.instances) > INSTANCES_MAX:
+            self._forget(next(iter(self.instances)))
+        return instance
+
+    def _made(self, client: bytes, attributes: Attributes) -> ClientInstance:
+        interval_ms = INTERVAL_DEFAULT_MS
+        wanted: set[str] = set()
+        for subscription in self._subscriptions.values():
+            if subscription.matches(attributes):
+                wanted |= subscription.metrics
+                interval_ms = min(interval_ms, subscription.interval_ms)
+        metrics = (EVERYTHING,) if EVERYTHING in wanted else tuple(sorted(wanted))
+        told = crc32c.crc32c(f"{list(metrics)}{interval_ms}".encode()) ^ _folded(client)
+        subscription_id = told - INT32 if told >= INT32 // 2 else told
+        return ClientInstance(client, attributes, subscription_id, self._version, metrics, interval_ms)
+
+    def _forget_the_silent(self, now_ms: int) -> None:
+        """Of two clients with different intervals, the later one may be overdue first. It waits for the other one."""
+        while self.instances:
+            client, oldest = next(iter(self.instances.items()))
+            if oldest.expires_ms > now_ms:
+                return
+            self._forget(client)
+
+    def _forget(self, client: bytes) -> None:
+        del self.instances[client]
+        self.receiver.forget(client)
+
+
+def _text(client: bytes) -> str:
+    from kafkacompat.ids import uuid_to_text
+
+    return uuid_to_text(client)
+
+
+def _folded(client: bytes) -> int:
+    """The four words of the id, combined."""
+    folded = 0
+    for start in range(0, 16, 4):
+        folded ^= int.from_bytes(client[start : start + 4], "big")
+    return folded
