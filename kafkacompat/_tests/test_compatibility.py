@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkacompat.api.registry import ENTRIES
+from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY
 from kafkacompat.cli import compatibility
 
 
@@ -34,4 +34,6 @@ def test_a_page_without_a_marker_is_refused(tmp_path: Path) -> None:
 def test_every_api_served_has_its_row() -> None:
     rows = [line for line in compatibility.apis().splitlines() if re.match(r"\| \d", line)]
     served = [row for row in rows if not row.endswith("| - |")]
-    assert [int(row.split("|")[1]) for row in served] == [entry.key for entry in ENTRIES]
+    assert [int(row.split("|")[1]) for row in served] == [
+        entry.key for entry in BROKER_APIS_WITH_TELEMETRY.entries
+    ]

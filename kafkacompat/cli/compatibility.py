@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kafkacompat.api.api_versions import SERVED_FEATURES
-from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS
+from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY, CONTROLLER_APIS, TELEMETRY_ENTRIES
 from kafkacompat.config import without_effect_table
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.wire.apis import APIS, Api
@@ -34,10 +34,12 @@ def _range(low: int, high: int) -> str:
 
 
 def _served(api: Api) -> str:
-    entry = BROKER_APIS.by_key.get(int(api.key))
+    entry = BROKER_APIS_WITH_TELEMETRY.by_key.get(int(api.key))
     if entry is None:
         return "-"
     text = _range(entry.min_version, entry.max_version)
+    if entry in TELEMETRY_ENTRIES:
+        return f"{text}, with `metrics.listener.port`"
     advertised = entry.advertised_min_version
     return text if advertised == entry.min_version else f"{text} (advertised from {advertised})"
 
@@ -49,10 +51,11 @@ def apis() -> str:
     for_clients = [
         api
         for api in current
-        if api.on_broker and (api.forwardable or not api.cluster_action or int(api.key) in BROKER_APIS.by_key)
+        if api.on_broker
+        and (api.forwardable or not api.cluster_action or int(api.key) in BROKER_APIS_WITH_TELEMETRY.by_key)
     ]
     other = [api for api in current if api not in for_clients]
-    served = sum(int(api.key) in BROKER_APIS.by_key for api in for_clients)
+    served = sum(int(api.key) in BROKER_APIS_WITH_TELEMETRY.by_key for api in for_clients)
     rows = [
         (str(int(api.key)), api.name, _range(api.oldest, api.latest), _served(api)) for api in for_clients
     ]
@@ -60,7 +63,7 @@ def apis() -> str:
         f"{entry.name} ({entry.key}) {_range(entry.min_version, entry.max_version)}"
         for entry in CONTROLLER_APIS.entries
     )
-    known = {**BROKER_APIS.by_key, **CONTROLLER_APIS.by_key}
+    known = {**BROKER_APIS_WITH_TELEMETRY.by_key, **CONTROLLER_APIS.by_key}
     names = ", ".join(f"{api.name} ({int(api.key)})" for api in other if int(api.key) not in known)
     return (
         f"{served} of the {len(for_clients)} APIs that Kafka 4.3 has for clients are served. `-` means not advertised.\n\n"

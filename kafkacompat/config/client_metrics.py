@@ -58,8 +58,6 @@ def parse_subscription(settings: Mapping[str, str]) -> Subscription:
 def _listed(name: str, settings: Mapping[str, str]) -> list[str]:
     text = settings.get(name, "").strip()
     found = [each.strip() for each in text.split(",")] if text else []
-    if len(set(found)) < len(found):
-        raise ConfigError(name, text, f"Configuration '{name}' values must not be duplicated.", whole=True)
     if "" in found:
         raise ConfigError(name, text, f"Configuration '{name}' values must not be empty.", whole=True)
     return found
