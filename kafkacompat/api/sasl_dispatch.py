@@ -54,6 +54,8 @@ class SaslDispatcher:
         self._timers = timers
         self._authenticators: dict[int, SaslServerAuthenticator] = {}
         self._failed: dict[int, TimerHandle] = {}
+        self._again: set[int] = set()
+        """Connections whose client was authenticated before, and authenticates again."""
 
     def dispatch(self, connection: ConnectionInfo, frame: memoryview) -> Reply | Pending | None:
         if not connection.listener_is_sasl:
@@ -70,11 +72,13 @@ class SaslDispatcher:
                 if authenticator.has_expired(now_ms):
                     raise CloseConnection("its session has ended (connections.max.reauth.ms)")
                 return self.served.dispatch(connection, frame)
+            self._again.add(connection.connection_id)
             _tell(connection, False)
         return self._authenticate(connection, authenticator, frame)
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
         self._authenticators.pop(connection.connection_id, None)
+        self._again.discard(connection.connection_id)
         timer = self._failed.pop(connection.connection_id, None)
         if timer is not None:
             timer.cancel()
@@ -88,6 +92,10 @@ class SaslDispatcher:
             if authenticator.is_complete:
                 assert authenticator.user is not None
                 connection.principal = Principal(USER, authenticator.user, authenticator.token_authenticated)
+                if connection.meter is not None:
+                    is_again = connection.connection_id in self._again
+                    connection.meter.authenticated(self._clock.monotonic_ms(), again=is_again)
+                self._again.discard(connection.connection_id)
                 _tell(connection, True)
             return [outcome.reply]
         if isinstance(outcome, AskedForVersions):
@@ -108,6 +116,9 @@ class SaslDispatcher:
 
     def _fail(self, connection: ConnectionInfo, reply: Reply | None, reason: str) -> Pending:
         logger.warning("%s failed authentication: %s", connection, reason)
+        if connection.meter is not None:
+            is_again = connection.connection_id in self._again
+            connection.meter.not_authenticated(self._clock.monotonic_ms(), again=is_again)
         end = CloseConnection("its authentication failed", reply)
         if not self._failure_delay_ms:
             raise end

@@ -104,13 +104,16 @@ class Throttling:
         must be empty, and its bytes are not recorded."""
         self._is_told = True
         now_ms = self._node.clock.monotonic_ms()
-        throttle_ms = self._record_time(now_ms)
+        request_ms, bandwidth_ms = self._record_time(now_ms), 0
+        throttle_ms = request_ms
         bandwidth = self._bandwidth
         if bandwidth is not None:
             bandwidth.stat.record(size_bytes, now_ms)
-            throttle_ms = max(throttle_ms, bandwidth.stat.throttle_ms(bandwidth.bound, now_ms))
+            bandwidth_ms = bandwidth.stat.throttle_ms(bandwidth.bound, now_ms)
+            throttle_ms = max(request_ms, bandwidth_ms)
             if throttle_ms:
                 bandwidth.stat.record(-size_bytes, now_ms)
+        self._count(bandwidth_ms, request_ms, now_ms)
         self._throttle(throttle_ms)
         return throttle_ms
 
@@ -125,12 +128,15 @@ class Throttling:
         now_ms = self._node.clock.monotonic_ms()
         has_answer = not isinstance(answer, NoResponse)
         throttle_ms = getattr(answer, "throttle_time_ms", 0)  # what the controller tells
+        request_ms = bandwidth_ms = 0
         bandwidth = self._bandwidth
         if bandwidth is not None:
             bandwidth.stat.record(self._size_bytes, now_ms)
-            throttle_ms = max(throttle_ms, bandwidth.stat.throttle_ms(bandwidth.bound, now_ms))
+            bandwidth_ms = bandwidth.stat.throttle_ms(bandwidth.bound, now_ms)
         if has_answer:
-            throttle_ms = max(throttle_ms, self._record_time(now_ms))
+            request_ms = self._record_time(now_ms)
+        self._count(bandwidth_ms, request_ms, now_ms)
+        throttle_ms = max(throttle_ms, bandwidth_ms, request_ms)
         if throttle_ms and hasattr(answer, "throttle_time_ms"):
             answer.throttle_time_ms = throttle_ms
         self._throttle(throttle_ms)
@@ -146,6 +152,13 @@ class Throttling:
         request.stat.record(100.0 * spent_s, now_ms)
         throttle_ms = request.stat.throttle_ms(request.bound, now_ms)
         return min(throttle_ms, self._node.quotas.request_throttle_max_ms)
+
+    def _count(self, bandwidth_ms: int, request_ms: int, now_ms: int) -> None:
+        """The throttle counts for the quota whose time is longer."""
+        if bandwidth_ms > request_ms and self._bandwidth is not None:
+            self._bandwidth.throttled(bandwidth_ms, now_ms)
+        elif request_ms and self._request is not None:
+            self._request.throttled(request_ms, now_ms)
 
     def _throttle(self, throttle_ms: int) -> None:
         if throttle_ms and self._mute is not None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.deferred import Deferred
+from kafkacompat.meters import Histogram
 from kafkacompat.stepping.stepped import Stepper, Steps
 
 if TYPE_CHECKING:
@@ -27,7 +29,13 @@ MAX_WAITING = 10_000
 class Turns:
     """Everything that reads the image to decide on records must use `take` or `take_steps`."""
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: Timers, monotonic_s: Callable[[], float] = monotonic) -> None:
+        """`monotonic_s` is for the times only."""
+        self._monotonic_s = monotonic_s
+        self.queue_times_ms = Histogram()
+        """How long each command waited for others."""
+        self.processing_times_ms = Histogram()
+        """From a command's first step to its last one, with the turns of others between its steps."""
         self._stepper = Stepper(timers)
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_serving = False
@@ -39,14 +47,26 @@ class Turns:
     def take(self, command: Callable[[], Deferred[T]]) -> Deferred[T]:
         """Run a command: at once if no other is in progress, so that it may raise; otherwise in its turn."""
         if not self.is_busy:
+            self.queue_times_ms.note(0)
+            return self._timed(command)
+        return self._wait(lambda answer: _pass_on(lambda: self._timed(command), answer))
+
+    def _timed(self, command: Callable[[], Deferred[T]]) -> Deferred[T]:
+        started_s = self._monotonic_s()
+        try:
             return command()
-        return self._wait(lambda answer: _pass_on(command, answer))
+        finally:
+            self._processed(started_s)
+
+    def _processed(self, started_s: float) -> None:
+        self.processing_times_ms.note(1000 * (self._monotonic_s() - started_s))
 
     def take_steps(self, command: Callable[[], Steps[Deferred[T]]]) -> Deferred[T]:
         """Like `take`, for a command in steps. An exception of its first step is raised."""
         if self.is_busy:
             return self._wait(partial(self._begin, command))
         answer: Deferred[T] = Deferred()
+        self.queue_times_ms.note(0)
         self._begin(command, answer)
         return answer
 
@@ -54,11 +74,20 @@ class Turns:
         if len(self._waiting) >= MAX_WAITING:
             raise ControllerTimedOut
         answer: Deferred[T] = Deferred()
-        self._waiting.append(lambda: begin(answer))
+        asked_s = self._monotonic_s()
+
+        def begin_now() -> None:
+            self.queue_times_ms.note(1000 * (self._monotonic_s() - asked_s))
+            begin(answer)
+
+        self._waiting.append(begin_now)
         return answer
 
     def _begin(self, command: Callable[[], Steps[Deferred[T]]], answer: Deferred[T]) -> None:
+        started_s = self._monotonic_s()
+
         def ended(outcome: Callable[[], Deferred[T]]) -> None:
+            self._processed(started_s)
             _pass_on(outcome, answer)
             self._serve()
 

@@ -30,6 +30,7 @@ from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.rebalance import join_refusal
 from kafkacompat.group.sync import sync
 from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.meters import RecentTimes
 from kafkacompat.stepping.works import Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -105,6 +106,8 @@ class GroupCoordinator:
         self._writer = ServicePartitionWriter(partitions, OFFSETS_TOPIC, settings.commit_timeout_ms)
         self._steps = Steps(timers, keep)
         self._sweeps = GroupSweeps(self._steps, clock)
+        self.load_times = RecentTimes()
+        """Of partitions of the offsets topic."""
         self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
         self.transactional_offsets = TransactionalOffsets(partitions, clock, self._shard, self._shard_at)
         self._active = False
@@ -174,6 +177,7 @@ class GroupCoordinator:
             base_sequence=BASE_SEQUENCE,
             load_step_bytes=self._settings.load_step_bytes,
             on_active=self._sweeps.drop_topics,
+            load_times=self.load_times,
         )
 
     def _make_machine(self, timers: ShardTimers) -> GroupMachine:

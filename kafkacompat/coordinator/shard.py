@@ -33,6 +33,7 @@ from kafkacompat.stepping.works import Steps, Work
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkacompat.meters import RecentTimes
     from kafkacompat.ports import Clock, Timers, Workers
 
 T = TypeVar("T")
@@ -56,9 +57,11 @@ class ShardState(Enum):
 
 class Shard:
     __slots__ = (
+        "_began_ms",
         "_clock",
         "_is_patient",
         "_load_step_bytes",
+        "_load_times",
         "_log",
         "_steps",
         "_timers",
@@ -88,6 +91,7 @@ class Shard:
         load_step_bytes: int = LOAD_STEP_BYTES,
         on_active: Callable[[Shard], None] | None = None,
         is_patient: bool = False,
+        load_times: RecentTimes | None = None,
     ) -> None:
         """`workers` None: cold reads block (the simulator's disk has none).
 
@@ -95,6 +99,9 @@ class Shard:
         act on what they loaded before they write anything. `base_sequence` is that of each batch that the shard writes.
         """
         self._is_patient = is_patient
+        self._load_times = load_times
+        self._began_ms = 0
+        """When the load began."""
         self.partition = partition
         self.epoch = epoch
         self.state = ShardState.INITIAL
@@ -116,6 +123,7 @@ class Shard:
         log = self._log.found()
         if log is None:
             return
+        self._began_ms = self._clock.monotonic_ms()
         if log.log_end_offset == log.log_start_offset:
             self._activate()
             return
@@ -296,6 +304,9 @@ class Shard:
 
     def _activate(self) -> None:
         self.state = ShardState.ACTIVE
+        if self._load_times is not None:
+            now_ms = self._clock.monotonic_ms()
+            self._load_times.note(now_ms - self._began_ms, now_ms)
         self._steps.start_now("taking up a coordinator's partition", self._take_up())
         if self.on_active is not None:
             self.on_active(self)

@@ -26,6 +26,7 @@ from kafkacompat.coordinator.transaction_sweeps import machine_of as _machine
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.meters import RecentTimes
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.stepping.works import Steps
 from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
@@ -109,6 +110,8 @@ class TransactionCoordinator:
         self._settings = settings
         self._writer = ServicePartitionWriter(partitions, TRANSACTION_TOPIC, settings.append_timeout_ms)
         self._steps = Steps(timers, keep)
+        self.load_times = RecentTimes()
+        """Of partitions of the transaction topic."""
         self._shards = Shards(node_id, TRANSACTION_TOPIC, self._make_shard, reloads_for_new_epoch=True)
         self._sender = MarkerSender(
             node_id, image, markers, channel, timers, settings.request_timeout_ms, self._markers_written
@@ -161,6 +164,7 @@ class TransactionCoordinator:
             lambda timers: self._make_machine(timers, send),
             load_step_bytes=self._settings.load_step_bytes,
             is_patient=True,
+            load_times=self.load_times,
         )
 
     def _make_machine(self, timers: ShardTimers, send: Callable[[Markers], None]) -> TransactionMachine:

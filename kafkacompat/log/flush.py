@@ -10,18 +10,20 @@ from __future__ import annotations
 import posixpath
 import threading
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from kafkacompat.ports import SyncFailed
 
 if TYPE_CHECKING:
+    from kafkacompat.meters import Histogram
     from kafkacompat.ports import Disk, File
 
 
 class Syncs:
     """All syncs of one log, from any thread: one at a time, and none succeeds after a failed one."""
 
-    __slots__ = ("_lock", "_mark", "failure")
+    __slots__ = ("_lock", "_mark", "failure", "times_ms")
 
     def __init__(self, mark: Callable[[], None]) -> None:
         """`mark` leaves a note for the next start. It is called in the thread whose sync failed."""
@@ -30,6 +32,8 @@ class Syncs:
         self.failure: SyncFailed | None = None
         """The error of the failed sync. From then on nothing that this process has written to the log counts as
         durable."""
+        self.times_ms: Histogram | None = None
+        """Takes the times of flushes, in ms. None if nobody reads them."""
 
     def carry_out(self, sync: Callable[[], None]) -> None:
         """Run `sync`. Blocks. Raises SyncFailed. Any other OSError means that the sync could not begin."""
@@ -87,7 +91,10 @@ class LogFlush:
         self.truncations = truncations
 
     def run(self) -> None:
+        started_s = monotonic()
         self._syncs.carry_out(self._sync)
+        if self._syncs.times_ms is not None:
+            self._syncs.times_ms.note(1000 * (monotonic() - started_s))
 
     def sync_parent(self) -> None:
         """Sync the log directory that contains the log's directory."""

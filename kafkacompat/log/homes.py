@@ -29,6 +29,7 @@ from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.predecessors import Predecessors
 from kafkacompat.log.rolled import RolledLogs
 from kafkacompat.log.soundness import DAMAGE
+from kafkacompat.meters import Histogram
 from kafkacompat.ports import HalfDone, LogDirStatus, SyncFailed
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class LogHomes:
         self.mender = IndexMender(disk, note)
         self.rolled = RolledLogs()
         self._index_cache = IndexCache()
+        self.flush_times_ms = Histogram()
+        """Of the flushes of all logs (LogFlushStats)."""
         self._opener = LogOpener(
             disk,
             clock,
@@ -83,6 +86,7 @@ class LogHomes:
             self._index_cache,
             self.mender.report,
             self.rolled.add,
+            self.flush_times_ms,
         )
         self.futures = FutureLogs(disk, self._opener, self.doomed)
         self.predecessors = Predecessors(disk)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.index_cache import IndexCache
     from kafkacompat.log.segment import Segment
     from kafkacompat.log.segment_list import DeleteLater
+    from kafkacompat.meters import Histogram
     from kafkacompat.ports import Clock, Disk
 
 
@@ -50,6 +51,7 @@ class LogOpener:
         "_clock",
         "_delete_later",
         "_disk",
+        "_flush_times_ms",
         "_mend_later",
         "_note",
         "_randrange",
@@ -66,9 +68,11 @@ class LogOpener:
         cache: IndexCache,
         mend_later: Callable[[PartitionLog, Segment], None],
         rolled: Callable[[PartitionLog], None],
+        flush_times_ms: Histogram,
     ) -> None:
         """`delete_later` takes files that logs no longer need, `mend_later` segments with damaged indexes. `cache` is
         the index cache of all logs. `rolled` is called with a log that has closed a segment."""
+        self._flush_times_ms = flush_times_ms
         self._cache = cache
         self._mend_later = mend_later
         self._rolled = rolled
@@ -130,6 +134,7 @@ class LogOpener:
             randrange=self._randrange,
             rolled=self._rolled,
         )
+        log.syncs.times_ms = self._flush_times_ms
         # The process that created the log may have been killed before the first sync. A recovery point above 0 shows
         # that a sync succeeded.
         log.is_anchored = not is_new and not has_lost and (clean or recovery_point > 0)

@@ -1,9 +1,8 @@
-"""A broker's metrics of no single partition: state, purgatories, fetch sessions, ISR changes, fetchers, groups, connections."""
+"""A broker's metrics of no single partition: state, purgatories, fetch sessions, ISR changes, fetchers, coordinators."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.metrics.families import (
@@ -17,6 +16,7 @@ from kafkacompat.metrics.families import (
 
 if TYPE_CHECKING:
     from kafkacompat.coordinator.service import GroupCoordinator
+    from kafkacompat.meters import RecentTimes
     from kafkacompat.partition.fetch import FetchEngine
     from kafkacompat.partition.partition_fetch_state import PartitionFetchState
     from kafkacompat.partition.replica_manager import ReplicaManager
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 SHARD_STATES = ("loading", "active", "failed")
-NOT_IN_A_NAME = re.compile("[^a-z0-9_]")
 
 
 def broker_families(state: int) -> Families:
@@ -122,12 +121,12 @@ def group_families(groups: GroupCoordinator) -> Families:
         )
 
 
-def connection_families(counts: Mapping[str, int]) -> Families:
-    """Kafka has a network thread for each of several; all connections here are of one."""
-    for listener, count in counts.items():
-        name = NOT_IN_A_NAME.sub("_", listener.lower())
-        yield gauge(
-            f"kafka_server_socket_server_metrics_listener_{name}_networkprocessor_0_connection_count",
-            "Connections of the listener.",
-            count,
-        )
+def load_families(coordinator: str, times: RecentTimes, now_ms: int) -> Families:
+    """`coordinator`: group or transaction. `now_ms` is monotonic."""
+    mean, longest = times.mean_and_max(now_ms)
+    name, text = (
+        f"kafka_server_{coordinator}_coordinator_metrics_partition_load_time_",
+        "time to load a partition",
+    )
+    yield gauge(f"{name}avg", f"Mean {text} in the last minute, ms; NaN: none was loaded.", mean)
+    yield gauge(f"{name}max", f"Longest {text} in the last minute, ms; NaN: none was loaded.", longest)

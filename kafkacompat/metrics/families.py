@@ -18,8 +18,8 @@ Sample = tuple[Labels, float]
 NO_LABELS: Labels = MappingProxyType({})
 GAUGE = "gauge"
 COUNTER = "counter"
-COUNTED_A_STEP = 2_000
-"""Partitions that a collector looks at between two pauses: less than 1 microsecond each."""
+COUNTED_A_STEP = 500
+"""Partitions that a collector looks at between two pauses: up to 2 microseconds each."""
 
 
 class Family(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.metrics.families import COUNTED_A_STEP, Families, Labels, Sample, gauge, gauges, mbean_value
+from kafkacompat.metrics.histograms import histogram_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -121,6 +122,9 @@ def log_families(manager: LogManager) -> Families:
     )
     for suffix, text, value_of in shown:
         yield gauges(f"{name}{suffix}", text, _each_log(logs, value_of))
+    yield from histogram_families(
+        "kafka_log_logflushstats_logflushrateandtimems", "ms of a flush of a log", manager.flush_times_ms
+    )
     name = "kafka_log_logmanager_"
     offline = [(mbean_value(each.path), not each.online) for each in manager.directories]
     yield gauge(

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.metrics.families import COUNTED_A_STEP, Families, gauge, gauges
+from kafkacompat.metrics.histograms import histogram_families
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
+    from kafkacompat.meters import Histogram
     from kafkacompat.raft.quorum_view import QuorumView
 
 REGISTRATION_FENCED, REGISTRATION_CONTROLLED_SHUTDOWN, REGISTRATION_ACTIVE = 10, 20, 30
@@ -69,6 +71,20 @@ def controller_families(image: MetadataImage, *, is_active: bool, end_offset: in
         f"{name}preferredreplicaimbalancecount",
         "Partitions whose leader is not their first replica.",
         imbalanced,
+    )
+
+
+def queue_families(queue_times_ms: Histogram, processing_times_ms: Histogram) -> Families:
+    """Of the controller's commands."""
+    name = "kafka_controller_controllereventmanager_eventqueue"
+    yield from histogram_families(f"{name}timems", "ms that a command waited for others", queue_times_ms)
+    yield from histogram_families(
+        f"{name}processingtimems", "ms that a command was carried out", processing_times_ms
+    )
+    yield gauge(
+        "kafka_controller_kafkacontroller_eventqueueoperationsstartedcount",
+        "Commands that were begun.",
+        queue_times_ms.count,
     )
 
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.meters import ERROR_CODES
 from kafkacompat.metrics.families import COUNTER, Families, Family, Labels, Sample, counters, gauges
+from kafkacompat.metrics.histograms import QUANTILES, percentile
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.meters import KindMeter, RequestMeters, Times
 
-QUANTILES = ((0.5, "0.50"), (0.75, "0.75"), (0.95, "0.95"), (0.98, "0.98"), (0.99, "0.99"), (0.999, "0.999"))
-"""Those of Kafka's histograms, with the labels that the exporter's rules give them."""
 NAME = "kafka_network_requestmetrics_"
 MERGED = ("Fetch", ("FetchConsumer", "FetchFollower"))
 """Kafka shows fetches by kind and under one name."""
@@ -99,16 +98,3 @@ def _percentiles(
         for quantile, label in QUANTILES:
             yield {**each.labels, "quantile": label}, factor * percentile(values, quantile)
         yield None
-
-
-def percentile(ordered: Sequence[float], quantile: float) -> float:
-    """As Kafka's histograms have it: between two values by their distance; 0 without values."""
-    if not ordered:
-        return 0.0
-    position = quantile * (len(ordered) + 1)
-    if position < 1:
-        return ordered[0]
-    if position >= len(ordered):
-        return ordered[-1]
-    below = ordered[int(position) - 1]
-    return below + (position - int(position)) * (ordered[int(position)] - below)

@@ -22,6 +22,7 @@ from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import Clock, Timers, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Pending, Reply
+from kafkacompat.ports.network import ListenerReading
 from kafkacompat.ports.tls import TlsTerms
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
@@ -128,8 +129,8 @@ class TrioSocketServer:
     def take_connection_creation_rates(self, rates: Mapping[str | None, int]) -> None:
         self._server.newcomers.take(rates)
 
-    def connection_counts(self) -> Mapping[str, int]:
-        return self._server.connection_counts()
+    def listener_readings(self) -> Mapping[str, ListenerReading]:
+        return self._server.listener_readings()
 
     def drain(self, deadline_ms: int) -> Deferred[None]:
         return later(self._nursery, partial(self._server.drain, deadline_ms))

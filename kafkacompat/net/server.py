@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -20,13 +19,16 @@ import trio
 from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
+from kafkacompat.net.listener_meter import ListenerMeter
 from kafkacompat.net.memory_pool import MemoryPool
 from kafkacompat.net.newcomers import Newcomers
 from kafkacompat.net.poller import BUSY_S, Poller
 from kafkacompat.net.resolving import overrides_by_address
 from kafkacompat.net.settings import UNLIMITED, Admission, ConnectionCounts, NetworkSettings, idle_too_long
+from kafkacompat.net.turn_line import TurnLine
 from kafkacompat.ports import Clock, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher
+from kafkacompat.ports.network import ListenerReading
 from kafkacompat.quota.connection_rates import ConnectionRates
 
 if TYPE_CHECKING:
@@ -77,11 +79,9 @@ class Server:
         """By listener: when the last connection over the rate is let in. Its acceptor waits until then."""
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 1
-        self._line: deque[Connection] = deque()
-        """Connections that need a turn. Each is in the line once."""
-        self._poller = Poller(self._give_turns_once, self._wake_turn_taker)
-        self._turn_taker: trio.lowlevel.Task | None = None
-        """Set while it waits for the line to fill."""
+        self._meters: dict[str, ListenerMeter] = {}
+        self._line = TurnLine()
+        self._poller = Poller(self._line.give, self._line.wake)
         self._closed_one = trio.Event()
         """Set, and replaced, when a connection has closed."""
         self._nursery: trio.Nursery | None = None
@@ -123,9 +123,10 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    def connection_counts(self) -> dict[str, int]:
+    def listener_readings(self) -> dict[str, ListenerReading]:
         """By listener; those without connections too."""
-        return {each.endpoint.listener_name: 0 for each in self.listeners} | self._counts.by_listener
+        now_ms, present = self.clock.monotonic_ms(), self._counts.by_listener
+        return {name: meter.read(present.get(name, 0), now_ms) for name, meter in self._meters.items()}
 
     async def bind(self, endpoints: Iterable[EndPoint]) -> tuple[BoundListener, ...]:
         """Listen on all endpoints, or on none and raise OSError that names `listeners`. Clients wait until `run`
@@ -143,6 +144,7 @@ class Server:
                 listener.close()
             raise
         self.listeners += tuple(bound)
+        self._meters |= {each.endpoint.listener_name: ListenerMeter() for each in bound}
         return tuple(bound)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -153,7 +155,7 @@ class Server:
                 for listener in self.listeners:
                     nursery.start_soon(self._accept, listener)
                 nursery.start_soon(self._poller.run)
-                nursery.start_soon(self._give_turns)
+                nursery.start_soon(self._line.run)
                 nursery.start_soon(self._sweep)
                 nursery.start_soon(self.newcomers.run)
                 if self._handshakes is not None:
@@ -197,12 +199,8 @@ class Server:
     # Calls from connections (connection.Host).
 
     def take_turn_soon(self, connection: Connection) -> None:
-        if connection.in_line:
-            return
-        connection.in_line = True
-        self._line.append(connection)
-        if not self._poller.serving:
-            self._wake_turn_taker()
+        if self._line.add(connection) and not self._poller.serving:
+            self._line.wake()
 
     def watch(self, fd: int, connection: Connection, before: int, now: int) -> None:
         if not before:
@@ -216,37 +214,10 @@ class Server:
         info = connection.info
         if self._connections.pop(info.connection_id, None) is not None:
             self._counts.release(info.listener_name, info.client_host)
+            self._meters[info.listener_name].closed.note(self.clock.monotonic_ms())
             self._announce_room()
 
     # The server's own tasks.
-
-    async def _give_turns(self) -> None:
-        while True:
-            while self._line:
-                self._give_turns_once(monotonic() + BUSY_S)
-                await trio.lowlevel.checkpoint()
-            self._turn_taker = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._forget_turn_taker)
-
-    def _give_turns_once(self, until_s: float) -> None:
-        """Give a turn to each connection in the line, as far as time allows, but to at least one."""
-        line = self._line
-        for _ in range(len(line)):
-            connection = line.popleft()
-            connection.in_line = False
-            connection.turn()
-            if monotonic() >= until_s:
-                return
-
-    def _wake_turn_taker(self) -> None:
-        if self._line:
-            taker, self._turn_taker = self._turn_taker, None
-            if taker is not None:
-                trio.lowlevel.reschedule(taker)
-
-    def _forget_turn_taker(self, _raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
-        self._turn_taker = None
-        return trio.lowlevel.Abort.SUCCEEDED
 
     async def _accept(self, listener: BoundListener) -> None:
         await accept_forever(
@@ -324,6 +295,8 @@ class Server:
             self._next_connection_id, endpoint.listener_name, host, port, listener_is_sasl=endpoint.is_sasl
         )
         self._next_connection_id += 1
+        info.meter = meter = self._meters[endpoint.listener_name]
+        meter.created.note(now_ms)
         connection = self._connection(sock, info)
         self._connections[info.connection_id] = connection
         info.on_throttled = partial(self._throttle, connection)
@@ -396,6 +369,7 @@ class Server:
                 last_ms = connection.last_active_ms
                 if idle_too_long(now_ms, last_ms, connection.requests_in_flight, max_idle_ms):
                     _log.info("closing idle connection %d", connection.info.connection_id)
+                    self._meters[connection.info.listener_name].expired += 1
                     connection.close()
                     continue
                 if now_ms - last_ms >= SWEEP_INTERVAL_MS:

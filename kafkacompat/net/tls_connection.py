@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.net.connection import Connection, Host
 from kafkacompat.net.output_queue import OutputQueue, SliceTooShort
 from kafkacompat.net.poller import READ, WRITE
-from kafkacompat.net.tls_socket import HANDSHAKE_BYTES_MAX, SENT_AT_ONCE_BYTES, TlsSocket
+from kafkacompat.net.tls_socket import HANDSHAKE_BYTES_MAX, SENT_AT_ONCE_BYTES, HandshakeFailed, TlsSocket
 from kafkacompat.ports import FileSlice
 from kafkacompat.ports.dispatcher import ConnectionInfo
 from kafkacompat.ports.tls import TlsTerms, Unidentified
@@ -83,10 +83,10 @@ class TlsConnection(Connection):
             if self._tls.is_secured:
                 self._terms.identify(self.info, self._tls.certificate)
             elif self._allowance <= 0:
-                raise ConnectionAbortedError(
-                    f"TLS handshake failed: it takes more than {HANDSHAKE_BYTES_MAX} bytes"
-                )
+                raise HandshakeFailed(f"it takes more than {HANDSHAKE_BYTES_MAX} bytes")
         except (OSError, Unidentified) as error:
+            if isinstance(error, (HandshakeFailed, Unidentified)):
+                self._count(failed=True)
             self._log_end(error)
             self.close()
             return
@@ -96,11 +96,19 @@ class TlsConnection(Connection):
             return
         self.last_active_ms = self._host.clock.monotonic_ms()
         if self._tls.is_secured:
+            if not self.info.listener_is_sasl:
+                self._count(failed=False)
             self._handshakes.ended(self)
             self._watch(READ)
             self._read_on_soon()
         else:
             self._watch(WRITE if self._tls.has_unsent else READ)
+
+    def _count(self, *, failed: bool) -> None:
+        """A client that goes away during the handshake is not counted, as in Kafka."""
+        meter, now_ms = self.info.meter, self._host.clock.monotonic_ms()
+        if meter is not None:
+            (meter.not_authenticated if failed else meter.authenticated)(now_ms)
 
     def too_slow(self, bound_ms: int) -> None:
         """The time limit of the handshake has passed."""

@@ -32,6 +32,14 @@ ALERTS_BYTES_MAX = 16 * 1024
 """Bytes that OpenSSL produces itself (tickets, answers to key updates) and that may wait for a peer that does not
 read."""
 
+
+class HandshakeFailed(ConnectionAbortedError):
+    """The peer's or our side refused the TLS handshake."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"TLS handshake failed: {reason}")
+
+
 _received = memoryview(bytearray(RECEIVED_AT_ONCE_BYTES))
 """Shared by all sockets of the loop's thread, because its contents go to OpenSSL at once."""
 
@@ -100,7 +108,7 @@ class TlsSocket:
             pass
         except ssl.SSLError as error:
             self._give_up()
-            raise ConnectionAbortedError(f"TLS handshake failed: {reason_of(error)}") from None
+            raise HandshakeFailed(reason_of(error)) from None
         else:
             self.is_secured = True
             self.has_more = self._incoming.pending > 0

@@ -64,6 +64,14 @@ class Timings(Protocol):
         ...
 
 
+class AuthenticationMeter(Protocol):
+    """Counts the authentications of a listener. `again`: of a client that was authenticated before (KIP-368)."""
+
+    def authenticated(self, now_ms: int, *, again: bool = False) -> None: ...
+
+    def not_authenticated(self, now_ms: int, *, again: bool = False) -> None: ...
+
+
 class ConnectionInfo:
     """The client of a connection, as far as the network knows it."""
 
@@ -74,6 +82,7 @@ class ConnectionInfo:
         "connection_id",
         "listener_is_sasl",
         "listener_name",
+        "meter",
         "on_authentication",
         "on_throttled",
         "principal",
@@ -106,6 +115,8 @@ class ConnectionInfo:
         """When the connection was last found to have something to read, in seconds of the monotonic clock; 0: never."""
         self.timings: Timings | None = None
         """Set by the dispatcher while times are taken of a request of this connection."""
+        self.meter: AuthenticationMeter | None = None
+        """Of the listener. None if nobody counts."""
         self.on_authentication: Callable[[bool], None] | None = None
         """On a listener with SASL, called when the client is authenticated, or must authenticate again. The allowed
         requests change with it."""

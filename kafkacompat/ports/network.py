@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from kafkacompat.config import EndPoint, ServerConfig
@@ -19,6 +19,27 @@ class ProbeResult(enum.Enum):
     CONNECTED = "somebody accepts connections there"
     REFUSED = "the host is there and nobody listens"
     UNREACHABLE = "no answer, no way there or no such host"
+
+
+Counted = tuple[int, float]
+"""Number of events since the start, and events per second in the last 30 to 60 seconds."""
+
+
+class ListenerReading(NamedTuple):
+    """Connections and authentications of one listener."""
+
+    present: int
+    """Open connections."""
+    created: Counted
+    closed: Counted
+    expired: int
+    """Connections closed because they were idle (connections.max.idle.ms)."""
+    authenticated: Counted
+    not_authenticated: Counted
+    """TLS handshakes that failed too."""
+    authenticated_again: Counted
+    """KIP-368."""
+    not_authenticated_again: Counted
 
 
 class Channel(Protocol):
@@ -86,8 +107,8 @@ class SocketServer(Protocol):
         Bounds of addresses apply at once, those of host names once they are resolved."""
         ...
 
-    def connection_counts(self) -> Mapping[str, int]:
-        """Connections by listener."""
+    def listener_readings(self) -> Mapping[str, ListenerReading]:
+        """What each listener has counted, by its name."""
         ...
 
     def drain(self, deadline_ms: int) -> Deferred[None]:

@@ -6,7 +6,10 @@ Pure: the quotas come from the metadata, the time is an argument. Clients with t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Generic, Protocol, TypeVar
+
+from kafkacompat.quota.rate import Average
 
 USER, CLIENT_ID = "user", "client-id"
 ENTRIES_MAX = 10_000
@@ -18,6 +21,10 @@ Entity = tuple[tuple[str, str | None], ...]
 """(type, name) pairs, sorted by type. The name is None for a default."""
 Tags = tuple[str | None, str | None]
 """The user and the client id that share a measurement. None: all of them."""
+
+
+NewAverage = Callable[[], Average]
+AVERAGE: NewAverage = partial(Average, 11, 1000)
 
 
 class Stat(Protocol):
@@ -32,19 +39,29 @@ S = TypeVar("S", bound=Stat)
 class Sensor(Generic[S]):
     """A measurement and its bound."""
 
-    __slots__ = ("bound", "stat", "used_ms")
+    __slots__ = ("_new_average", "bound", "stat", "throttles", "used_ms")
 
-    def __init__(self, stat: S, bound: float, now_ms: int) -> None:
+    def __init__(self, stat: S, bound: float, now_ms: int, new_average: NewAverage = AVERAGE) -> None:
         self.stat = stat
         self.bound = bound
         self.used_ms = now_ms
+        self.throttles: Average | None = None
+        """The throttle times in ms. None before the first one."""
+        self._new_average = new_average
+
+    def throttled(self, throttle_ms: int, now_ms: int) -> None:
+        """A client was throttled because of this quota."""
+        if self.throttles is None:
+            self.throttles = self._new_average()
+        self.throttles.record(throttle_ms, now_ms)
 
 
 class ClientQuotas(Generic[S]):
     """The quotas of one kind, e.g. producer_byte_rate. `is_active` is False if there are none, which is cheap to ask."""
 
-    def __init__(self, new_stat: Callable[[], S]) -> None:
+    def __init__(self, new_stat: Callable[[], S], new_average: NewAverage = AVERAGE) -> None:
         self.is_active = False
+        self._new_average = new_average
         self._new_stat = new_stat
         self._bounds: Mapping[Entity, float] = {}
         self._sensors: dict[Tags, Sensor[S]] = {}
@@ -85,11 +102,19 @@ class ClientQuotas(Generic[S]):
             sensor = self._sensors.get(tags)
             if sensor is None:
                 self._sweep(now_ms)
-                sensor = self._sensors[tags] = Sensor(self._new_stat(), bound, now_ms)
+                sensor = self._sensors[tags] = Sensor(self._new_stat(), bound, now_ms, self._new_average)
         if len(self._found) >= ENTRIES_MAX:
             self._found.clear()
         self._found[name] = sensor
         return sensor
+
+    def newest(self, most: int) -> list[tuple[Tags, Sensor[S]]]:
+        """At most so many measurements. Of more, those that were used last."""
+        if len(self._sensors) <= most:
+            return list(self._sensors.items())
+        oldest_ms = sorted([sensor.used_ms for sensor in self._sensors.values()])[-most]
+        newest = [each for each in self._sensors.items() if each[1].used_ms >= oldest_ms]
+        return newest[-most:]
 
     def _sweep(self, now_ms: int) -> None:
         """Forget measurements that nobody uses. If there are too many, forget the oldest ones."""

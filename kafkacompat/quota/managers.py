@@ -11,7 +11,7 @@ from math import inf
 from typing import Protocol
 
 from kafkacompat.quota.client_quotas import ClientQuotas, Entity
-from kafkacompat.quota.rate import Rate, TokenBucket
+from kafkacompat.quota.rate import Average, Rate, TokenBucket
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -36,12 +36,14 @@ class QuotaManagers:
         controller_window_ms: int = 1000,
     ) -> None:
         new_rate = partial(Rate, windows, window_ms)
+        new_average = partial(Average, windows, window_ms)
         self.is_active = False
-        self.produce: ClientQuotas[Rate] = ClientQuotas(new_rate)
-        self.fetch: ClientQuotas[Rate] = ClientQuotas(new_rate)
-        self.request: ClientQuotas[Rate] = ClientQuotas(new_rate)
+        self.produce: ClientQuotas[Rate] = ClientQuotas(new_rate, new_average)
+        self.fetch: ClientQuotas[Rate] = ClientQuotas(new_rate, new_average)
+        self.request: ClientQuotas[Rate] = ClientQuotas(new_rate, new_average)
         self.mutation: ClientQuotas[TokenBucket] = ClientQuotas(
-            partial(TokenBucket, controller_windows, controller_window_ms)
+            partial(TokenBucket, controller_windows, controller_window_ms),
+            partial(Average, controller_windows, controller_window_ms),
         )
         self.request_throttle_max_ms = window_ms
         """Request throttles are at most one window long, so that clients do not run into timeouts."""

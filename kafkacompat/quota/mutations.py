@@ -39,6 +39,7 @@ class MutationQuota:
         throttle_ms = sensor.stat.throttle_ms(sensor.bound, now_ms)
         if throttle_ms:
             self._throttle_ms, self._recorded_ms = throttle_ms, now_ms
+            sensor.throttled(throttle_ms, now_ms)
             return not self._is_strict
         if self._is_strict:
             sensor.stat.record(partitions, sensor.bound, now_ms)

@@ -5,7 +5,7 @@ Pure: times are milliseconds of a monotonic clock.
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, nan
 
 THROTTLE_MS_MAX = 2**31 - 1
 """The largest value of throttle_time_ms."""
@@ -93,6 +93,25 @@ class Rate:
         if not rate > bound:
             return 0
         return rounded_ms((rate - bound) / bound * self.window_ms(now_ms))
+
+
+class Average:
+    """The mean of the values of the measured time (Avg), over windows like those of Rate."""
+
+    __slots__ = ("_count", "_sum")
+
+    def __init__(self, windows: int, window_ms: int) -> None:
+        self._sum = Rate(windows, window_ms)
+        self._count = Rate(windows, window_ms)
+
+    def record(self, value: float, now_ms: int) -> None:
+        self._sum.record(value, now_ms)
+        self._count.record(1, now_ms)
+
+    def measure(self, now_ms: int) -> float:
+        """NaN without values, as in Kafka."""
+        count = self._count.measure(now_ms)
+        return self._sum.measure(now_ms) / count if count > 0 else nan
 
 
 class TokenBucket:

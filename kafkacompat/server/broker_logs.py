@@ -48,6 +48,8 @@ class BrokerLogs:
         """True while worker threads use the logs, which they may do until the process ends."""
         self._periodic: PeriodicWork | None = None
         self._cleaning: BackgroundCleaning | None = None
+        self.cleaner: LogCleaner | None = None
+        """None until the broker serves."""
 
     async def load(self) -> None:
         """Load the log of every partition. After an unclean shutdown, num.recovery.threads.per.data.dir threads
@@ -99,7 +101,7 @@ class BrokerLogs:
         throttle = Throttle(
             lambda: settings.effective.get_double("log.cleaner.io.max.bytes.per.second"), doors.monotonic_s
         )
-        cleaner = LogCleaner(
+        self.cleaner = cleaner = LogCleaner(
             self._logs,
             doors.disk,
             lambda: cleaner_limits(settings.effective),

@@ -50,7 +50,10 @@ from kafkacompat.server.quotas import connection_creation_rates, quota_managers
 from kafkacompat.server.shared_server import SharedServer
 
 if TYPE_CHECKING:
+    from kafkacompat.log.cleaner.cleaner import LogCleaner
     from kafkacompat.ports import SocketServer
+    from kafkacompat.ports.network import ListenerReading
+    from kafkacompat.quota.managers import QuotaManagers
 
 logger = logging.getLogger(__name__)
 
@@ -198,9 +201,22 @@ class BrokerServer:
     def groups(self) -> GroupCoordinator:
         return self._groups
 
-    def connection_counts(self) -> Mapping[str, int]:
+    @property
+    def cleaner(self) -> LogCleaner | None:
+        """None until the broker serves."""
+        return self._broker_logs.cleaner
+
+    @property
+    def transactions(self) -> TransactionsSide:
+        return self._transactions
+
+    @property
+    def quotas(self) -> QuotaManagers:
+        return self._node.quotas
+
+    def listener_readings(self) -> Mapping[str, ListenerReading]:
         """By listener; none before the broker listens."""
-        return {} if self._server is None else self._server.connection_counts()
+        return {} if self._server is None else self._server.listener_readings()
 
     async def start(self) -> None:
         """Return when clients are served and this broker may lead partitions. Raises OSError, BrokerRefused, CheckpointCorrupt."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import SocketServer
+    from kafkacompat.ports.network import ListenerReading
     from kafkacompat.server.doors import NodeDoors
     from kafkacompat.server.shared_server import SharedServer
 
@@ -53,7 +54,7 @@ class ControllerServer:
         self._server = server
         reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
         machine.subscribe(reach.on_image)
-        turns = Turns(doors.timers)
+        self.turns = turns = Turns(doors.timers, doors.monotonic_s)
         own_decisions = OwnDecisions(machine, doors.timers, turns)
         sessions = BrokerHeartbeatManager(config.get_int("broker.session.timeout.ms"))
         self.liveness = liveness = Liveness(
@@ -65,7 +66,7 @@ class ControllerServer:
             reach,
             own_decisions,
         )
-        quotas = quota_managers(config)
+        self.quotas = quotas = quota_managers(config)
         self.controller = ActiveController(
             machine,
             shared.controller_settings,
@@ -141,9 +142,9 @@ class ControllerServer:
         """Handle a request of this node itself. Fails with NotController while another controller is active."""
         return self._dispatcher.call(context, request)
 
-    def connection_counts(self) -> Mapping[str, int]:
+    def listener_readings(self) -> Mapping[str, ListenerReading]:
         """By listener."""
-        return self._server.connection_counts()
+        return self._server.listener_readings()
 
     async def start(self) -> None:
         """Start to serve the quorum, which this node has already joined."""

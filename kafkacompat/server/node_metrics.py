@@ -12,16 +12,19 @@ from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.metrics.broker import (
     broker_families,
-    connection_families,
     group_families,
+    load_families,
     replication_families,
     waiting_families,
 )
+from kafkacompat.metrics.cleaner import cleaner_families
 from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.families import Families
+from kafkacompat.metrics.network import idle_families, listener_families
 from kafkacompat.metrics.partitions import log_families, partition_families, replica_families
 from kafkacompat.metrics.process import Stalls, process_families
-from kafkacompat.metrics.quorum import controller_families, metadata_families, raft_families
+from kafkacompat.metrics.quorum import controller_families, metadata_families, queue_families, raft_families
+from kafkacompat.metrics.quotas import quota_families
 from kafkacompat.metrics.requests import request_families
 from kafkacompat.metrics.traffic import traffic_families
 from kafkacompat.node.lifecycle import BrokerState
@@ -29,6 +32,7 @@ from kafkacompat.node.lifecycle import BrokerState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkacompat.metrics.loop_waits import Idle
     from kafkacompat.server.broker_server import BrokerServer
     from kafkacompat.server.doors import NodeDoors
     from kafkacompat.server.raft_server import KafkaRaftServer
@@ -50,6 +54,8 @@ class NodeMetrics:
         self._pool_loads = pool_loads
         self.stalls: Stalls | None = None
         """The watchdog's stalls, once it runs."""
+        self.idle: Callable[[], Idle] | None = None
+        """Reads the loop's idle time, if somebody measures it."""
         self.is_stopping = False
 
     def why_not_ready(self) -> str | None:
@@ -83,10 +89,18 @@ class NodeMetrics:
             yield request_families(self._doors.meters)
         if shared is not None and shared.has_started:
             yield from self._of_quorum(shared)
-        counts = {} if broker is None else dict(broker.connection_counts())
+        readings = {} if broker is None else dict(broker.listener_readings())
         if node.controller is not None:
-            counts |= node.controller.connection_counts()
-        yield connection_families(counts)
+            readings |= node.controller.listener_readings()
+        yield listener_families(readings)
+        if self.idle is not None:
+            yield idle_families(self.idle())
+        now_ms = self._doors.clock.monotonic_ms()
+        yield quota_families(
+            None if broker is None else broker.quotas,
+            None if node.controller is None else node.controller.quotas.mutation,
+            now_ms,
+        )
         manager, series = self._doors.client_metrics, self._doors.client_series
         if manager is not None and series is not None:
             yield client_families(manager, series)
@@ -96,10 +110,14 @@ class NodeMetrics:
             yield waiting_families(broker.partitions, broker.fetches)
             yield replication_families(broker.replication)
             yield group_families(broker.groups)
+            yield load_families("group", broker.groups.load_times, now_ms)
+            yield load_families("transaction", broker.transactions.coordinator.load_times, now_ms)
             yield traffic_families(hosted.traffic)
             yield replica_families(hosted)
             yield partition_families(hosted)
             yield log_families(broker.logs)
+            if broker.cleaner is not None:
+                yield cleaner_families(broker.cleaner, broker.logs, now_ms)
 
     def _of_quorum(self, shared: SharedServer) -> Iterator[Families]:
         driver, machine = shared.driver, shared.machine
@@ -107,6 +125,8 @@ class NodeMetrics:
         if self._node.controller is not None:
             is_active = machine.is_active
             yield controller_families(machine.image, is_active=is_active, end_offset=driver.next_offset)
+            turns = self._node.controller.turns
+            yield queue_families(turns.queue_times_ms, turns.processing_times_ms)
         if self._node.broker is not None:
             yield metadata_families(
                 machine.image,

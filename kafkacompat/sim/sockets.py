@@ -15,6 +15,7 @@ from kafkacompat.api.sasl_dispatch import SaslDispatcher
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo
+from kafkacompat.ports.network import ListenerReading
 from kafkacompat.sim import frames, parked
 from kafkacompat.sim.links import EXTERNAL_PORT, Connection, SimulatedChannels
 from kafkacompat.wire.apis import response_class
@@ -104,7 +105,7 @@ class SimulatedSocketServer:
         self._maybe_drained()
         return self._drained
 
-    def connection_counts(self) -> dict[str, int]:
+    def listener_readings(self) -> dict[str, ListenerReading]:
         """Nobody scrapes a simulated node."""
         return {}
 

@@ -14,6 +14,7 @@ from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.net.workers import WorkersBusy
 from kafkacompat.ports import Buffer, ProbeResult
 from kafkacompat.ports.dispatcher import Dispatcher
+from kafkacompat.ports.network import ListenerReading
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.files import FileDisk, SimulatedFile
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, Timer
@@ -198,8 +199,9 @@ class FrameServer:
     def take_connection_creation_rates(self, rates: Mapping[str | None, int]) -> None:
         """Connections are not bounded."""
 
-    def connection_counts(self) -> dict[str, int]:
-        return {"PLAINTEXT": 1}
+    def listener_readings(self) -> dict[str, ListenerReading]:
+        none = 0, 0.0
+        return {"PLAINTEXT": ListenerReading(1, (3, 0.1), (2, 0.05), 1, none, (4, 0.2), none, none)}
 
     def drain(self, deadline_ms: int) -> Deferred[None]:
         return Deferred.of(None)

@@ -226,3 +226,33 @@ def test_a_number_of_a_connection_that_has_ended_says_nothing_of_the_next() -> N
     client.dispatcher.connection_closed(client.info)
     with pytest.raises(WireError):
         client.send(METADATA, 12)
+
+
+class Meter:
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def authenticated(self, now_ms: int, *, again: bool = False) -> None:
+        self.noted.append("again" if again else "first")
+
+    def not_authenticated(self, now_ms: int, *, again: bool = False) -> None:
+        self.noted.append("failed again" if again else "failed")
+
+
+def test_authentications_are_counted() -> None:
+    meter, client = Meter(), Client(SESSION_MS)
+    client.info.meter = meter
+    client.log_in()
+    for _ in range(2):
+        client.time.advance(SESSION_MS // 2)
+        client.log_in()
+    client.time.advance(SESSION_MS // 2)
+    client.log_in("wrong")
+    assert meter.noted == ["first", "again", "again", "failed again"]
+
+
+def test_a_failed_authentication_is_counted() -> None:
+    meter, client = Meter(), Client()
+    client.info.meter = meter
+    client.log_in("wrong")
+    assert meter.noted == ["failed"]

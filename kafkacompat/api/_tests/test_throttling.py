@@ -262,6 +262,11 @@ def test_the_longest_throttle_applies() -> None:
     response, _ = throttled.produce(10_000)
     assert response.throttle_time_ms > 1000
     assert throttled.muted == [response.throttle_time_ms]
+    quotas = throttled.api.node.quotas
+    (_, bandwidth), (_, request) = *quotas.produce.newest(1), *quotas.request.newest(1)
+    assert bandwidth.throttles is not None
+    assert bandwidth.throttles.measure(throttled.api.world.time.monotonic_ms()) == response.throttle_time_ms
+    assert request.throttles is None, "it counts for the quota with the longer time only"
 
 
 def test_a_throttle_that_the_controller_tells_mutes_the_connection() -> None:

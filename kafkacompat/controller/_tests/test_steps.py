@@ -356,3 +356,36 @@ def test_settings_without_values_are_named_as_far_as_an_answer_has_room() -> Non
     assert refused.error_code == ErrorCode.INVALID_CONFIG
     assert refused.error_message.startswith("Null value not supported for topic configs: name-0,name-1,")
     encode(answer, 7)
+
+
+def test_turns_measure_how_long_commands_wait_and_take() -> None:
+    world = World()
+    now_s = 100.0
+    turns = Turns(world, lambda: now_s)
+
+    def long() -> Steps[Deferred[None]]:
+        nonlocal now_s
+        for _ in range(2):
+            now_s += 1
+            yield
+        return Deferred.of(None)
+
+    def quick() -> Deferred[None]:
+        return Deferred.of(None)
+
+    turns.take(quick)
+    turns.take_steps(long)
+    turns.take(quick)
+    assert turns.queue_times_ms.count == 2, "one waits"
+    world.advance(10)
+    assert turns.queue_times_ms.count == turns.processing_times_ms.count == 3
+    # It came after the first step of the one before it.
+    assert turns.queue_times_ms.ordered() == [0, 0, 1000]
+    assert turns.processing_times_ms.ordered() == [0, 0, 2000]
+
+    def fails() -> Deferred[None]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        turns.take(fails)
+    assert turns.processing_times_ms.count == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from math import isnan
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.meters import RecentTimes
 from kafkacompat.stepping.works import Steps
 from kafkacompat.wire.errors import ErrorCode as E
 
@@ -72,6 +74,7 @@ class World:
         self.partitions = partitions or Partitions()
         self.machine = Notes()
         self.active: list[Shard] = []
+        self.load_times = RecentTimes()
         service: Any = self.partitions
         self.shard = Shard(
             0,
@@ -84,6 +87,7 @@ class World:
             self._make_machine,
             on_active=self.active.append,
             is_patient=is_patient,
+            load_times=self.load_times,
         )
 
     def _make_machine(self, timers: ShardTimers) -> Notes:
@@ -214,3 +218,20 @@ def test_what_the_log_has_not_taken_is_undone_and_told(refusal: E | None) -> Non
             say().result()
         assert undone == ["refused", E.COORDINATOR_NOT_AVAILABLE]
     assert (world.machine.said, world.end) == ([], 0)
+
+
+def test_a_load_is_measured_until_the_shard_is_active() -> None:
+    world = started("a", is_committed=False, is_patient=True)
+    world.time.advance(40)
+    assert world.shard.state is ShardState.LOADING
+    assert isnan(world.load_times.mean_and_max(world.time.monotonic_ms())[1]), "not before its end"
+    world.partitions.release()
+    world.time.advance(LOAD_RETRY_MS)
+    assert world.shard.state is ShardState.ACTIVE
+    assert world.load_times.mean_and_max(world.time.monotonic_ms())[1] >= 40
+
+
+def test_a_load_of_an_empty_log_is_one_too() -> None:
+    world = World()
+    world.shard.start()
+    assert world.load_times.mean_and_max(world.time.monotonic_ms()) == (0, 0)

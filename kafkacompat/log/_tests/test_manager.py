@@ -19,7 +19,7 @@ from kafkacompat.log.homes import NOTE_AGAIN_MS
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
-from kafkacompat.ports import FileSlice, LogRefused, Plan
+from kafkacompat.ports import FileSlice, LogRefused, Plan, SyncFailed
 from kafkacompat.wire.errors import ErrorCode
 
 CONFIG = config(file_delete_delay_ms=1000)
@@ -395,3 +395,15 @@ def test_a_disk_that_refuses_a_prepared_log_is_met_by_whoever_opens_it(tmp_path:
     assert not manager.place(prepared, CONFIG)
     with pytest.raises(LogRefused):
         manager.get_or_create(TopicPartition("t", 0), TOPIC_ID, CONFIG)
+
+
+def test_flushes_of_all_logs_are_timed(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 3)
+    assert manager.flush_times_ms.count == 3
+    assert all(value > 0 for value in manager.flush_times_ms.ordered())
+    log = manager.logs[TopicPartition("t.x_y-z", 0)]
+    log.syncs.failure = SyncFailed(5, "broken")
+    with pytest.raises(SyncFailed):
+        log.flush()
+    assert manager.flush_times_ms.count == 3, "a flush that failed has no time"

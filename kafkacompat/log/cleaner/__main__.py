@@ -93,8 +93,9 @@ def clean(request: dict[str, Any], broker: Broker) -> None:
     tell(answer | {"stats": stats_of(work)})
 
 
-def stats_of(work: CleaningWork) -> tuple[int, int, int]:
-    return work.stats.map_bytes_read, work.stats.bytes_read, work.stats.bytes_written
+def stats_of(work: CleaningWork) -> tuple[int, int, int, float]:
+    stats = work.stats
+    return stats.map_bytes_read, stats.bytes_read, stats.bytes_written, stats.map_utilization
 
 
 def serve() -> None:

@@ -140,6 +140,8 @@ class Search:
         self._may_begin = may_begin
         self._failed = failed
         self.best: Candidate | None = None
+        self.highest_ratio = 0.0
+        """The highest dirty ratio, also of logs that are not dirty enough."""
         self.steps = 0
 
     def step(self) -> bool:
@@ -167,6 +169,8 @@ class Search:
             return True
         except LogRefused:
             return True  # the log's indexes are being rebuilt
+        if found is not None:
+            self.highest_ratio = max(self.highest_ratio, found.ratio)
         if (
             found is not None
             and (found.overdue or found.ratio > log.config.min_cleanable_dirty_ratio)

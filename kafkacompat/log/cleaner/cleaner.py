@@ -20,6 +20,7 @@ from kafkacompat.log.cleaner.candidates import Candidate, Search, candidate
 from kafkacompat.log.cleaner.cleaned_segment import remove_cleaned
 from kafkacompat.log.cleaner.filtering import LastRecord, TooLargeHere
 from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
+from kafkacompat.log.cleaner.meter import CleanerMeter
 from kafkacompat.log.cleaner.process import Children, CleaningProcess, ProcessLost
 from kafkacompat.log.cleaner.rests import Rests
 from kafkacompat.log.cleaner.work import UNREADABLE, CleanerStats, CleaningStopped, CleaningWork, Pace
@@ -73,8 +74,11 @@ class Cleaning:
         found: Candidate,
         job: CleaningJob,
         work: CleaningWork | CleaningProcess,
+        began_ms: int,
     ) -> None:
+        """`began_ms`: monotonic."""
         self._cleaner = cleaner
+        self.began_ms = began_ms
         self._disk = disk
         self.log = found.log
         self._segments: list[Segment] = list(found.log.segments[: found.segments])
@@ -214,6 +218,7 @@ class LogCleaner:
         self._unfolding: set[PartitionLog] = set()
         """Logs with a batch that is too large to be opened in a thread."""
         self.cleaned_logs = 0
+        self.meter = CleanerMeter(monotonic_ms())
         self._search: Search | None = None
         self._children = Children()
         self._is_stopping = False
@@ -242,6 +247,7 @@ class LogCleaner:
         if not search.step():
             self._search = search
             return None
+        self.meter.searched(search.highest_ratio, self._monotonic_ms())
         found = search.best
         if found is None or not self._may_begin(found.log):
             return None  # an error of another log has taken the directory offline
@@ -286,7 +292,7 @@ class LogCleaner:
             self._rests.limits(log, self._limits()),
         )
         self._in_progress.add(log.topic_partition)
-        return Cleaning(self, self._disk, found, job, self._work_for(log, job))
+        return Cleaning(self, self._disk, found, job, self._work_for(log, job), self._monotonic_ms())
 
     @property
     def is_looking(self) -> bool:
@@ -342,6 +348,7 @@ class LogCleaner:
         log = cleaning.log
         self._in_progress.discard(log.topic_partition)
         self.cleaned_logs += 1
+        self.meter.cleaned(cleaning.stats, self._monotonic_ms() - cleaning.began_ms)
         self._rests.went_well(log, cleaning.has_own_process)
         if not log.truncated:
             log.cleaned_to = end_offset

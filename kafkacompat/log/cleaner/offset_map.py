@@ -112,6 +112,11 @@ class OffsetMap:
         """Number of keys. A key in both tiers counts twice."""
         return len(self._recent) + sum(one.size for one in (self._short, self._digests) if one is not None)
 
+    @property
+    def utilization(self) -> float:
+        """The used share of the capacity."""
+        return len(self) / self.capacity
+
     def has_room(self, keys: int) -> bool:
         """Whether `keys` more keys would fit if all were new. An empty map accepts any batch, because otherwise the
         cleaning could not progress."""

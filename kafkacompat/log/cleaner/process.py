@@ -239,7 +239,8 @@ class CleaningProcess:
             raise ProcessLost(f"the cleaner's process {child.how_it_ended()}")
         if "error" in answer:
             raise _error_of(answer)
-        self.stats.map_bytes_read, self.stats.bytes_read, self.stats.bytes_written = answer["stats"]
+        stats = self.stats
+        stats.map_bytes_read, stats.bytes_read, stats.bytes_written, stats.map_utilization = answer["stats"]
         return answer
 
 

@@ -47,9 +47,11 @@ class CleaningStopped(Exception):
 
 
 class CleanerStats:
-    __slots__ = ("bytes_read", "bytes_written", "map_bytes_read")
+    __slots__ = ("bytes_read", "bytes_written", "map_bytes_read", "map_utilization")
 
     def __init__(self) -> None:
+        self.map_utilization = 0.0
+        """The share of the offset map that the dirty part fills."""
         self.map_bytes_read = 0
         self.bytes_read = 0
         self.bytes_written = 0
@@ -95,6 +97,7 @@ class CleaningWork:
             if not self._map_segment(segment, offset_map, transactions):
                 break
             offset_map.latest_offset = max(offset_map.latest_offset, segment.end_offset - 1)
+        self.stats.map_utilization = offset_map.utilization
         self.end_offset = max(offset_map.latest_offset + 1, job.first_dirty_offset)
         segments = [segment for segment in job.segments if segment.base_offset < self.end_offset]
         self.groups = group_segments(

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from kafkacompat.net import connection, listener, poller, runtime, server
+from kafkacompat.net import connection, listener, poller, runtime, server, turn_line
 from kafkacompat.net._tests.helpers import (
     DEADLINE_S,
     LOOPBACK,
@@ -61,7 +61,7 @@ class Steps:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     counted = Steps()
-    for module in (connection, listener, poller, runtime, server):
+    for module in (connection, listener, poller, runtime, server, turn_line):
         monkeypatch.setattr(module, "monotonic", lambda: counted.now_s)
     return counted
 

@@ -306,3 +306,26 @@ async def test_accepting_goes_on_after_running_out_of_descriptors(
 def test_addresses_are_textual() -> None:
     assert textual_address("::ffff:127.0.0.1") == "127.0.0.1"
     assert textual_address("fe80::1%eth0") == "fe80::1"
+
+
+async def test_connections_are_counted_by_listener() -> None:
+    async with serving(ScriptedDispatcher()) as server:
+        nothing = server.listener_readings()["PLAINTEXT"]
+        assert (nothing.present, nothing.created, nothing.closed) == (0, (0, 0), (0, 0))
+        first, second = await dial(server), await dial(server)
+        await until(lambda: server.connection_count == 2)
+        await first.aclose()
+        await until(lambda: server.connection_count == 1)
+        reading = server.listener_readings()["PLAINTEXT"]
+        assert (reading.present, reading.created[0], reading.closed[0]) == (1, 2, 1)
+        # Kafka's rate over two samples of 30 s takes the first one as whole.
+        assert reading.created[1] == pytest.approx(2 / 30, rel=0.05)
+        assert reading.authenticated[0] == reading.not_authenticated[0] == 0
+        await second.aclose()
+
+
+async def test_idle_connections_that_are_closed_are_counted() -> None:
+    async with serving(ScriptedDispatcher(), NetworkSettings(connections_max_idle_ms=20)) as server:
+        await expect_closed(await dial(server))
+        reading = server.listener_readings()["PLAINTEXT"]
+        assert (reading.expired, reading.closed[0], reading.present) == (1, 1, 0)

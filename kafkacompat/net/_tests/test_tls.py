@@ -432,3 +432,19 @@ def _mangled_handshake(chance: random.Random) -> str | None:
             with suppress(BlockingIOError):
                 client.incoming.write(there.recv(1 << 20))
     return None
+
+
+async def test_handshakes_are_counted_as_authentications() -> None:
+    async with serving(ScriptedDispatcher()) as server:
+        stream = await dial(server)
+        bad = await dial_in_the_clear(server)
+        await bad.send_all(framed(b"no TLS at all"))
+        gone = await dial_in_the_clear(server)
+        await gone.aclose()
+        await until(lambda: server.connection_count == 1)
+        reading = server.listener_readings()["PLAINTEXT"]
+        assert reading.created[0] == 3
+        assert reading.authenticated[0] == 1
+        assert reading.not_authenticated[0] == 1, "who goes away has not failed"
+        await stream.aclose()
+        await bad.aclose()

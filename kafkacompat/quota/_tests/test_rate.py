@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 import pytest
 
-from kafkacompat.quota.rate import THROTTLE_MS_MAX, Rate, TokenBucket, rounded_ms
+from kafkacompat.quota.rate import THROTTLE_MS_MAX, Average, Rate, TokenBucket, rounded_ms
 
 
 def test_a_rate_is_measured_over_all_windows_but_one_from_the_first_record_on() -> None:
@@ -74,3 +76,13 @@ def test_a_bucket_begins_full_and_refills_up_to_its_burst() -> None:
 )
 def test_times_are_rounded_as_java_rounds(exact: float, told: int) -> None:
     assert rounded_ms(exact) == told
+
+
+def test_an_average_is_of_the_measured_time() -> None:
+    average = Average(11, 1000)
+    assert isnan(average.measure(0))
+    average.record(100, 0)
+    average.record(300, 5_000)
+    assert average.measure(5_000) == pytest.approx(200)
+    assert average.measure(11_500) == pytest.approx(300)
+    assert isnan(average.measure(30_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafkacompat._tests.fuzz.node import FuzzedNode
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.ids import TopicPartition
+from kafkacompat.metrics.loop_waits import Idle
 from kafkacompat.metrics.rendering import rendered
+from kafkacompat.quota.client_quotas import CLIENT_ID
+from kafkacompat.quota.managers import PRODUCER_BYTE_RATE
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.server.node_metrics import NodeMetrics
@@ -235,10 +239,88 @@ def test_what_is_of_no_partition_is_shown(world: World) -> None:
         "kafka_server_group_coordinator_metrics_state_active_num_partitions",
     ):
         assert series[name, none] == 0, name
-    listener = "kafka_server_socket_server_metrics_listener_plaintext_networkprocessor_0_connection_count"
-    assert series[listener, none] == 1
+    listener = "kafka_server_socket_server_metrics_listener_plaintext_networkprocessor_0_"
+    assert series[f"{listener}connection_count", none] == 1
+    assert series[f"{listener}connection_creation_total", none] == 3
+    assert series[f"{listener}failed_authentication_rate", none] == 0.2
+    assert series["kafka_network_socketserver_expiredconnectionskilledcount", none] == 1
+    assert series["kafka_log_logcleanermanager_max_dirty_percent", none] == 0
+    assert series["kafka_log_logcleaner_max_clean_time_secs", none] == 0
+    assert series["kafka_controller_controllereventmanager_eventqueuetimems_count_total", none] > 0
+    assert series["kafka_controller_controllereventmanager_eventqueueprocessingtimems_count_total", none] > 0
+    assert ("kafka_server_transaction_coordinator_metrics_partition_load_time_max", none) in series
+    assert ("kafka_server_group_coordinator_metrics_partition_load_time_avg", none) in series
     waiting = "kafka_server_delayedoperationpurgatory_numdelayedoperations"
     for kind in ("Produce", "Fetch", "DeleteRecords"):
         assert series[waiting, frozenset({("delayedOperation", kind)})] == 0
     lag = frozenset({("clientId", "Replica")})
     assert series["kafka_server_replicafetchermanager_maxlag", lag] == 0
+
+
+def test_the_idle_time_is_shown_where_it_is_measured(world: World) -> None:
+    name = "kafka_network_socketserver_networkprocessoravgidlepercent"
+    assert world.value(name) is None
+    world.metrics.idle = lambda: Idle(0.7, 0.9)
+    assert world.value(name) == 0.7
+
+
+def test_logs_that_the_cleaner_cannot_read_are_shown_by_directory(world: World) -> None:
+    world.create("orders")
+    broker = world.node.server.broker
+    assert broker is not None
+    assert broker.cleaner is not None
+    name = TopicPartition("orders", 0)
+    log, home = broker.logs.get(name), broker.logs.directory_of(name)
+    assert log is not None
+    assert home is not None
+    broker.cleaner.uncleanable[name] = log
+    shown = {
+        dict(labels)["logDirectory"]: value
+        for (metric, labels), value in world.scrape().items()
+        if metric == "kafka_log_logcleanermanager_uncleanable_partitions_count"
+    }
+    assert shown == {f'"{each.path}"': each is home for each in broker.logs.directories}
+
+
+class Bound:
+    """A quota of the metadata."""
+
+    value = 1000.0
+
+
+CALLS_A_STEP_MAX = 10_000
+"""Calls of functions between two turns of the loop. One takes 0.1 to 0.3 microseconds, so these take at most 3 ms."""
+
+
+def test_a_scrape_of_a_thousand_topics_holds_the_loop_for_short_steps(world: World) -> None:
+    topics = [f"{'x' * 180}.{number}_-" for number in range(1_000)]
+    for first in range(0, len(topics), 100):
+        names = topics[first : first + 100]
+        made = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+        world.ask(CreateTopicsRequest(topics=made, timeout_ms=5000), 7)
+    broker = world.node.server.broker
+    assert broker is not None
+    broker.quotas.take({(((CLIENT_ID, None),), PRODUCER_BYTE_RATE): Bound()})
+    for number in range(10_000):
+        broker.quotas.produce.sensor("x", f"client {number}", number)
+    for _, traffic in broker.partitions.hosted.traffic.topics():
+        traffic.messages_in += 1
+    steps: list[int] = []
+    lines = calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    pieces = rendered(world.metrics.families())
+    while True:
+        calls = 0
+        sys.setprofile(count)
+        piece = next(pieces, None)
+        sys.setprofile(None)
+        if piece is None:
+            break
+        steps.append(calls)
+        lines += piece.count(b"\n")
+    assert lines > 13_000
+    assert max(steps) <= CALLS_A_STEP_MAX

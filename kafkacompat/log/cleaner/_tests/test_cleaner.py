@@ -841,3 +841,22 @@ def test_a_batch_of_more_records_than_are_taken_apart_is_left_alone(monkeypatch:
         "t-0 cannot be cleaned and is left as it is until the next start: "
         "the batch at offset 0 has 11 records, of which the cleaner takes 10"
     ]
+
+
+def test_the_meter_tells_of_the_last_search_and_cleaning() -> None:
+    disk, now_ms = MemoryDisk(), 5_000
+    log = new_log(disk, dataclasses.replace(COMPACT, min_cleanable_dirty_ratio=1.0))
+    fill(log)
+    cleaner = cleaner_of(disk, log)
+    cleaner._monotonic_ms = lambda: now_ms
+    assert cleaner.begin(NOW_MS) is None
+    assert (cleaner.meter.dirty_ratio, cleaner.meter.searched_ms) == (1.0, 5_000), "dirty, and not enough"
+    log.config = COMPACT
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    now_ms = 8_000
+    carry_out(cleaning, NOW_MS)
+    assert cleaner.meter.clean_time_ms == 3_000
+    assert cleaner.meter.buffer_utilization > 0
+    assert cleaner.begin(NOW_MS) is None
+    assert (cleaner.meter.dirty_ratio, cleaner.meter.searched_ms) == (0.0, 8_000)

@@ -85,8 +85,17 @@ def test_the_process_writes_what_the_thread_writes(tmp_path: Path) -> None:
         carry_out(cleaning, NOW_MS)
         assert notes == []
         assert log.cleaned_to == log.segments[-1].base_offset
+        stats, meter = cleaning.stats, cleaner.meter
+        assert 0 < stats.map_utilization < 1
+        assert meter.buffer_utilization == stats.map_utilization
+        assert meter.recopied == stats.bytes_written / stats.bytes_read
         found.append(
-            ([data for _, data in batches(log)], cleaning.stats.bytes_read, cleaning.stats.bytes_written)
+            (
+                [data for _, data in batches(log)],
+                stats.bytes_read,
+                stats.bytes_written,
+                stats.map_utilization,
+            )
         )
     assert found[0] == found[1]
     assert moved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.metrics.requests import percentile
+from kafkacompat.metrics.histograms import percentile
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""Numbers that parts of a node take of their own work, and that only a scrape reads (metrics/)."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import nan
+from threading import Lock
+
+KEPT = 1028
+"""The values that Kafka's histograms keep. These here are the newest ones."""
+RECENT_MS = 60_000
+"""For so long Kafka's metrics show a value: two samples of 30 s (metrics.num.samples, metrics.sample.window.ms)."""
+RECENT_MAX = 1_000
+
+
+class Histogram:
+    """The number of values, and the newest of them. Any thread."""
+
+    __slots__ = ("_lock", "count", "recent")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.count = 0
+        self.recent: deque[float] = deque(maxlen=KEPT)
+
+    def note(self, value: float) -> None:
+        with self._lock:
+            self.count += 1
+            self.recent.append(value)
+
+    def ordered(self) -> list[float]:
+        """The newest values, in ascending order."""
+        with self._lock:
+            values = list(self.recent)
+        return sorted(values)
+
+
+class RecentTimes:
+    """Durations in ms that ended in the last minute. Of more than RECENT_MAX, the newest. The loop's thread."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self) -> None:
+        self._ended: deque[tuple[int, int]] = deque(maxlen=RECENT_MAX)
+
+    def note(self, duration_ms: int, now_ms: int) -> None:
+        self._ended.append((now_ms, duration_ms))
+
+    def mean_and_max(self, now_ms: int) -> tuple[float, float]:
+        """NaN if there are none, as in Kafka."""
+        while self._ended and self._ended[0][0] <= now_ms - RECENT_MS:
+            self._ended.popleft()
+        if not self._ended:
+            return nan, nan
+        durations = [duration for _, duration in self._ended]
+        return sum(durations) / len(durations), max(durations)

@@ -1,0 +1,115 @@
+"""Quotas: a series for each user and client id that have one, within a bound, and with names that need escaping."""
+
+from __future__ import annotations
+
+from math import isnan
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafkacompat.metrics.quotas import MEASUREMENTS_MAX, quota_families
+from kafkacompat.metrics.rendering import rendered
+from kafkacompat.quota.client_quotas import CLIENT_ID, USER, Entity
+from kafkacompat.quota.managers import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaManagers,
+)
+
+NOW_MS = 100_000
+
+
+class Bound:
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
+def managers(*quotas: tuple[Entity, str, float]) -> QuotaManagers:
+    made = QuotaManagers()
+    made.take({(entity, key): Bound(value) for entity, key, value in quotas})
+    return made
+
+
+def series(quotas: QuotaManagers) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    text = b"".join(rendered(quota_families(quotas, quotas.mutation, NOW_MS))).decode()
+    return {
+        (each.name.removeprefix("kafka_server_quota_"), frozenset(each.labels.items())): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    }
+
+
+def test_rates_tokens_and_throttle_times() -> None:
+    default: Entity = ((USER, None),)
+    quotas = managers(
+        (default, PRODUCER_BYTE_RATE, 1000),
+        (default, CONSUMER_BYTE_RATE, 1000),
+        (default, REQUEST_PERCENTAGE, 50),
+        (default, CONTROLLER_MUTATION_RATE, 2),
+    )
+    for kind in (quotas.produce, quotas.fetch, quotas.request):
+        sensor = kind.sensor("alice", "app", NOW_MS)
+        assert sensor is not None
+        sensor.stat.record(2200, NOW_MS)
+    throttled = quotas.produce.sensor("alice", "app", NOW_MS)
+    assert throttled is not None
+    throttled.throttled(100, NOW_MS)
+    throttled.throttled(300, NOW_MS)
+    bucket = quotas.mutation.sensor("alice", "app", NOW_MS)
+    assert bucket is not None
+    bucket.stat.record(5, bucket.bound, NOW_MS)
+
+    found = series(quotas)
+
+    def value(name: str, resource: str) -> float:
+        return found[name, frozenset({("resource", resource), ("user", "alice")})]
+
+    # 11 windows of a second, of which the first ten count for a new rate.
+    assert value("byte_rate", "Produce") == value("byte_rate", "Fetch") == 220
+    assert value("request_time", "Request") == 220
+    assert value("tokens", "ControllerMutation") == 17
+    assert value("throttle_time", "Produce") == 200
+    assert isnan(value("throttle_time", "Fetch"))
+    assert isnan(value("throttle_time", "ControllerMutation"))
+    assert len(found) == 8
+
+
+@pytest.mark.parametrize(
+    ("entity", "labels"),
+    [
+        (((USER, None),), {"user": "CN%3DJ%C3%B6rg%20%2A~"[:-1] + "%7E"}),
+        (((CLIENT_ID, None),), {"clientId": '"a\\"b\\nc"'}),
+        (
+            ((CLIENT_ID, None), (USER, None)),
+            {"user": "CN%3DJ%C3%B6rg%20%2A%7E", "clientId": '"a\\"b\\nc"'},
+        ),
+    ],
+)
+def test_names_are_those_of_kafka_s_mbeans(entity: Entity, labels: dict[str, str]) -> None:
+    quotas = managers((entity, PRODUCER_BYTE_RATE, 1000))
+    assert quotas.produce.sensor("CN=Jörg *~", 'a"b\nc', NOW_MS) is not None
+    found = {labels for name, labels in series(quotas) if name == "byte_rate"}
+    assert found == {frozenset({"resource": "Produce", **labels}.items())}
+
+
+def test_the_number_of_series_is_bounded_and_the_last_used_are_shown() -> None:
+    quotas = managers((((CLIENT_ID, None),), PRODUCER_BYTE_RATE, 1000))
+    for number in range(3 * MEASUREMENTS_MAX):
+        sensor = quotas.produce.sensor("x", f"c{number}", NOW_MS + number)
+        assert sensor is not None
+        sensor.throttled(1, NOW_MS + number)
+    quotas.produce.sensor("x", "c0", NOW_MS + 10 * MEASUREMENTS_MAX)
+    found = series(quotas)
+    assert len(found) == 2 * MEASUREMENTS_MAX
+    shown = {dict(labels)["clientId"] for _, labels in found}
+    assert "c0" in shown
+    assert f"c{3 * MEASUREMENTS_MAX - 1}" in shown
+    assert "c1" not in shown
+
+
+def test_without_quotas_there_are_no_series() -> None:
+    quotas = managers()
+    assert quotas.produce.sensor("alice", "app", NOW_MS) is None
+    assert not series(quotas)

@@ -1,0 +1,54 @@
+"""The log cleaner: LogCleaner and LogCleanerManager of Kafka's MBeans."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kafkacompat.metrics.families import Families, gauge, gauges, mbean_value
+
+if TYPE_CHECKING:
+    from kafkacompat.log.cleaner.cleaner import LogCleaner
+    from kafkacompat.log.manager import LogManager
+
+
+def cleaner_families(cleaner: LogCleaner, manager: LogManager, now_ms: int) -> Families:
+    """`now_ms` is monotonic."""
+    meter, name = cleaner.meter, "kafka_log_logcleaner_"
+    yield gauge(
+        f"{name}max_buffer_utilization_percent",
+        "Share of the offset map that the last cleaning filled, in percent.",
+        int(100 * meter.buffer_utilization),
+    )
+    yield gauge(
+        f"{name}max_clean_time_secs",
+        "Time of the last cleaning, in seconds.",
+        meter.clean_time_ms // 1000,
+    )
+    yield gauge(
+        f"{name}cleaner_recopy_percent",
+        "Bytes that the last cleaning wrote, in percent of those that it read.",
+        int(100 * meter.recopied),
+    )
+    name = "kafka_log_logcleanermanager_"
+    yield gauge(
+        f"{name}max_dirty_percent",
+        "Dirty share of the dirtiest log that may be cleaned, in percent.",
+        int(100 * meter.dirty_ratio),
+    )
+    yield gauge(
+        f"{name}time_since_last_run_ms",
+        "Time since the last search for logs to clean.",
+        now_ms - meter.searched_ms,
+    )
+    homes = (manager.directory_of(name) for name in cleaner.uncleanable)
+    counts = Counter(home.path for home in homes if home is not None)
+    yield gauges(
+        f"{name}uncleanable_partitions_count",
+        "Partitions that the cleaner cannot read and leaves as they are.",
+        [
+            ({"logDirectory": mbean_value(each.path)}, counts[each.path])
+            for each in manager.directories
+            if each.online
+        ],
+    )
