@@ -26,7 +26,7 @@ TOPIC, STRICT, LONELY = "orders", "strict", "lonely"
 RECORDS = 500
 VICTIM, SECOND_VICTIM, KEPT = 3, 2, 1
 TIMEOUT_S = 30.0
-OF_THE_MACHINE = {"KafkaLoopStalled"}
+OF_THE_MACHINE = {"KafkaLoopBusy", "KafkaLoopStalled"}
 """Alerts that a busy machine may cause."""
 PAGE = CHECKOUT / "docs" / "how-to" / "watch-a-cluster.md"
 

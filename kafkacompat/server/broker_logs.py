@@ -49,7 +49,7 @@ class BrokerLogs:
         self._periodic: PeriodicWork | None = None
         self._cleaning: BackgroundCleaning | None = None
         self.cleaner: LogCleaner | None = None
-        """None until the broker serves."""
+        """None until the broker serves, and without log.cleaner.enable."""
 
     async def load(self) -> None:
         """Load the log of every partition. After an unclean shutdown, num.recovery.threads.per.data.dir threads
@@ -92,16 +92,17 @@ class BrokerLogs:
     def start_upkeep(self) -> None:
         assert self._periodic is not None
         self._periodic.start()
-        self._cleaning = self._make_cleaning()
+        cleaner, self._cleaning = self._make_cleaning()
         if self._doors.config.get_boolean("log.cleaner.enable"):
+            self.cleaner = cleaner
             self._cleaning.start()
 
-    def _make_cleaning(self) -> BackgroundCleaning:
+    def _make_cleaning(self) -> tuple[LogCleaner, BackgroundCleaning]:
         doors, settings = self._doors, self._settings
         throttle = Throttle(
             lambda: settings.effective.get_double("log.cleaner.io.max.bytes.per.second"), doors.monotonic_s
         )
-        self.cleaner = cleaner = LogCleaner(
+        cleaner = LogCleaner(
             self._logs,
             doors.disk,
             lambda: cleaner_limits(settings.effective),
@@ -110,7 +111,9 @@ class BrokerLogs:
             monotonic_ms=doors.clock.monotonic_ms,
             own_process_bytes=OWN_PROCESS_BYTES if doors.disk.is_shared else None,
         )
-        return BackgroundCleaning(settings, cleaner, throttle, doors.clock, doors.timers, doors.workers)
+        return cleaner, BackgroundCleaning(
+            settings, cleaner, throttle, doors.clock, doors.timers, doors.workers
+        )
 
     async def stop_upkeep(self) -> None:
         """Wait for cleaning, syncs and checkpoints to end, for at most WORKERS_END_MS: a disk may not respond."""

@@ -203,7 +203,7 @@ class BrokerServer:
 
     @property
     def cleaner(self) -> LogCleaner | None:
-        """None until the broker serves."""
+        """None until the broker serves, and without log.cleaner.enable."""
         return self._broker_logs.cleaner
 
     @property

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkacompat._tests.fuzz.node import FuzzedNode
+from kafkacompat._tests.fuzz.node import FuzzedNode, node_properties
 from kafkacompat.api.meters import RequestMeters
+from kafkacompat.config import ServerConfig
 from kafkacompat.ids import TopicPartition
 from kafkacompat.metrics.loop_waits import Idle
 from kafkacompat.metrics.rendering import rendered
@@ -324,3 +325,12 @@ def test_a_scrape_of_a_thousand_topics_holds_the_loop_for_short_steps(world: Wor
         lines += piece.count(b"\n")
     assert lines > 13_000
     assert max(steps) <= CALLS_A_STEP_MAX
+
+
+def test_a_cleaner_that_is_switched_off_is_not_shown() -> None:
+    node = FuzzedNode(1)
+    node._config = ServerConfig.from_properties(node_properties() | {"log.cleaner.enable": "false"})
+    node.start()
+    world = World(node)
+    assert world.value("kafka_log_logcleanermanager_max_dirty_percent") is None
+    assert world.value("kafka_server_kafkaserver_brokerstate") == 3
