@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from interop_tests.harness.broker import APACHE, CHECKOUT, KAFKACOMPAT, BrokerProcess, chosen_bootstrap
@@ -81,6 +82,9 @@ class Node:
         """Quotas of all kinds for users, for clients, and for both, a topic, records, a group that reads and commits."""
         bootstrap = self.broker.bootstrap
         self._limit(bootstrap)
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap, client_id="reader")
+        admin.create_topics([NewTopic(TOPIC, num_partitions=3, replication_factor=1)])
+        admin.close()
         producer = KafkaProducer(bootstrap_servers=bootstrap, client_id=ODD_CLIENT)
         for number in range(RECORDS):
             producer.send(TOPIC, b"x" * 100, partition=number % 3).get(TIMEOUT_S)
@@ -217,10 +221,10 @@ def test_quotas_have_the_labels_of_kafka_s(ours: Node, theirs: Node) -> None:
         }
 
     found = of_quotas(ours)
-    assert {each.name for each in found} >= {
-        f"kafka_server_quota_{name}" for name in ("byte_rate", "request_time")
-    }
-    assert {dict(each.labels)["resource"] for each in found} >= {"Produce", "Fetch", "Request"}
+    names = ("byte_rate", "request_time", "tokens", "throttle_time")
+    assert {each.name for each in found} == {f"kafka_server_quota_{name}" for name in names}
+    resources = {dict(each.labels)["resource"] for each in found}
+    assert resources == {"Produce", "Fetch", "Request", "ControllerMutation"}
     assert any(dict(each.labels).get("clientId") == ODD_CLIENT_LABEL for each in found)
     assert found <= of_quotas(theirs)
 

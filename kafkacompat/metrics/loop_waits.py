@@ -23,7 +23,7 @@ class Idle(NamedTuple):
 
 
 class LoopWaits(trio.abc.Instrument):
-    """An instrument of trio. It reads the clock twice for each turn of the loop."""
+    """An instrument of trio. It reads the clock twice for each turn in which the loop has nothing to do."""
 
     def __init__(self, monotonic_s: Callable[[], float] = monotonic) -> None:
         self._monotonic_s = monotonic_s
@@ -34,9 +34,13 @@ class LoopWaits(trio.abc.Instrument):
         """(time, seconds waited until then). All but the first one are of the last RECENT_S."""
 
     def before_io_wait(self, timeout: float) -> None:
+        if timeout <= 0:
+            return  # a look at the sockets
         self._waits_since_s = self._monotonic_s()
 
     def after_io_wait(self, timeout: float) -> None:
+        if timeout <= 0:
+            return
         self._waited_s += self._monotonic_s() - self._waits_since_s
 
     def read(self) -> Idle:

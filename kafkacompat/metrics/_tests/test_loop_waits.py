@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from kafkacompat.metrics.loop_waits import RECENT_S, LoopWaits
 
@@ -50,3 +51,22 @@ def test_many_scrapers_do_not_shorten_the_measured_time() -> None:
         world.waits.read()
     assert world.waits.read().recently == pytest.approx(0.5, abs=0.01)
     assert len(world.waits._readings) <= RECENT_S + 2
+
+
+def test_a_look_at_the_sockets_is_no_wait() -> None:
+    world = World()
+    world.waits.before_io_wait(0)
+    world.now_s += 1
+    world.waits.after_io_wait(0)
+    assert world.waits.read() == (0, 0)
+
+
+async def test_trio_tells_of_its_waits() -> None:
+    waits = LoopWaits()
+    trio.lowlevel.add_instrument(waits)
+    try:
+        await trio.sleep(0.02)
+        assert 0 < waits.read().since_start <= 1
+        assert waits._waited_s >= 0.015
+    finally:
+        trio.lowlevel.remove_instrument(waits)
