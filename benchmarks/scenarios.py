@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from benchmarks import cluster, compaction, held_up, indexes, pipeline, tls, transactions
+from benchmarks import access, cluster, compaction, held_up, indexes, pipeline, tls, transactions
 from benchmarks.measure import (
     WARM_THEN_MEASURED,
     client,
@@ -270,6 +270,13 @@ SCENARIOS = (
     *(
         Scenario(f"TLS 1.3: handshakes, {name} key", tls.handshakes(1000, use_rsa=name == "RSA"))
         for name in ("EC", "RSA")
+    ),
+    Scenario("access: SCRAM-SHA-256 handshakes", access.scram_handshakes(1000)),
+    *(
+        Scenario(
+            f"access: one-record requests under {count:,} ACLs", access.produce_under_entries(count, 20_000)
+        )
+        for count in (0, 10_000)
     ),
     Scenario("200 connections", connections(200, 100)),
     Scenario("start and idle", start_and_idle),
