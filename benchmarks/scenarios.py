@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from benchmarks import access, cluster, compaction, held_up, indexes, pipeline, tls, transactions
+from benchmarks import access, cluster, compaction, held_up, indexes, pipeline, quotas, tls, transactions
 from benchmarks.measure import (
     WARM_THEN_MEASURED,
     client,
@@ -277,6 +277,10 @@ SCENARIOS = (
             f"access: one-record requests under {count:,} ACLs", access.produce_under_entries(count, 20_000)
         )
         for count in (0, 10_000)
+    ),
+    *(
+        Scenario(f"quotas: 2 MB/s, {name} {kind}", quotas.bandwidth(name, kind))
+        for name, kind in quotas.LOADS
     ),
     Scenario("200 connections", connections(200, 100)),
     Scenario("start and idle", start_and_idle),

@@ -30,6 +30,8 @@ from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.kafka_jars import require_program
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
+from interop_tests.security import damaged_handshakes
+from interop_tests.security.damaged_handshakes import REFUSED, SERVED, WAITS
 from interop_tests.security.handshakes import compared_handshakes
 from interop_tests.security.stores import ALICE, ALICE_NAME, FORMS, PASSWORD, Stores, with_listener
 from kafkacompat._tests.certificates import Authority, Identity
@@ -367,3 +369,11 @@ def test_handshakes_come_out_as_with_apache_kafka(tmp_path: Path) -> None:
     assert not told, "\n".join(told)
     assert outcomes["refused"] > 20
     assert len(outcomes) > 4
+
+
+def test_damaged_handshakes_end_as_with_apache_kafka(tmp_path: Path) -> None:
+    outcomes, told = damaged_handshakes.compared(tmp_path, seed=5, count=60)
+    assert not told, "\n".join(told)
+    assert outcomes[REFUSED] > 20
+    assert outcomes[WAITS] > 2
+    assert outcomes[SERVED] > 1

@@ -145,6 +145,7 @@ class Poller:
     __slots__ = (
         "_after_all",
         "_after_each",
+        "_has_removed",
         "_last_end_s",
         "_left",
         "_may_linger",
@@ -172,6 +173,8 @@ class Poller:
         """Connections that were ready when the loop's turn came. They check their own state."""
         self._may_linger = self._set.fileno() < SELECTABLE_MAX
         self._last_end_s = 0.0
+        self._has_removed = False
+        """Whether a connection has ended in these turns. Its client may connect anew, which only the loop sees."""
         self._rewarded = 0
         """Waits in a row that brought a request."""
 
@@ -187,6 +190,7 @@ class Poller:
     def remove(self, fd: int) -> None:
         """Call it before the socket is closed."""
         del self._readers[fd]
+        self._has_removed = True
         self._set.remove(fd)
 
     def close(self) -> None:
@@ -206,10 +210,11 @@ class Poller:
         until_s = began_s + BUSY_S
         ready, readers = self._set.ready, self._readers
         self.serving = True
+        self._has_removed = False
         time_ended_it = True
         while monotonic() < until_s:
             fds, self._left = self._left or ready(), []
-            if not fds and lingers:
+            if not fds and lingers and not self._has_removed:
                 fds = self._linger()
             if not fds:
                 time_ended_it = False

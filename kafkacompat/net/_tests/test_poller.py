@@ -348,3 +348,29 @@ def test_one_that_has_gone_or_come_anew_before_its_turn_is_not_mistaken(
     assert writers[gone].turns == []
     assert newcomer.turns == ["read"], "told of what it does not wait for, at most"
     poller.close()
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_nothing_is_waited_for_when_a_connection_has_ended(
+    ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client that closed it may connect anew, and only the loop accepts connections."""
+    waits: list[float] = []
+
+    def wait(readable: list[int], *others: object) -> tuple[list[int], list[int], list[int]]:
+        waits.append(1)
+        return [], [], []
+
+    monkeypatch.setattr(module.select, "select", wait)
+    monkeypatch.setattr(module, "monotonic", lambda: 100.0)
+    poller = Poller(lambda until_s: None, lambda: None)
+    (near, far), (idle, _) = pair(), pair()
+    poller.add(idle.fileno(), Echo(idle), READ)
+    then = (lambda data: poller.remove(near.fileno())) if ends else (lambda data: None)
+    poller.add(near.fileno(), Echo(near, then), READ)
+    poller.serve()
+    waits.clear()
+    far.send(b"x")
+    poller.serve()
+    assert bool(waits) is not ends
+    poller.close()

@@ -1,0 +1,235 @@
+"""Sends damaged TLS handshakes to the same listeners of Apache Kafka and of kafkacompat, and compares how they end.
+
+python -m interop_tests.security.damaged_handshakes --seed 1 --count 300
+
+A client's flights are what it sends between two waits for the broker. One of them is cut, changed or sent twice, or
+something else is sent in its place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import socket
+import ssl
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from interop_tests.security.handshakes import API_VERSIONS, both_brokers
+from interop_tests.security.stores import Stores
+
+LISTENERS = ("PLAIN_TLS", "ONLY12", "ONLY13", "REQUESTED", "REQUIRED")
+SILENT_S = 1.0
+ANSWER_S = 10
+SERVED, REFUSED, WAITS = "served", "refused", "waits"
+Damage = Callable[[bytes, random.Random], bytes]
+
+
+def cut(flight: bytes, chance: random.Random) -> bytes:
+    return flight[: chance.randrange(len(flight))]
+
+
+def flipped(flight: bytes, chance: random.Random) -> bytes:
+    at = chance.randrange(len(flight))
+    return flight[:at] + bytes([flight[at] ^ 1 << chance.randrange(8)]) + flight[at + 1 :]
+
+
+def twice(flight: bytes, chance: random.Random) -> bytes:
+    return flight + flight
+
+
+def of_zeros(flight: bytes, chance: random.Random) -> bytes:
+    return bytes(len(flight))
+
+
+def of_noise(flight: bytes, chance: random.Random) -> bytes:
+    return chance.randbytes(len(flight))
+
+
+def in_the_clear(flight: bytes, chance: random.Random) -> bytes:
+    return len(API_VERSIONS).to_bytes(4, "big") + API_VERSIONS
+
+
+def of_http(flight: bytes, chance: random.Random) -> bytes:
+    return b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def of_ssl2(flight: bytes, chance: random.Random) -> bytes:
+    return b"\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10" + chance.randbytes(37)
+
+
+def too_large(flight: bytes, chance: random.Random) -> bytes:
+    """A record that announces more bytes than TLS allows."""
+    return b"\x16\x03\x03\xff\xff" + chance.randbytes(400)
+
+
+def empty_record(flight: bytes, chance: random.Random) -> bytes:
+    return b"\x16\x03\x03\x00\x00" + flight
+
+
+def alerted(flight: bytes, chance: random.Random) -> bytes:
+    """A fatal alert in the clear, before the flight."""
+    return b"\x15\x03\x03\x00\x02\x02\x28" + flight
+
+
+DAMAGES: tuple[Damage, ...] = (
+    cut,
+    flipped,
+    flipped,
+    twice,
+    of_zeros,
+    of_noise,
+    in_the_clear,
+    of_http,
+    of_ssl2,
+    too_large,
+    empty_record,
+    alerted,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Flight 0 is the first. `seed` determines the random parts of the damage, so that both brokers get the same."""
+
+    listener: str
+    version: ssl.TLSVersion
+    shows: bool
+    """The client has a certificate."""
+    damage: Damage
+    flight: int
+    seed: int
+
+    def __str__(self) -> str:
+        shows = "with" if self.shows else "without"
+        damage = f"flight {self.flight} {self.damage.__name__} ({self.seed})"
+        return f"{self.listener}, {self.version.name}, {shows} a certificate: {damage}"
+
+
+def cases(seed: int, count: int) -> Iterator[Case]:
+    chance = random.Random(seed)
+    for _ in range(count):
+        listener = chance.choice(LISTENERS)
+        versions = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+        if listener.startswith("ONLY1"):
+            versions = versions[:1] if listener == "ONLY12" else versions[1:]
+        yield Case(
+            listener,
+            chance.choice(versions),
+            chance.random() < 0.5,
+            chance.choice(DAMAGES),
+            chance.randrange(2),
+            chance.randrange(1 << 30),
+        )
+
+
+class Client:
+    """One handshake over memory buffers, so that its flights can be changed."""
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        self._socket = socket.create_connection(("127.0.0.1", port), ANSWER_S)
+        self._has_shaken = False
+        self.flights = 0
+
+    def outcome(self, case: Case) -> str:
+        with self._socket:
+            try:
+                return self._talk(case)
+            except TimeoutError:
+                return self._after_silence()
+            except (ssl.SSLError, ConnectionError, BrokenPipeError):
+                return REFUSED
+
+    def _talk(self, case: Case) -> str:
+        while True:
+            if self._step():
+                return SERVED
+            flight = self._outgoing.read()
+            if flight:
+                if self.flights == case.flight:
+                    flight = case.damage(flight, random.Random(case.seed))
+                self.flights += 1
+                self._socket.sendall(flight)
+            self._socket.settimeout(SILENT_S)
+            received = self._socket.recv(65_536)
+            if not received:
+                return REFUSED
+            self._incoming.write(received)
+
+    def _step(self) -> bool:
+        """Whether a request was answered."""
+        try:
+            if not self._has_shaken:
+                self._tls.do_handshake()
+                self._has_shaken = True
+                self._tls.write(len(API_VERSIONS).to_bytes(4, "big") + API_VERSIONS)
+            return bool(self._tls.read(1))
+        except ssl.SSLWantReadError:
+            return False
+
+    def _after_silence(self) -> str:
+        """The broker waits for more. It gives up when the client closes its side."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.settimeout(ANSWER_S)
+            while self._socket.recv(65_536):
+                pass
+        except ConnectionError:
+            return WAITS
+        except TimeoutError:
+            return "never ends"
+        return WAITS
+
+
+def is_excused(case: Case, apache: str, ours: str) -> bool:
+    """Where OpenSSL is stricter. It looks at the type of a record when its header is there, while Java reads as many
+    bytes as the header announces first. It also checks parts that nothing authenticates and Java ignores: the version
+    of a record and the contents of ChangeCipherSpec."""
+    if (apache, ours) == (WAITS, REFUSED):
+        return case.damage in (of_http, of_noise, flipped)
+    return (apache, ours) == (SERVED, REFUSED) and case.damage is flipped and case.flight > 0
+
+
+def context_of(case: Case, stores: Stores, shown: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(stores.ca_pem))
+    context.minimum_version = context.maximum_version = case.version
+    if case.shows:
+        context.load_cert_chain(shown)
+    return context
+
+
+def compared(folder: Path, seed: int, count: int) -> tuple[Counter[str], list[str]]:
+    """How often each outcome occurred with Apache Kafka, and where the two brokers differ."""
+    outcomes: Counter[str] = Counter()
+    told = []
+    with both_brokers(folder) as (stores, ports):
+        shown = stores.keystore("alice", stores.authority.issue("alice", ()))
+        for case in cases(seed, count):
+            context = context_of(case, stores, shown)
+            apache, ours = (Client(listening[case.listener], context).outcome(case) for listening in ports)
+            outcomes[apache] += 1
+            if apache != ours and not is_excused(case, apache, ours):
+                told.append(f"{case}: Apache Kafka {apache}, ours {ours}")
+    return outcomes, told
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=300)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes, told = compared(Path(folder), arguments.seed, arguments.count)
+    for line in (*(f"{count} {what}" for what, count in outcomes.items()), *told):
+        print(line)
+    return bool(told)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
