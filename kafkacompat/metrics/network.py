@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.metrics.families import Families, counter, gauge, gauges
 
 if TYPE_CHECKING:
-    from kafkacompat.metrics.loop_waits import Idle
+    from kafkacompat.metrics.loop_idle import Idle
     from kafkacompat.ports.network import Counted, ListenerReading
 
 NOT_IN_A_NAME = re.compile("[^a-z0-9]+")
@@ -73,7 +73,7 @@ def idle_families(idle: Idle) -> Families:
     """The loop's share of time without work."""
     yield gauges(
         "kafka_network_processor_idlepercent",
-        "Share of the last 30 s in which the event loop had nothing to do, 0 to 1.",
+        "Share of the last 30 s in which the event loop did not work, 0 to 1.",
         [({"networkProcessor": "0"}, idle.recently)],
     )
     yield gauge(

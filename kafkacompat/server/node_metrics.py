@@ -32,7 +32,7 @@ from kafkacompat.node.lifecycle import BrokerState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkacompat.metrics.loop_waits import Idle
+    from kafkacompat.metrics.loop_idle import Idle
     from kafkacompat.server.broker_server import BrokerServer
     from kafkacompat.server.doors import NodeDoors
     from kafkacompat.server.raft_server import KafkaRaftServer

@@ -129,16 +129,14 @@ async def _shown(doors: NodeDoors, node: KafkaRaftServer, nursery: trio.Nursery)
     """Serve the node's metrics from now on. Without metrics, none of their modules is imported. Raises StartRefused, OSError."""
     try:
         from kafkacompat.metrics.endpoint import MetricsEndpoint
-        from kafkacompat.metrics.loop_waits import LoopWaits
+        from kafkacompat.metrics.loop_idle import LoopIdle
         from kafkacompat.server.node_metrics import NodeMetrics
     except ImportError as missing:
         raise StartRefused(
             f"{METRICS_PORT}: {missing.name} is not installed; install kafkacompat[metrics]"
         ) from missing
     metrics = NodeMetrics(doors, node, lambda: pool_loads(doors.workers))
-    waits = LoopWaits()
-    trio.lowlevel.add_instrument(waits)
-    metrics.idle = waits.read
+    metrics.idle = LoopIdle().read
     endpoint = MetricsEndpoint(metrics)
     host = doors.config.get_string("metrics.listener.host") or ""
     port = await endpoint.bind(host, doors.config.get_int(METRICS_PORT))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkacompat.metrics.families import Family
-from kafkacompat.metrics.loop_waits import Idle
+from kafkacompat.metrics.loop_idle import Idle
 from kafkacompat.metrics.network import idle_families, listener_families
 from kafkacompat.ports.network import ListenerReading
 

@@ -13,7 +13,7 @@ from kafkacompat._tests.fuzz.node import FuzzedNode, node_properties
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.config import ServerConfig
 from kafkacompat.ids import TopicPartition
-from kafkacompat.metrics.loop_waits import Idle
+from kafkacompat.metrics.loop_idle import Idle
 from kafkacompat.metrics.rendering import rendered
 from kafkacompat.quota.client_quotas import CLIENT_ID
 from kafkacompat.quota.managers import PRODUCER_BYTE_RATE

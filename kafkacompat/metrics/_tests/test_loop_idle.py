@@ -1,0 +1,60 @@
+"""The idle time of the event loop, from the processor time of its thread."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.metrics.loop_idle import RECENT_S, LoopIdle
+
+
+class World:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.worked_s = 7.0
+        self.idle = LoopIdle(lambda: self.now_s, lambda: self.worked_s)
+
+    def turn(self, wait_s: float, work_s: float) -> None:
+        self.now_s += wait_s + work_s
+        self.worked_s += work_s
+
+
+def test_a_loop_that_was_just_started_is_idle() -> None:
+    assert World().idle.read() == (1, 1)
+
+
+def test_idle_is_the_share_of_time_without_work() -> None:
+    world = World()
+    for _ in range(10):
+        world.turn(0.75, 0.25)
+    assert world.idle.read() == pytest.approx((0.75, 0.75))
+
+
+def test_the_recent_share_forgets_and_the_other_one_does_not() -> None:
+    world = World()
+    for work_s in (0, 1):
+        for _ in range(100):
+            world.turn(1 - work_s, work_s)
+            world.idle.read()
+    assert world.idle.read() == pytest.approx((0, 0.5))
+
+
+def test_many_scrapers_do_not_shorten_the_measured_time() -> None:
+    world = World()
+    for _ in range(int(40 * RECENT_S)):
+        world.turn(0.05, 0.05)
+        world.idle.read()
+    assert world.idle.read().recently == pytest.approx(0.5, abs=0.01)
+    assert len(world.idle._readings) <= RECENT_S + 2
+
+
+def test_clocks_that_differ_a_little_give_no_impossible_share() -> None:
+    world = World()
+    world.now_s += 1
+    world.worked_s += 1.001
+    assert world.idle.read() == (0, 0)
+
+
+def test_work_of_this_thread_is_counted() -> None:
+    idle = LoopIdle()
+    sum(range(100_000))
+    assert 0 <= idle.read().since_start < 1
