@@ -108,7 +108,8 @@ def by_kafka_python(broker: BrokerProcess, kind: str) -> Figures:
                 producer.send(TOPIC, b"x" * SIZE)
 
         share = share_of_quota(lambda: produced(broker), work)
-        producer.close(1)
+        with suppress(KafkaTimeoutError):
+            producer.close(1)
     else:
         consumer = KafkaConsumer(
             TOPIC, bootstrap_servers=broker.bootstrap, client_id=CLIENT, auto_offset_reset="earliest",

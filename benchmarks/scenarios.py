@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from benchmarks import access, cluster, compaction, held_up, indexes, pipeline, quotas, tls, transactions
+from benchmarks import (
+    access,
+    cluster,
+    compaction,
+    costs,
+    held_up,
+    indexes,
+    pipeline,
+    quotas,
+    tls,
+    transactions,
+)
 from benchmarks.measure import (
     WARM_THEN_MEASURED,
     client,
@@ -282,6 +293,7 @@ SCENARIOS = (
         Scenario(f"quotas: 2 MB/s, {name} {kind}", quotas.bandwidth(name, kind))
         for name, kind in quotas.LOADS
     ),
+    Scenario("costs: one-record requests, 1 in flight", costs.requests),
     Scenario("200 connections", connections(200, 100)),
     Scenario("start and idle", start_and_idle),
     Scenario("going on after kill -9", going_on_after_kill),
