@@ -30,11 +30,13 @@ class Rate:
     One more window is kept, because a window that began before the measured time may end in it.
     """
 
-    __slots__ = ("_current", "_obsolete_ms", "_samples", "_total", "_window_ms", "_windows")
+    __slots__ = ("_current", "_least_s", "_obsolete_ms", "_samples", "_total", "_window_ms", "_windows")
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self._windows = windows
         self._window_ms = window_ms
+        self._least_s = (windows - 1) * window_ms / 1000.0
+        """The measured time is never shorter."""
         self._samples: list[Sample] = []
         self._current = 0
         self._total = 0.0
@@ -89,6 +91,8 @@ class Rate:
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
         """Return how long the client must pause until the rate is down to the bound. 0 if the rate is not above the bound."""
+        if self._total < bound * self._least_s and now_ms < self._obsolete_ms:
+            return 0  # the usual case, without the exact time
         rate = self.measure(now_ms)
         if not rate > bound:
             return 0

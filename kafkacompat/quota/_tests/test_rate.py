@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from math import isnan
 
 import pytest
@@ -86,3 +88,24 @@ def test_an_average_is_of_the_measured_time() -> None:
     assert average.measure(5_000) == pytest.approx(200)
     assert average.measure(11_500) == pytest.approx(300)
     assert isnan(average.measure(30_000))
+
+
+def test_the_short_way_to_no_throttle_gives_what_the_long_way_gives() -> None:
+    """The same events and questions, to a rate that always takes the long way."""
+    chance = random.Random(5)
+    for _ in range(200):
+        windows, window_ms = chance.choice(((11, 1000), (2, 500), (1, 100)))
+        short, long = Rate(windows, window_ms), Rate(windows, window_ms)
+        long._least_s = 0.0
+        now_ms = 1_000
+        for _ in range(300):
+            now_ms += chance.choice((0, 1, 37, window_ms, 3 * window_ms, 40 * window_ms))
+            value = chance.randrange(1000)
+            bound = chance.choice((1.0, 50.0, 1000.0, 1e9, math.inf))
+            short.record(value, now_ms)
+            long.record(value, now_ms)
+            assert short.throttle_ms(bound, now_ms) == long.throttle_ms(bound, now_ms)
+            if chance.random() < 0.2:
+                short.record(-value, now_ms)
+                long.record(-value, now_ms)
+            assert short.measure(now_ms) == long.measure(now_ms)
