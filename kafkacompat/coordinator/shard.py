@@ -40,9 +40,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 REPLIES_AT_ONCE = 50
-"""More replies of one operation are sent in steps: a rebalance may answer a group of 10,000 members at once. @-1 With
-`workers` None, cold reads block (the simulator's disk has none). `is_patient`: the shard becomes active only when all
-loaded records are committed, for a machine that acts on them before it writes anything itself."""
+"""More replies of one operation are sent in steps: a rebalance may answer a group of 10,000 members at once."""
 REPLY_COST = 80
 OPERATION_COST = 200
 
