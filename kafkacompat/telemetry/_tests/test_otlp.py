@@ -79,7 +79,9 @@ def test_a_client_that_is_forgotten_has_no_series(receiver: OtlpReceiver) -> Non
     assert (len(shown(receiver)), receiver.series.count) == (1, 1)
 
 
-@pytest.mark.parametrize("body", [b"\xff", gzip.compress(message())[:-9]])
+@pytest.mark.parametrize(
+    "body", [b"\xff", gzip.compress(message())[:-9]], ids=["no message", "a stream that is cut"]
+)
 def test_what_cannot_be_read_is_refused(body: bytes, receiver: OtlpReceiver) -> None:
     with pytest.raises(PointsRefused):
         receiver.take(A, {}, GZIP if body.startswith(b"\x1f") else NO_CODEC, body)
