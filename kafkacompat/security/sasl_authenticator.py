@@ -133,7 +133,8 @@ class SaslServerAuthenticator:
         return True
 
     def has_expired(self, now_ms: int) -> bool:
-        return self.expires_ms is not None and now_ms > self.expires_ms
+        """A session without any lifetime, from a token taken within the clock skew, is over at once."""
+        return self.expires_ms is not None and now_ms >= self.expires_ms
 
     def handle(self, frame: memoryview, now_ms: int) -> Outcome:
         """The outcome of one frame, while not complete."""

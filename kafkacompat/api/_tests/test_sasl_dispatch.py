@@ -184,7 +184,7 @@ def test_another_request_during_the_exchange_is_refused_in_its_own_form() -> Non
 def test_a_session_that_has_ended_closes_its_connection() -> None:
     client = Client(SESSION_MS)
     assert decoded(client.log_in(), AUTHENTICATE, 2).session_lifetime_ms == SESSION_MS
-    client.time.advance(SESSION_MS)
+    client.time.advance(SESSION_MS - 1)
     client.send(METADATA, 12)
     client.time.advance(1)
     with pytest.raises(CloseConnection):
@@ -198,7 +198,7 @@ def test_a_session_that_is_begun_anew_lasts_on() -> None:
     client.time.advance(SESSION_MS - 1)
     client.log_in()
     assert client.told == [True, False, True]
-    client.time.advance(SESSION_MS)
+    client.time.advance(SESSION_MS - 2)
     client.send(METADATA, 12)
     assert client.served.frames == [(METADATA, Principal("User", "alice"))]
 

@@ -190,13 +190,23 @@ def test_a_bare_token_that_is_refused_is_not_answered() -> None:
 def test_a_session_ends_unless_it_is_begun_anew() -> None:
     of = authenticator(max_reauth_ms=5000)
     assert log_in(of, now_ms=1000).session_lifetime_ms == 5000
-    assert (of.has_expired(6000), of.has_expired(6001)) == (False, True)
+    assert (of.has_expired(5999), of.has_expired(6000)) == (False, True)
     assert not of.begins_anew(METADATA, 6001)
     assert of.begins_anew(HANDSHAKE, 5500)
     assert (of.is_complete, of.user) == (False, "alice")
     assert log_in(of, now_ms=5600).session_lifetime_ms == 5000
     assert of.is_complete
-    assert (of.has_expired(10600), of.has_expired(10601)) == (False, True)
+    assert (of.has_expired(10599), of.has_expired(10600)) == (False, True)
+
+
+def test_a_session_of_a_token_that_has_just_ended_is_over_within_its_first_millisecond() -> None:
+    of = authenticator(max_reauth_ms=5000)
+    handshake(of, now_ms=1000)
+    of._server.lifetime_ms = -10_000  # the token was taken within the clock skew
+    token = initial_response("alice", "secret")
+    told = answer(of.handle(frame(AUTHENTICATE, 2, auth_bytes=token), 1000), AUTHENTICATE, 2)
+    assert (told.error_code, told.session_lifetime_ms) == (0, 0)
+    assert of.has_expired(1000)
 
 
 def test_a_session_is_begun_anew_once_a_second() -> None:
