@@ -35,11 +35,27 @@ def spec_of(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> Gr
     return GroupSpec(dict(members), dict(counts), len({each.topic_ids for each in members.values()}) < 2)
 
 
-def run(steps: Generator[int, None, dict[str, Assignment]]) -> dict[str, Assignment]:
-    """The value of a generator of steps."""
+def chain(topics: int, partitions: int) -> GroupSpec:
+    """Each member shares one topic with the next one. All but the last have all partitions of theirs."""
+    ids = [topic(number) for number in range(topics)]
+    members = {
+        f"m{number}": member(
+            *ids[max(0, number - 1) : number + 1],
+            assigned={topic_id: range(partitions) for topic_id in ids[number : number + 1]},
+        )
+        for number in range(topics + 1)
+    }
+    return spec_of(members, dict.fromkeys(ids, partitions))
+
+
+def run(
+    steps: Generator[int, None, dict[str, Assignment]], costs: list[int] | None = None
+) -> dict[str, Assignment]:
+    """The value of a generator of steps. The costs of the steps are added to the list."""
+    costs = [] if costs is None else costs
     while True:
         try:
-            next(steps)
+            costs.append(next(steps))
         except StopIteration as end:
             return end.value
 
