@@ -56,7 +56,6 @@ def assign_homogeneous(spec: GroupSpec) -> Generator[int, None, dict[str, Assign
             revoked += _revoke(assignment, most)
             if cost := meter.spend(REVOKED_NS * size):
                 yield cost
-            size = most
         # As many members get one more than the quota as there are partitions left over. They are those that have it
         # already. Only if these are too few, the last members get it as well.
         if extra and (size > quota or len(members) - index <= extra):

@@ -36,7 +36,7 @@ def large_group(members: int, topics: int, partitions: int, *, homogeneous: bool
         (1000, 1, 10_000, True),
         (1000, 100, 100, True),
         (1000, 1000, 10, True),
-        (100, 2, 5000, False),
+        (1000, 2, 5000, False),
         (1000, 100, 100, False),
     ],
 )

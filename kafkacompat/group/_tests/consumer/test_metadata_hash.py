@@ -15,6 +15,10 @@ def test_the_hash_is_the_one_in_a_record_of_apache_kafka() -> None:
     assert group_hash({"facts-t1": topic_hash(topic_id, "facts-t1", 3)}) == 0xCC7CBCD77A05A311 - (1 << 64)
 
 
+def test_a_topic_with_racks_has_the_hash_that_kafkas_class_computes() -> None:
+    assert WITH_RACKS == -6007719253101340191
+
+
 def test_a_group_without_topics() -> None:
     assert group_hash({}) == 0
 

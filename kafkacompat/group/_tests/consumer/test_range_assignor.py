@@ -15,6 +15,7 @@ from kafkacompat.group._tests.consumer.groups import (
     member,
     run,
     sizes,
+    spec_of,
     without,
 )
 from kafkacompat.group.consumer.assignor import GroupSpec, string_order
@@ -55,6 +56,11 @@ def test_a_topic_without_metadata_is_ignored() -> None:
 def test_a_group_without_members_or_subscriptions() -> None:
     assert run(assign(group({A: 1}))) == {}
     assert run(assign(group({A: 1}, m0=member()))) == {"m0": {}}
+
+
+def test_members_are_in_javas_order_of_strings() -> None:
+    spec = spec_of({"\ue000": member(A), "\U0001f600": member(A)}, {A: 1})
+    assert run(assign(spec)) == {"\ue000": {}, "\U0001f600": {A: {0}}}
 
 
 def test_strings_are_sorted_as_java_sorts_them() -> None:

@@ -90,6 +90,27 @@ def test_members_with_different_topics_share_what_they_have_in_common() -> None:
     assert run(assign(spec)) == {"m0": {A: {0, 1}, B: {3}}, "m1": {B: {0, 1, 2}}}
 
 
+def test_topics_with_the_most_partitions_for_a_subscriber_come_first() -> None:
+    """Those with few then fill up what is uneven."""
+    spec = group({B: 1, A: 2}, m0=member(A, B), m1=member(A, B), m2=member())
+    assert run(assign(spec)) == {"m0": {A: {0}, B: {0}}, "m1": {A: {1}}, "m2": {}}
+
+
+def test_members_without_partitions_of_the_topic_are_passed_over() -> None:
+    """m0 has the most partitions of the subscribers of B, but none of B."""
+    spec = group(
+        {A: 5, B: 3},
+        m0=member(A, B, assigned={A: [0, 2, 3, 4]}),
+        m1=member(A, B, assigned={A: [1], B: [0, 1, 2]}),
+        m2=member(B),
+    )
+    assert run(assign(spec)) == {
+        "m0": {A: {0, 2, 3}},
+        "m1": {A: {1, 4}, B: {0}},
+        "m2": {B: {1, 2}},
+    }
+
+
 def test_a_group_without_members_or_subscriptions() -> None:
     assert run(assign(group({A: 1}))) == {}
     assert run(assign(group({A: 1}, m0=member()))) == {"m0": {}}
