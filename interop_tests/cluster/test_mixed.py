@@ -30,7 +30,7 @@ from interop_tests.harness.wire import Connection
 
 AtWork = Callable[..., tuple[list[Work], Follower]]
 Unique = Callable[[str], str]
-LEVEL_0 = ("group.version", "share.version", "streams.version")
+LEVEL_0 = ("share.version", "streams.version")
 FORMAT = [word for feature in LEVEL_0 for word in ("--feature", f"{feature}=0")]
 SETTINGS = {
     "default.replication.factor": "2",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from kafkacompat.group.subscription import MalformedSubscription, subscribed_topics
+from kafkacompat.group.classic.subscription import MalformedSubscription, subscribed_topics
 
 NOT_COMPARED: dict[tuple[str, str], str] = {
     ("ApiVersionsResponse", "api_keys"): "the APIs that are served are listed in docs/compatibility.md",

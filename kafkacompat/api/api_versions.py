@@ -1,8 +1,8 @@
 """ApiVersions (key 18, versions 0-4): the APIs and features that this broker serves.
 
 All version ranges come from the registry's table. A client uses a feature's protocol as soon as it sees the feature.
-So only features that are served here are listed, whatever the cluster has finalized. group.version, share.version and
-streams.version are never listed. An unsupported version of ApiVersions itself is answered by `unsupported_version`,
+So only features that are served here are listed, whatever the cluster has finalized. share.version and streams.version
+are never listed. An unsupported version of ApiVersions itself is answered by `unsupported_version`,
 always in the form of version 0. KIP-35, KIP-511, KIP-584.
 """
 
@@ -32,7 +32,13 @@ FIRST_VERSION_WITH_MINIMUM_ZERO = 4
 """Older Java clients throw on a feature whose lowest level is 0."""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SERVED_FEATURES = frozenset(
-    {"metadata.version", "kraft.version", "eligible.leader.replicas.version", "transaction.version"}
+    {
+        "metadata.version",
+        "kraft.version",
+        "eligible.leader.replicas.version",
+        "transaction.version",
+        "group.version",
+    }
 )
 
 

@@ -288,6 +288,9 @@ DELETE_TOPICS_BY_NAME = NamedRights(
     "topic_names", "responses", to_delete_topic, instead=Right(AclOperation.DELETE), repeats_by=str
 )
 DESCRIBE_GROUPS = NamedRights("groups", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP))
+DESCRIBE_CONSUMER_GROUPS = NamedRights(
+    "group_ids", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP)
+)
 DELETE_GROUPS = NamedRights("groups_names", "results", to_itself(AclOperation.DELETE, ResourceType.GROUP))
 DESCRIBE_TRANSACTIONS = NamedRights(
     "transactional_ids",

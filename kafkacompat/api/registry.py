@@ -73,6 +73,12 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.SYNC_GROUP, "sync_group", needs=(access.NAMED_PROTOCOL, access.READ_GROUP)),
     _entry(ApiKey.DESCRIBE_GROUPS, "describe_groups", named=(named_rights.DESCRIBE_GROUPS,)),
     _entry(ApiKey.LIST_GROUPS, "list_groups"),
+    _entry(ApiKey.CONSUMER_GROUP_HEARTBEAT, "consumer_group_heartbeat", needs=(access.READ_GROUP,)),
+    _entry(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        "consumer_group_describe",
+        named=(named_rights.DESCRIBE_CONSUMER_GROUPS,),
+    ),
     _entry(ApiKey.SASL_HANDSHAKE, "sasl_handshake"),
     _entry(ApiKey.API_VERSIONS, "api_versions"),
     _entry(ApiKey.CREATE_TOPICS, "create_topics"),

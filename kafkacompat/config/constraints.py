@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkacompat.config.assignors import CONSUMER_ASSIGNORS, consumer_assignors
 from kafkacompat.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ def _check_network(config: AbstractServerConfig) -> None:
 
 
 def _check_groups(config: AbstractServerConfig) -> None:
+    consumer_assignors(config.get_list(CONSUMER_ASSIGNORS))
     if "classic" not in config.get_list("group.coordinator.rebalance.protocols"):
         raise _refuse("group.coordinator.rebalance.protocols", "must contain classic")
     for kind in _GROUP_KINDS:

@@ -39,7 +39,7 @@ def describe_all(
             shard = shard_of(group_id)
             shard.require_active()
             described = yield from describe_group(machine_of(shard), group_id, absent_is_error)
-            answer = shard.read(partial(_same, described))
+            answer = shard.read(partial(same, described))
         except Refused as refusal:
             answer = Deferred.of(refused(refusal))
         answers.append(or_refused(answer, refused))
@@ -60,9 +60,9 @@ def list_all(
         if shard.state is ShardState.ACTIVE and machine_of(shard).groups:
             listed = yield from list_groups(machine_of(shard), states, types)
             if shard.state is ShardState.ACTIVE:  # otherwise another node leads them by now
-                answers.append(shard.read(partial(_same, listed)))
+                answers.append(shard.read(partial(same, listed)))
     return answers
 
 
-def _same(value: T) -> T:
+def same(value: T) -> T:
     return value

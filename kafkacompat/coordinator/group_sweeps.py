@@ -14,7 +14,6 @@ from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
-from kafkacompat.group.classic_group import ClassicGroupState
 from kafkacompat.group.commit import delete_offsets
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import GroupRecord, OffsetRecord
@@ -23,7 +22,6 @@ from kafkacompat.group.retention import (
     deleted_topic_records,
     deletion_records,
     expired_records,
-    open_again,
     places,
     places_of_group,
     places_of_topics,
@@ -33,7 +31,7 @@ from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest,
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
 
 if TYPE_CHECKING:
-    from kafkacompat.group.classic_group import ClassicGroup
+    from kafkacompat.group.group import Group
     from kafkacompat.ids import Uuid
     from kafkacompat.ports import Clock
     from kafkacompat.stepping.works import Steps, Work
@@ -146,7 +144,7 @@ class GroupSweeps:
         self._steps.start_now("the deletion of a group", self._delete(shard, group, answer))
         return answer
 
-    def _delete(self, shard: Shard, group: ClassicGroup, answer: Deferred[None]) -> Work:
+    def _delete(self, shard: Shard, group: Group, answer: Deferred[None]) -> Work:
         machine = machine_of(shard)
         written: Deferred[None] | None = None
         try:
@@ -157,8 +155,8 @@ class GroupSweeps:
                         written.result()
                 yield STRETCH * (PLACE_COST + TOMBSTONE_COST)
         except Exception as error:
-            if group.state is ClassicGroupState.DEAD and machine.groups.get(group.group_id) is group:
-                open_again(group)
+            if group.is_dead() and machine.groups.get(group.group_id) is group:
+                group.open_again()
             answer.fail(error)
             if not isinstance(error, Refused):
                 report("the deletion of a group", error)

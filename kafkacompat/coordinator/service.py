@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.coordinator import classic_calls, consumer_groups
+from kafkacompat.coordinator.consumer_groups import ImageTopics, changed_topics
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_listing import describe_all, list_all
 from kafkacompat.coordinator.group_sweeps import GroupSweeps
 from kafkacompat.coordinator.group_sweeps import machine_of as _machine
+from kafkacompat.coordinator.group_tasks import StepTasks
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.refusals import commit_refusal, or_refused
@@ -21,34 +25,30 @@ from kafkacompat.coordinator.shards import Shards
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
 from kafkacompat.deferred import Deferred, gather
+from kafkacompat.group.classic.rebalance import join_refusal
 from kafkacompat.group.commit import commit_offsets, see_offsets, tell_offsets
-from kafkacompat.group.environment import GroupResult, GroupSettings
-from kafkacompat.group.heartbeat import heartbeat
-from kafkacompat.group.join import JoinCaller, join
-from kafkacompat.group.leave import leave
+from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
-from kafkacompat.group.rebalance import join_refusal
-from kafkacompat.group.sync import sync
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.meters import RecentTimes
 from kafkacompat.stepping.works import Steps
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kafkacompat.wire.messages.describe_groups_response import DescribeGroupsResponse
-from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
-from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
 from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
-from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.group.consumer.regular_expressions import MayDescribe
     from kafkacompat.ports import Clock, Random, TimerHandle, Timers, Workers
+    from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+    from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
     from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
     from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
     from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
@@ -61,12 +61,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
-KNOWN_MEMBER_ID_SINCE = 4
-SKIP_ASSIGNMENT_SINCE = 9
-ABSENT_GROUP_ON_COMMIT_SINCE = 9
 ABSENT_GROUP_ON_DESCRIBE_SINCE = 6
-PROTOCOLS_MAX = 100
-"""Protocols of one member. Each rebalance examines those of all members. Clients name one to five."""
 BASE_SEQUENCE = 0
 """The first sequence number of every batch in the offsets topic, as in Kafka. Batches of the transaction topic have none."""
 GROUPS_AT_ONCE = 200
@@ -96,8 +91,11 @@ class GroupCoordinator:
         workers: Workers | None,
         settings: CoordinatorSettings,
         keep: Callable[[], None] = lambda: None,
+        assignment_interval_ms: Callable[[], int] | None = None,
     ) -> None:
-        """Serves nothing before `start`. `keep`: see Steps."""
+        """Serves nothing before `start`. `keep`: see Steps. `assignment_interval_ms`:
+        group.consumer.assignment.interval.ms as it is now."""
+        self._assignment_interval_ms = assignment_interval_ms
         self._clock = clock
         self._timers = timers
         self._random = random
@@ -110,8 +108,12 @@ class GroupCoordinator:
         """Of partitions of the offsets topic."""
         self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
         self.transactional_offsets = TransactionalOffsets(partitions, clock, self._shard, self._shard_at)
+        self.consumer_group_rebalances = 0
+        """New epochs of consumer groups since the start."""
         self._active = False
         self._sweep: TimerHandle | None = None
+        self._image = MetadataImage()
+        self._topics = ImageTopics(self._image)
 
     # --- life
 
@@ -131,21 +133,30 @@ class GroupCoordinator:
         """The state of each shard on this node."""
         return [shard.state.value for shard in self._shards]
 
-    def group_states(self) -> Iterator[str]:
-        """The state of each group of the shards that are loaded, as the protocol names it."""
+    def _note_rebalance(self) -> None:
+        self.consumer_group_rebalances += 1
+
+    def group_states(self) -> Iterator[tuple[str, str]]:
+        """Type and state of each group of the shards that are loaded, as the protocol names them."""
         for shard in self._shards:
             if shard.state is ShardState.ACTIVE:
                 for group in list(_machine(shard).groups.values()):
-                    yield group.state.value
+                    yield group.kind.value, group.state_name
 
     def is_active(self) -> bool:
         return self._active
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Call it after the partition service has applied the same image, because that must know the logs it leads."""
+        self._image = new
+        if old.topics is not new.topics or old.brokers is not new.brokers:
+            self._topics = ImageTopics(new)
         self._shards.on_image(old, new)
         if old.topics is new.topics:
             return
+        changed, has_new = changed_topics(old, new)
+        for shard in self._shards:
+            _machine(shard).on_topics(self._topics, changed, has_new)
         deleted = {
             topic.name: topic_id
             for topic_id, topic in old.topics_by_id.items()
@@ -181,7 +192,16 @@ class GroupCoordinator:
         )
 
     def _make_machine(self, timers: ShardTimers) -> GroupMachine:
-        return GroupMachine(self._settings.group, timers, self._random)
+        machine = GroupMachine(self._settings.group, timers, StepTasks(self._steps, timers), self._random)
+        machine.env.group_configs = self._group_configs
+        machine.env.note_rebalance = self._note_rebalance
+        if self._assignment_interval_ms is not None:
+            machine.env.assignment_interval_ms = self._assignment_interval_ms
+        machine.on_topics(self._topics, (), has_new=False)
+        return machine
+
+    def _group_configs(self, group_id: str) -> Mapping[str, str]:
+        return self._image.config(ConfigResourceType.GROUP, group_id)
 
     def _expire(self) -> None:
         self._sweep = self._timers.call_after(self._settings.retention_check_interval_ms, self._expire)
@@ -190,92 +210,35 @@ class GroupCoordinator:
     # --- membership
 
     def join_group(self, request: JoinGroupRequest, context: RequestContext) -> Deferred[Any]:
-        refused = self._join_refused(request)
-        if refused is not None:
-            return Deferred.of(join_refusal(request.member_id, refused))
-        try:
-            shard = self._shard(request.group_id)
-            shard.require_active()
-        except Refused as refusal:
-            # Kafka names the member only in refusals from before the lookup of the coordinator.
-            return Deferred.of(join_refusal("", refusal.code))
-        machine = _machine(shard)
-        if request.group_id in machine.carried:
-            return Deferred.of(join_refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        caller = JoinCaller(
-            waiter=Deferred(),
-            client_id=context.client_id or "",
-            client_host=f"/{context.client_host}",
-            requires_known_member_id=context.api_version >= KNOWN_MEMBER_ID_SINCE,
-            can_skip_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
-        )
-        shard.write(lambda now_ms: join(machine.env, request, caller, now_ms))
-        return caller.waiter
-
-    def _join_refused(self, request: JoinGroupRequest) -> ErrorCode | None:
-        """Checks of the request itself."""
         if not self._active:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        settings = self._settings.group
-        shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
-        if not shortest <= request.session_timeout_ms <= longest:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
-        if len(request.protocols) > PROTOCOLS_MAX:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return None
+            return Deferred.of(join_refusal(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return classic_calls.join_group(self._shard, self._settings.group, request, context)
 
     def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> Deferred[Any]:
-        waiter: Deferred[Any] = Deferred()
-
-        def operation(now_ms: int) -> GroupResult:
-            return sync(_machine(shard).env, request, waiter)
-
-        try:
-            shard = self._shard(request.group_id)
-            shard.write(operation)
-        except Refused as refusal:
-            return Deferred.of(SyncGroupResponse(error_code=refusal.code))
-        return waiter
+        return classic_calls.sync_group(self._shard, request)
 
     def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> Deferred[Any]:
-        try:
-            shard = self._shard(request.group_id)
-            answer = shard.read(lambda: heartbeat(_machine(shard).env, request))
-        except Refused as refusal:
-            if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # Members of a loading group keep their assignments and continue.
-                return Deferred.of(HeartbeatResponse())
-            return Deferred.of(HeartbeatResponse(error_code=refusal.code))
-        return or_refused(
-            answer.then(lambda code: HeartbeatResponse(error_code=code)),
-            lambda refusal: HeartbeatResponse(error_code=refusal.code),
-        )
+        return classic_calls.heartbeat_of_member(self._shard, request)
 
     def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> Deferred[Any]:
-        """`request.members` has the batched form in every client version."""
+        return classic_calls.leave_group(self._shard, request)
 
-        def refused(refusal: Refused) -> LeaveGroupResponse:
-            return LeaveGroupResponse(error_code=refusal.code)
-
-        try:
-            shard = self._shard(request.group_id)
-            answer = shard.write(
-                lambda now_ms: leave(_machine(shard).env, request.group_id, request.members, now_ms)
-            )
-        except Refused as refusal:
-            return Deferred.of(refused(refusal))
-        return or_refused(answer, refused)
+    def consumer_group_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        context: RequestContext,
+        may_describe: MayDescribe | None,
+    ) -> Deferred[Any]:
+        assignors = self._settings.group.consumer.assignors
+        return consumer_groups.heartbeat(self._shard, request, context, assignors, may_describe)
 
     # --- offsets
 
     def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Deferred[Any]:
-        names_absent = context.api_version >= ABSENT_GROUP_ON_COMMIT_SINCE
         try:
             shard = self._shard(request.group_id, may_be_empty=True)
             answer = shard.write(
-                lambda now_ms: commit_offsets(_machine(shard), request, names_absent, now_ms)
+                lambda now_ms: commit_offsets(_machine(shard), request, context.api_version, now_ms)
             )
         except Refused as refusal:
             return Deferred.of(commit_refusal(request, refusal.code))
@@ -341,6 +304,15 @@ class GroupCoordinator:
             "describing groups", describe_all(request.groups, shard_of, absent_is_error)
         )
         return described.and_then(gather).then(lambda groups: DescribeGroupsResponse(groups=groups))
+
+    def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, context: RequestContext
+    ) -> Deferred[Any]:
+        shard_of = partial(self._shard, may_be_empty=True)
+        described = self._steps.value(
+            "describing consumer groups", consumer_groups.describe(request.group_ids, shard_of)
+        )
+        return described.and_then(gather).then(lambda groups: ConsumerGroupDescribeResponse(groups=groups))
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Deferred[Any]:
         if not self._active:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kafkacompat.config.assignors import consumer_assignors
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.service import CoordinatorSettings
 from kafkacompat.coordinator.transaction_service import TransactionCoordinatorSettings
-from kafkacompat.group.environment import GroupSettings
+from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.txn.environment import TransactionSettings
 
 
-class Numbers(Protocol):
+class Settings(Protocol):
     def get_int(self, name: str) -> int: ...
 
+    def get_string(self, name: str) -> str | None: ...
 
-def coordinator_settings(config: Numbers) -> CoordinatorSettings:
+    def get_list(self, name: str) -> tuple[str, ...]: ...
+
+
+def coordinator_settings(config: Settings) -> CoordinatorSettings:
     """The settings in force at the start. As in Kafka, none of them is dynamic."""
     return CoordinatorSettings(
         group=GroupSettings(
@@ -25,6 +30,14 @@ def coordinator_settings(config: Numbers) -> CoordinatorSettings:
             max_size=config.get_int("group.max.size"),
             offset_metadata_max_size=config.get_int("offset.metadata.max.bytes"),
             offsets_retention_ms=config.get_int("offsets.retention.minutes") * 60_000,
+            consumer=ConsumerGroupSettings(
+                session_timeout_ms=config.get_int("group.consumer.session.timeout.ms"),
+                heartbeat_interval_ms=config.get_int("group.consumer.heartbeat.interval.ms"),
+                max_size=config.get_int("group.consumer.max.size"),
+                assignors=consumer_assignors(config.get_list("group.consumer.assignors")),
+                migration_policy=(config.get_string("group.consumer.migration.policy") or "").lower(),
+                regex_refresh_interval_ms=config.get_int("group.consumer.regex.refresh.interval.ms"),
+            ),
         ),
         commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
         retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
@@ -33,7 +46,7 @@ def coordinator_settings(config: Numbers) -> CoordinatorSettings:
     )
 
 
-def transaction_settings(config: Numbers) -> TransactionCoordinatorSettings:
+def transaction_settings(config: Settings) -> TransactionCoordinatorSettings:
     """The settings in force at the start."""
     return TransactionCoordinatorSettings(
         transactions=TransactionSettings(

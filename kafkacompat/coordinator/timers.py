@@ -60,6 +60,9 @@ class ShardTimers:
         if entry is not None and entry.handle is not None:
             entry.handle.cancel()
 
+    def is_scheduled(self, key: TimerKey) -> bool:
+        return key in self._entries
+
     def cancel_all(self) -> Iterator[int]:
         """Cancel all timers in steps. The runtime ignores timers that fire meanwhile."""
         while self._entries:

@@ -61,7 +61,7 @@ class TransactionalOffsets:
         except Refused as refusal:
             return Deferred.of(refused(refusal))
         if verification_guard is None or self.verifier is None:
-            return or_refused(self._write(shard, request, None), refused)
+            return or_refused(self._write(shard, request, version, None), refused)
         partition = TopicPartition(OFFSETS_TOPIC, shard.partition)
         answer: Deferred[TxnOffsetCommitResponse] = Deferred()
 
@@ -70,7 +70,7 @@ class TransactionalOffsets:
             if code is not ErrorCode.NONE:
                 answer.resolve(refused(Refused(client_error(code))))
                 return
-            or_refused(self._write(shard, request, verification_guard), refused).pass_to(answer)
+            or_refused(self._write(shard, request, version, verification_guard), refused).pass_to(answer)
 
         self.verifier.ask(
             request.transactional_id,
@@ -114,14 +114,18 @@ class TransactionalOffsets:
             raise Refused(refused.code) from refused
 
     def _write(
-        self, shard: Shard, request: TxnOffsetCommitRequest, verification_guard: VerificationGuard | None
+        self,
+        shard: Shard,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        verification_guard: VerificationGuard | None,
     ) -> Deferred[TxnOffsetCommitResponse]:
         machine = shard.machine
         assert isinstance(machine, GroupMachine)
         owner = InTransaction(request.producer_id, request.producer_epoch, verification_guard)
         try:
             return shard.transactional_write(
-                lambda now_ms: commit_transactional_offsets(machine, request, now_ms), owner
+                lambda now_ms: commit_transactional_offsets(machine, request, version, now_ms), owner
             )
         except Refused as refusal:
             failed: Deferred[TxnOffsetCommitResponse] = Deferred()

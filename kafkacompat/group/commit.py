@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
-from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.rebalance import reschedule_heartbeat
-from kafkacompat.group.records import GroupKind, GroupRecord, OffsetAndMetadata, OffsetRecord
+from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic.rebalance import reschedule_heartbeat
+from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import ErrorCode
@@ -34,6 +34,7 @@ from kafkacompat.wire.messages.offset_fetch_response import (
 if TYPE_CHECKING:
     from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 
+    from kafkacompat.group.group import CommitPartitionValidator
     from kafkacompat.group.machine import GroupMachine
     from kafkacompat.ids import Uuid
     from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 _S = ClassicGroupState
 END_OF_TIME_MS = 2**63 - 1
 """The latest expiry time that a record can have."""
+ABSENT_GROUP_ON_COMMIT_SINCE = 9
+"""The first version of OffsetCommit that knows GROUP_ID_NOT_FOUND."""
 TOLD_A_STEP = 500
 TOLD_COST = 3
 """Cost in microseconds of one partition, or of a topic without partitions."""
@@ -53,19 +56,23 @@ TOLD_COST = 3
 def commit_offsets(
     machine: GroupMachine,
     request: OffsetCommitRequest,
-    absent_group_is_named: bool,
+    api_version: int,
     now_ms: int,
 ) -> CoordinatorResult[GroupRecord, OffsetCommitResponse]:
-    """Raises Refused for the whole request. `absent_group_is_named`: the client's version knows GROUP_ID_NOT_FOUND."""
+    """Raises Refused for the whole request."""
     group_id = request.group_id
+    may_commit = validated(
+        machine,
+        group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        api_version,
+        is_transactional=False,
+    )
     group = machine.groups.get(group_id)
-    generation_id = request.generation_id_or_member_epoch
-    if group is not None:
-        _validate_offset_commit(group, request.member_id, request.group_instance_id, generation_id)
-        if group.state is _S.STABLE or group.state is _S.PREPARING_REBALANCE:
-            reschedule_heartbeat(machine.env, group, group.members[request.member_id])
-    else:
-        _validate_offset_commit_elsewhere(machine, group_id, generation_id, absent_group_is_named)
+    if isinstance(group, ClassicGroup) and group.state in (_S.STABLE, _S.PREPARING_REBALANCE):
+        reschedule_heartbeat(machine.env, group, group.members[request.member_id])
     retention_ms = request.retention_time_ms
     expire_timestamp_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, END_OF_TIME_MS)
     limit = machine.env.settings.offset_metadata_max_size
@@ -79,6 +86,8 @@ def commit_offsets(
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 error = ErrorCode.NONE
+                if may_commit is not None:
+                    may_commit(topic.name, topic.topic_id, each.partition_index)
                 value = OffsetAndMetadata(
                     each.committed_offset,
                     each.committed_leader_epoch,
@@ -100,39 +109,26 @@ def java_length(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _validate_offset_commit(
-    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
-) -> None:
-    if group.state is _S.DEAD:
-        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if generation_id < 0 and group.state is _S.EMPTY:
-        return
-    if generation_id < 0 and member_id == "" and group_instance_id is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
-    error = group.validate_member(member_id, group_instance_id)
-    if error is not ErrorCode.NONE:
-        raise Refused(error)
-    if generation_id != group.generation_id:
+def validated(
+    machine: GroupMachine,
+    group_id: str,
+    member_id: str,
+    group_instance_id: str | None,
+    member_epoch: int,
+    api_version: int,
+    is_transactional: bool,
+) -> CommitPartitionValidator | None:
+    """The check of each partition. Raises Refused. A group that is absent is created by a commit without a member."""
+    group = machine.groups.get(group_id)
+    if group is not None:
+        return group.validate_offset_commit(
+            member_id, group_instance_id, member_epoch, is_transactional, api_version
+        )
+    if member_epoch >= 0:
+        if api_version >= ABSENT_GROUP_ON_COMMIT_SINCE and not is_transactional:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         raise Refused(ErrorCode.ILLEGAL_GENERATION)
-    if group.state is _S.COMPLETING_REBALANCE:
-        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
-
-
-def _validate_offset_commit_elsewhere(
-    machine: GroupMachine, group_id: str, generation_id: int, absent_group_is_named: bool
-) -> None:
-    """For a missing group, or one of an unsupported kind whose records are only kept. No member of it can be valid
-    here."""
-    carried = machine.carried.get(group_id)
-    if carried is None:
-        if generation_id >= 0:
-            if absent_group_is_named:
-                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-            raise Refused(ErrorCode.ILLEGAL_GENERATION)
-    elif carried.kind is GroupKind.SHARE:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    elif generation_id >= 0 or not carried.is_empty():
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    return None
 
 
 class SeenOffsets(NamedTuple):
@@ -149,12 +145,11 @@ def see_offsets(machine: GroupMachine, request: OffsetFetchRequestGroup, require
     """Copy the offsets, so that they can be sent later. Raises Refused."""
     group_id = request.group_id
     group = machine.groups.get(group_id)
-    if group is not None and group.state is _S.DEAD:
-        raise Refused(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE
-        )  # the group is being deleted, or this node is no longer its coordinator
-    known = group is not None or group_id in machine.carried
-    offsets = machine.offsets.of_group(group_id) if known else {}
+    if group is not None:
+        if group.is_dead():
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        group.validate_offset_fetch(request.member_id, request.member_epoch)
+    offsets = {} if group is None else machine.offsets.of_group(group_id)
     names: Iterable[str] = offsets
     if request.topics is not None:
         names = (asked.name for asked in request.topics) if offsets else ()
@@ -227,10 +222,9 @@ def delete_offsets(
     """Raises Refused for the whole request. Groups of unsupported kinds keep their offsets."""
     group_id = request.group_id
     group = machine.groups.get(group_id)
-    if group is None or group.state is _S.DEAD:
+    if group is None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    if group.state is not _S.EMPTY and not group.uses_consumer_protocol():
-        raise Refused(ErrorCode.NON_EMPTY_GROUP)
+    group.validate_offset_delete()
     records: list[GroupRecord] = []
     topics = []
     for topic in request.topics:

@@ -1,6 +1,6 @@
 """DescribeGroups and ListGroups over one shard.
 
-They show classic groups. Groups of unsupported kinds, whose records are only kept, are not shown, because a client
+They show classic and consumer groups. Groups of unsupported kinds, whose records are only kept, are not shown, because a client
 could do nothing with them.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.group.classic_group import ClassicGroupState
-from kafkacompat.group.records import GroupKind
+from kafkacompat.group.carried_group import CarriedGroup
+from kafkacompat.group.classic.classic_group import ClassicGroupState
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
 from kafkacompat.wire.messages.list_groups_response import ListedGroup
@@ -34,10 +34,9 @@ def describe_group(
 ) -> Generator[int, None, DescribedGroup]:
     """Describe the group as it is at the first step; the steps report their cost. A name without a classic group is
     described as Dead, with GROUP_ID_NOT_FOUND if the client's version knows it."""
-    group = machine.groups.get(group_id)
+    group = machine.env.classic_group(group_id)
     if group is None:
-        carried = machine.carried.get(group_id)
-        reason = "not found" if carried is None else "is not a classic group"
+        reason = "is not a classic group" if group_id in machine.groups else "not found"
         return dead_group(group_id, absent_is_error, f"Group {group_id} {reason}.")
     stable = group.state is ClassicGroupState.STABLE
     name = group.protocol_name or ""
@@ -90,20 +89,20 @@ def list_groups(
 ) -> Generator[int, None, list[ListedGroup]]:
     """List groups in steps that report their cost. Filters are in lower case. An empty filter accepts everything."""
     listed: list[ListedGroup] = []
-    if types and GroupKind.CLASSIC.value not in types:
-        return listed
     groups = list(machine.groups.values())
     for start in range(0, len(groups), TOLD_A_STEP):
         some = groups[start : start + TOLD_A_STEP]
         listed += [
             ListedGroup(
                 group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=GroupKind.CLASSIC.value,
+                protocol_type=group.listed_protocol_type,
+                group_state=group.state_name,
+                group_type=group.kind.value,
             )
             for group in some
-            if not states or group.state.value.lower() in states
+            if not isinstance(group, CarriedGroup)
+            and (not types or group.kind.value in types)
+            and (not states or group.state_name.lower() in states)
         ]
         yield len(some) * TOLD_COST
     return listed

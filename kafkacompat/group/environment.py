@@ -1,28 +1,63 @@
-"""The environment of classic group operations: settings, timers, random numbers, and the collected replies.
+"""The environment of group operations: settings, topics, timers, random numbers, and the collected replies.
 
 Replies are collected, so that no other code runs in the middle of an operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.group.group import Group
+from kafkacompat.group.kinds import GroupKind
 from kafkacompat.group.records import GroupRecord
+from kafkacompat.group.topics import NoTopics, Topic, Topics
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
-    from kafkacompat.group.classic_group import ClassicGroup
+    from kafkacompat.group.classic.classic_group import ClassicGroup
     from kafkacompat.ports import Random
 
+T = TypeVar("T")
+
+_GROUP_CONFIGS = {
+    "session_timeout_ms": "consumer.session.timeout.ms",
+    "heartbeat_interval_ms": "consumer.heartbeat.interval.ms",
+    "assignment_interval_ms": "consumer.assignment.interval.ms",
+}
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
+"""The longest time for which a consumer group takes its topics for unchanged without being told of a change."""
 
 TimerKey = tuple[Hashable, ...]
 GroupResult = CoordinatorResult[GroupRecord, None]
 TimerOperation = Callable[[int], GroupResult]
 """Called with the wall clock in ms when it is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupSettings:
+    """Kafka's settings of consumer groups, group.consumer. in their names. Times in ms."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = 2_147_483_647
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is the default."""
+    migration_policy: str = "bidirectional"
+    regex_refresh_interval_ms: int = 600_000
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self.migration_policy in ("bidirectional", "upgrade")
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self.migration_policy in ("bidirectional", "downgrade")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +70,7 @@ class GroupSettings:
     max_size: int = 2_147_483_647
     offset_metadata_max_size: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
+    consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
 
 
 class GroupTimers(Protocol):
@@ -44,25 +80,96 @@ class GroupTimers(Protocol):
 
     def cancel(self, key: TimerKey) -> None: ...
 
+    def is_scheduled(self, key: TimerKey) -> bool: ...
+
+
+class GroupTasks(Protocol):
+    """Long work beside the requests. Its result comes back as an operation, unless the shard was unloaded meanwhile."""
+
+    def schedule(
+        self,
+        name: str,
+        key: TimerKey,
+        work: Generator[int, None, T],
+        then: Callable[[T, int], GroupResult],
+    ) -> None:
+        """`work` reports the cost of its steps. `then` is called with its result and the wall clock in ms. A failure is
+        reported, and nothing is called."""
+        ...
+
+    def is_scheduled(self, key: TimerKey) -> bool: ...
+
 
 class Environment:
     """The environment of one shard. `replies` has (parked request, message) pairs in order. The shell sends them after
     the operation."""
 
-    __slots__ = ("groups", "random", "replies", "settings", "timers")
+    __slots__ = (
+        "assignment_interval_ms",
+        "fence",
+        "group_configs",
+        "groups",
+        "new_topics_version",
+        "note_rebalance",
+        "random",
+        "replies",
+        "settings",
+        "subscribers",
+        "tasks",
+        "timers",
+        "topic_hashes",
+        "topics",
+    )
 
     def __init__(
         self,
         settings: GroupSettings,
         timers: GroupTimers,
+        tasks: GroupTasks,
         random: Random,
-        groups: dict[str, ClassicGroup],
+        groups: dict[str, Group],
     ) -> None:
         self.settings = settings
         self.timers = timers
+        self.tasks = tasks
         self.random = random
         self.groups = groups
+        self.subscribers: dict[str, set[str]] = {}
+        """Topic -> ids of the consumer groups that subscribe to it."""
         self.replies: list[tuple[Deferred[Any], Any]] = []
+        self.topics: Topics = NoTopics()
+        self.new_topics_version = -1
+        """The version of the last image with topics that the one before did not have."""
+        self.topic_hashes: dict[str, tuple[Topic, int]] = {}
+        self.group_configs: Callable[[str], Mapping[str, str]] = lambda group_id: {}
+        """The dynamic settings of a group (KIP-848)."""
+        self.fence: Callable[[Any, Sequence[Any], int], GroupResult] = lambda group, members, now_ms: (
+            nothing()
+        )
+        """Removes members from a consumer group. Their timers call it."""
+        self.assignment_interval_ms: Callable[[], int] = lambda: settings.consumer.assignment_interval_ms
+        """group.consumer.assignment.interval.ms, which is dynamic."""
+        self.note_rebalance: Callable[[], None] = lambda: None
+        """Called for each new group epoch."""
+
+    def classic_group(self, group_id: str) -> ClassicGroup | None:
+        """None also if the group is of another kind."""
+        group = self.groups.get(group_id)
+        return group if group is not None and group.kind is GroupKind.CLASSIC else None  # type: ignore[return-value]
+
+    def consumer_setting(self, group_id: str, name: str) -> int:
+        """A setting of ConsumerGroupSettings, or the group's own."""
+        own = self.group_configs(group_id).get(_GROUP_CONFIGS[name])
+        if own is not None:
+            return int(own)
+        if name == "assignment_interval_ms":
+            return self.assignment_interval_ms()
+        value: int = getattr(self.settings.consumer, name)
+        return value
+
+    def new_uuid(self) -> str:
+        """A random id in Kafka's text form."""
+        return urlsafe_b64encode(self.random.uuid()).decode().rstrip("=")
 
     def reply(self, waiter: Deferred[Any] | None, message: Any) -> bool:
         """Add a reply. Returns whether there was a request to answer."""

@@ -7,19 +7,25 @@ see records.py for their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, LoadFailure
-from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic_group_member import ClassicGroupMember
-from kafkacompat.group.environment import Environment, GroupSettings, GroupTimers
+from kafkacompat.group.carried_group import CarriedGroup
+from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
+from kafkacompat.group.classic.rebalance import end_group, prepare_rebalance, reschedule_heartbeat
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup
+from kafkacompat.group.consumer.conversion import fence_members
+from kafkacompat.group.consumer.records import ConsumerGroupRecord
+from kafkacompat.group.consumer.replay import replay_consumer_record
+from kafkacompat.group.consumer.sessions import take_up
+from kafkacompat.group.environment import Environment, GroupSettings, GroupTasks, GroupTimers
 from kafkacompat.group.offsets import OffsetStore
-from kafkacompat.group.rebalance import end_group, prepare_rebalance, reschedule_heartbeat
 from kafkacompat.group.records import (
     MEMBER_TYPES,
     CarriedRecord,
-    GroupKind,
     GroupMetadataRecord,
     GroupRecord,
     OffsetRecord,
@@ -31,37 +37,26 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
+    from kafkacompat.group.group import Group
+    from kafkacompat.group.topics import Topics
     from kafkacompat.ids import Uuid
     from kafkacompat.ports import Random
     from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue
 
 
-class CarriedGroup:
-    """A consumer, share or streams group written by Kafka. It exists as long as one of its records does."""
-
-    __slots__ = ("group_id", "kind", "live_keys", "member_count")
-
-    def __init__(self, group_id: str, kind: GroupKind) -> None:
-        self.group_id = group_id
-        self.kind = kind
-        self.live_keys: set[bytes] = set()
-        self.member_count = 0
-
-    def is_empty(self) -> bool:
-        return self.member_count == 0
-
-
 class GroupMachine:
-    __slots__ = ("carried", "deleting", "env", "groups", "offsets")
+    __slots__ = ("deleting", "env", "groups", "offsets")
 
-    def __init__(self, settings: GroupSettings, timers: GroupTimers, random: Random) -> None:
-        self.groups: dict[str, ClassicGroup] = {}
-        self.carried: dict[str, CarriedGroup] = {}
-        """By group id. A group is never also in `groups`."""
+    def __init__(
+        self, settings: GroupSettings, timers: GroupTimers, tasks: GroupTasks, random: Random
+    ) -> None:
+        self.groups: dict[str, Group] = {}
+        """By group id, of every kind."""
         self.offsets = OffsetStore()
         self.deleting: dict[str, dict[Uuid, int]] = {}
         """Deleted topics whose offsets must still be removed: name -> id -> end of the log at the deletion."""
-        self.env = Environment(settings, timers, random, self.groups)
+        self.env = Environment(settings, timers, tasks, random, self.groups)
+        self.env.fence = partial(fence_members, self.env)
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
         return encode_record(record)
@@ -72,7 +67,7 @@ class GroupMachine:
     def replay(self, record: GroupRecord, offset: int, producer_id: int) -> None:
         if isinstance(record, OffsetRecord):
             group_id = record.group_id
-            if record.value is not None and group_id not in self.groups and group_id not in self.carried:
+            if record.value is not None and group_id not in self.groups:
                 # Commits alone create a simple group: empty, without a protocol.
                 self.groups[group_id] = ClassicGroup(
                     group_id, current_state_timestamp_ms=record.value.commit_timestamp_ms
@@ -80,11 +75,14 @@ class GroupMachine:
             self.offsets.replay(record, offset, producer_id)
         elif isinstance(record, GroupMetadataRecord):
             if record.value is None:
-                group = self.groups.pop(record.group_id, None)
+                group = self.env.classic_group(record.group_id)
                 if group is not None:
+                    del self.groups[record.group_id]
                     end_group(self.env, group, ErrorCode.UNKNOWN_MEMBER_ID, group.current_state_timestamp_ms)
             else:
                 self._put(restored_group(record.group_id, record.value))
+        elif isinstance(record, ConsumerGroupRecord):
+            replay_consumer_record(self.groups, self.env.subscribers, record)
         else:
             self._replay_carried(record)
 
@@ -101,7 +99,9 @@ class GroupMachine:
         return True
 
     def _put(self, group: ClassicGroup) -> None:
-        self.carried.pop(group.group_id, None)
+        former = self.groups.get(group.group_id)
+        if isinstance(former, ConsumerGroup):
+            former.forget()
         self.groups[group.group_id] = group
 
     def replay_end_transaction(
@@ -112,6 +112,11 @@ class GroupMachine:
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[GroupRecord, None] | None]:
         """Every member gets a full session. A group that is larger than the present group.max.size is rebalanced."""
         for group in list(self.groups.values()):
+            if isinstance(group, ConsumerGroup):
+                take_up(self.env, group)
+                yield None
+            if not isinstance(group, ClassicGroup):
+                continue
             for member in list(group.members.values()):
                 if group.members.get(member.member_id) is member:
                     reschedule_heartbeat(self.env, group, member)
@@ -123,15 +128,21 @@ class GroupMachine:
 
     def unload(self, now_ms: int) -> Iterator[int]:
         for group in list(self.groups.values()):
+            if not isinstance(group, ClassicGroup):
+                yield 1
+                continue
             size = len(group.members) + 1
             end_group(self.env, group, ErrorCode.NOT_COORDINATOR, now_ms)
             yield 2 * size
 
     def take_apart(self) -> Iterator[int]:
-        for groups in (self.groups, self.carried):
-            while groups:
-                groups.popitem()
-                yield 1
+        while self.groups:
+            _, group = self.groups.popitem()
+            yield 1
+            if isinstance(group, ConsumerGroup):
+                while group.members:
+                    group.members.popitem()
+                    yield 1
         yield from self.offsets.take_apart()
 
     def take_replies(self) -> list[tuple[Deferred[Any], Any]]:
@@ -141,28 +152,38 @@ class GroupMachine:
         return replies
 
     def _replay_carried(self, record: CarriedRecord) -> None:
-        group = self.carried.get(record.group_id)
+        group = self.groups.get(record.group_id)
         if not record.live:
-            if group is not None and record.key in group.live_keys:
+            if isinstance(group, CarriedGroup) and record.key in group.live_keys:
                 group.live_keys.discard(record.key)
                 group.member_count -= record.record_type in MEMBER_TYPES
                 if not group.live_keys:
-                    del self.carried[record.group_id]
+                    del self.groups[record.group_id]
             return
+        if isinstance(group, ClassicGroup) and group.protocol_type is None and group.generation_id == 0:
+            group = None  # commits alone have created it
         if group is None:
-            classic = self.groups.get(record.group_id)
-            if classic is not None:
-                if classic.protocol_type is not None or classic.generation_id > 0:
-                    raise LoadFailure(f"group {record.group_id} is classic and {record.kind.value} at once")
-                del self.groups[record.group_id]
-            group = self.carried[record.group_id] = CarriedGroup(record.group_id, record.kind)
-        elif group.kind is not record.kind:
+            group = self.groups[record.group_id] = CarriedGroup(record.group_id, record.kind)
+        if not isinstance(group, CarriedGroup) or group.kind is not record.kind:
             raise LoadFailure(
                 f"group {record.group_id} is {group.kind.value} and {record.kind.value} at once"
             )
         if record.key not in group.live_keys:
             group.live_keys.add(record.key)
             group.member_count += record.record_type in MEMBER_TYPES
+
+    def on_topics(self, topics: Topics, changed: Iterable[str], has_new: bool) -> None:
+        """The groups that subscribe to a changed topic look at it with their next heartbeat."""
+        env = self.env
+        env.topics = topics
+        if has_new or env.new_topics_version < 0:
+            env.new_topics_version = topics.version
+        for name in changed:
+            env.topic_hashes.pop(name, None)
+            for group_id in env.subscribers.get(name, ()):
+                group = self.groups.get(group_id)
+                if isinstance(group, ConsumerGroup):
+                    group.request_metadata_refresh()
 
 
 def restored_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:

@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import LOADED_ELEMENTS_MAX, STEP_COST, LoadFailure
-from kafkacompat.group.classic_group_member import EMPTY_ASSIGNMENT
+from kafkacompat.group.consumer.records import (
+    MESSAGES,
+    ConsumerGroupRecord,
+    decode_consumer_record,
+    encode_consumer_record,
+)
+from kafkacompat.group.kinds import GroupKind
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.wire.codec import decode, encode, steps_decoder
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.messages.group_metadata_key import GroupMetadataKey
-from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue
 from kafkacompat.wire.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
 from kafkacompat.wire.messages.offset_commit_key import OffsetCommitKey
 from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-
-    from kafkacompat.group.classic_group import ClassicGroup
+    from collections.abc import Generator
 
 _TYPE = struct.Struct(">h")
 
@@ -39,21 +42,11 @@ OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 GROUP_METADATA_VERSION = 3
 
 
-class GroupKind(Enum):
-    """The values are the types in the protocol."""
-
-    CLASSIC = "classic"
-    CONSUMER = "consumer"
-    SHARE = "share"
-    STREAMS = "streams"
-
-
 CARRIED_TYPES: dict[int, GroupKind] = {
-    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), GroupKind.CONSUMER),
     **dict.fromkeys((10, 11, 12, 13, 14, 15), GroupKind.SHARE),
     **dict.fromkeys((17, 19, 20, 21, 22, 23), GroupKind.STREAMS),
 }
-MEMBER_TYPES = frozenset({5, 10, 19})
+MEMBER_TYPES = frozenset({10, 19})
 """Of the kept types, those with one record per member."""
 
 
@@ -121,50 +114,7 @@ class CarriedRecord:
     """False for a tombstone."""
 
 
-GroupRecord = OffsetRecord | GroupMetadataRecord | CarriedRecord
-
-
-def group_metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupMetadataRecord:
-    """The group's record, from which it can be restored, with these assignments by member id."""
-    name = group.protocol_name or ""
-    return GroupMetadataRecord(
-        group.group_id,
-        GroupMetadataValue(
-            protocol_type=group.protocol_type or "",
-            generation=group.generation_id,
-            protocol=group.protocol_name,
-            leader=group.leader_id,
-            current_state_timestamp=group.current_state_timestamp_ms,
-            members=[
-                MemberMetadata(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout=member.rebalance_timeout_ms,
-                    session_timeout=member.session_timeout_ms,
-                    subscription=member.metadata(name),
-                    assignment=assignments.get(member.member_id, EMPTY_ASSIGNMENT),
-                )
-                for member in group.members.values()
-            ],
-        ),
-    )
-
-
-def empty_group_record(group_id: str, now_ms: int) -> GroupMetadataRecord:
-    """A new group that has had no generation yet."""
-    return GroupMetadataRecord(
-        group_id,
-        GroupMetadataValue(
-            protocol_type="",
-            generation=0,
-            protocol=None,
-            leader=None,
-            current_state_timestamp=now_ms,
-            members=[],
-        ),
-    )
+GroupRecord = OffsetRecord | GroupMetadataRecord | ConsumerGroupRecord | CarriedRecord
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -195,6 +145,8 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         if record.value is None:
             return key_bytes, None
         return key_bytes, _TYPE.pack(GROUP_METADATA_VERSION) + encode(record.value, GROUP_METADATA_VERSION)
+    if isinstance(record, ConsumerGroupRecord):
+        return encode_consumer_record(record)
     raise TypeError(f"records of type {record.record_type} are carried, never written")
 
 
@@ -212,6 +164,8 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
         if record_type == GROUP_METADATA:
             group_key = decode(GroupMetadataKey, 0, key[2:])
             return GroupMetadataRecord(group_key.group, _decode_group(value))
+        if record_type in MESSAGES:
+            return decode_consumer_record(record_type, bytes(key), value)
         kind = CARRIED_TYPES.get(record_type)
         if kind is None:
             return None

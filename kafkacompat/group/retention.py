@@ -8,12 +8,13 @@ offsets.retention.minutes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.faults import report
-from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.carried_group import CarriedGroup
+from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.commit import is_gone
 from kafkacompat.group.environment import heartbeat_key
 from kafkacompat.group.records import GroupMetadataRecord, GroupRecord, OffsetAndMetadata, OffsetRecord
@@ -21,9 +22,8 @@ from kafkacompat.ids import Uuid
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkacompat.group.group import Group
     from kafkacompat.group.machine import GroupMachine
-
-_S = ClassicGroupState
 
 
 class Place(NamedTuple):
@@ -46,86 +46,75 @@ def places(machine: GroupMachine) -> Iterator[Place]:
 
 
 def expired_records(machine: GroupMachine, stretch: Iterable[Place], now_ms: int) -> list[GroupRecord]:
-    """Tombstones for everything past its retention. A group's tombstone comes after those of its offsets."""
+    """Tombstones for everything past its retention. A group's tombstones come after those of its offsets."""
     records: list[GroupRecord] = []
     going: dict[str, int] = {}
     for place in stretch:
         try:
-            record = _expired(machine, place, now_ms, going.get(place.group_id, 0))
+            found = _expired(machine, place, now_ms, going.get(place.group_id, 0))
         except Exception as error:
             report(f"the expiry of {place}", error)
             continue
-        if record is not None:
-            records.append(record)
+        if found:
+            records += found
             going[place.group_id] = going.get(place.group_id, 0) + 1
     return records
 
 
-def _expired(machine: GroupMachine, place: Place, now_ms: int, going: int) -> GroupRecord | None:
+def _expired(machine: GroupMachine, place: Place, now_ms: int, going: int) -> Sequence[GroupRecord]:
     """`going` is the number of the group's offsets that are about to be removed but are still present."""
     group = machine.groups.get(place.group_id)
-    if group is None:
-        return None
+    if group is None or isinstance(group, CarriedGroup):
+        return ()
     if place.topic is None:
         stays = (
-            group.state is not _S.EMPTY
-            or group.pending_join
+            not group.is_empty()
+            or group.is_dead()
+            or (isinstance(group, ClassicGroup) and group.pending_join)
             or machine.offsets.has_more_than(place.group_id, going)
             or machine.offsets.has_open_transaction(place.group_id)
         )
-        return None if stays else GroupMetadataRecord(place.group_id, None)
+        return () if stays else group.tombstones()
     stored = machine.offsets.get(*place)  # type: ignore[arg-type]  # the place has a topic
     if stored is None or not _has_expired(machine, group, place.topic, stored, now_ms):
-        return None
+        return ()
     if machine.offsets.is_pending(place.group_id, place.topic, place.partition):
-        return None
-    return OffsetRecord(place.group_id, place.topic, place.partition, None)
+        return ()
+    return (OffsetRecord(place.group_id, place.topic, place.partition, None),)
 
 
 def _has_expired(
-    machine: GroupMachine, group: ClassicGroup, topic: str, stored: OffsetAndMetadata, now_ms: int
+    machine: GroupMachine, group: Group, topic: str, stored: OffsetAndMetadata, now_ms: int
 ) -> bool:
-    by_state = group.protocol_type is not None and group.state is _S.EMPTY
-    by_commit = group.protocol_type is None or (
-        group.uses_consumer_protocol() and group.state is _S.STABLE and group.subscribed_topics is not None
-    )
-    if not (by_state or by_commit) or group.is_subscribed_to(topic):
+    since_ms = group.expires_since_ms(stored)
+    if since_ms is None or group.is_subscribed_to(topic):
         return False
     if stored.expire_timestamp_ms >= 0:
         return now_ms >= stored.expire_timestamp_ms
-    since_ms = stored.commit_timestamp_ms
-    if by_state and group.current_state_timestamp_ms >= 0:
-        since_ms = group.current_state_timestamp_ms
     return now_ms - since_ms >= machine.env.settings.offsets_retention_ms
 
 
 # --- deletion of a group
 
 
-def begin_deletion(machine: GroupMachine, group_id: str) -> ClassicGroup:
+def begin_deletion(machine: GroupMachine, group_id: str) -> Group:
     """The group, if it may be deleted. Raises Refused, also for groups of unsupported kinds."""
-    carried = machine.carried.get(group_id)
-    if carried is not None and not carried.is_empty():
-        raise Refused(ErrorCode.NON_EMPTY_GROUP)
     group = machine.groups.get(group_id)
-    if group is None or group.state is _S.DEAD:
+    if isinstance(group, CarriedGroup) and not group.is_empty():
+        raise Refused(ErrorCode.NON_EMPTY_GROUP)
+    if group is None or isinstance(group, CarriedGroup) or group.is_dead():
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    if group.state is not _S.EMPTY:
+    if not group.is_empty():
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
     return group
 
 
-def shut(machine: GroupMachine, group: ClassicGroup, now_ms: int) -> None:
+def shut(machine: GroupMachine, group: Group, now_ms: int) -> None:
     """Mark the group as dead, so that no request uses it while its offsets are removed step by step."""
-    for member_id in list(group.pending_join):
-        group.remove(member_id)
-        machine.env.timers.cancel(heartbeat_key(group, member_id))
-    group.transition_to(_S.DEAD, now_ms)
-
-
-def open_again(group: ClassicGroup) -> None:
-    """The group could not be deleted: make it usable again."""
-    group.state = _S.EMPTY
+    if isinstance(group, ClassicGroup):
+        for member_id in list(group.pending_join):
+            machine.env.timers.cancel(heartbeat_key(group, member_id))
+    group.shut(now_ms)
 
 
 def places_of_group(machine: GroupMachine, group_id: str) -> Iterator[Place]:
@@ -142,12 +131,16 @@ def deletion_records(machine: GroupMachine, stretch: Iterable[Place]) -> list[Gr
     for place in stretch:
         if place.topic is None or machine.offsets.is_tracked(place.group_id, place.topic, place.partition):
             found[place] = None
-    return [
-        GroupMetadataRecord(place.group_id, None)
-        if place.topic is None
-        else OffsetRecord(place.group_id, place.topic, place.partition, None)
-        for place in found
-    ]
+    records: list[GroupRecord] = []
+    for place in found:
+        if place.topic is None:
+            group = machine.groups.get(
+                place.group_id
+            )  # None if the shard was unloaded, which refuses the write
+            records += [GroupMetadataRecord(place.group_id, None)] if group is None else group.tombstones()
+        else:
+            records.append(OffsetRecord(place.group_id, place.topic, place.partition, None))
+    return records
 
 
 # --- deletion of topics

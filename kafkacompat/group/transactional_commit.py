@@ -6,12 +6,13 @@ membership (before KIP-447) is accepted, as in Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
-from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.commit import java_length
-from kafkacompat.group.records import GroupKind, GroupRecord, OffsetAndMetadata, OffsetRecord
+from kafkacompat.group.commit import java_length, validated
+from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.txn_offset_commit_response import (
@@ -21,20 +22,17 @@ from kafkacompat.wire.messages.txn_offset_commit_response import (
 )
 
 if TYPE_CHECKING:
+    from kafkacompat.group.group import CommitPartitionValidator
     from kafkacompat.group.machine import GroupMachine
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
 
 def commit_transactional_offsets(
-    machine: GroupMachine, request: TxnOffsetCommitRequest, now_ms: int
+    machine: GroupMachine, request: TxnOffsetCommitRequest, api_version: int, now_ms: int
 ) -> CoordinatorResult[GroupRecord, TxnOffsetCommitResponse]:
     """Raises Refused for the whole request."""
     group_id = request.group_id
-    group = machine.groups.get(group_id)
-    if group is not None:
-        _validate(group, request)
-    else:
-        _validate_elsewhere(machine, request)
+    may_commit = _validated(machine, request, api_version)
     limit = machine.env.settings.offset_metadata_max_size
     records: list[GroupRecord] = []
     topics = []
@@ -46,6 +44,8 @@ def commit_transactional_offsets(
             if java_length(metadata) > limit:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
+                if may_commit is not None:
+                    _check(may_commit, machine, topic.name, each.partition_index)
                 value = OffsetAndMetadata(
                     each.committed_offset, each.committed_leader_epoch, metadata, now_ms, -1, ZERO_UUID
                 )
@@ -57,30 +57,34 @@ def commit_transactional_offsets(
     return CoordinatorResult(tuple(records), TxnOffsetCommitResponse(topics=topics))
 
 
-def _names_a_member(request: TxnOffsetCommitRequest) -> bool:
-    return request.generation_id >= 0 or request.member_id != "" or request.group_instance_id is not None
+def _validated(
+    machine: GroupMachine, request: TxnOffsetCommitRequest, api_version: int
+) -> CommitPartitionValidator | None:
+    with _stale_epochs_as_generations():
+        return validated(
+            machine,
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            api_version,
+            is_transactional=True,
+        )
 
 
-def _validate(group: ClassicGroup, request: TxnOffsetCommitRequest) -> None:
-    if group.state is ClassicGroupState.DEAD:
-        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if not _names_a_member(request) or (request.generation_id < 0 and group.state is ClassicGroupState.EMPTY):
-        return
-    error = group.validate_member(request.member_id, request.group_instance_id)
-    if error is not ErrorCode.NONE:
-        raise Refused(error)
-    if request.generation_id != group.generation_id:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+def _check(may_commit: CommitPartitionValidator, machine: GroupMachine, topic: str, partition: int) -> None:
+    """The request has no topic ids. A topic that does not exist is assigned to nobody."""
+    known = machine.env.topics.by_name.get(topic)
+    with _stale_epochs_as_generations():
+        may_commit(topic, ZERO_UUID if known is None else known.id, partition)
 
 
-def _validate_elsewhere(machine: GroupMachine, request: TxnOffsetCommitRequest) -> None:
-    """For a missing group, or one of an unsupported kind whose records are only kept. No member of it can be valid
-    here."""
-    carried = machine.carried.get(request.group_id)
-    if carried is None:
-        if request.generation_id >= 0:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION)
-    elif carried.kind is GroupKind.SHARE:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
-    elif _names_a_member(request) and (request.generation_id >= 0 or not carried.is_empty()):
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+@contextmanager
+def _stale_epochs_as_generations() -> Iterator[None]:
+    """The API has no STALE_MEMBER_EPOCH."""
+    try:
+        yield
+    except Refused as refusal:
+        if refusal.code is ErrorCode.STALE_MEMBER_EPOCH:
+            raise Refused(ErrorCode.ILLEGAL_GENERATION, refusal.message) from None
+        raise

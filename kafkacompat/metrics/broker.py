@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.replication import Replication
 
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 SHARD_STATES = ("loading", "active", "failed")
 
 
@@ -99,20 +100,34 @@ def _lags(followed: Sequence[tuple[int, int, PartitionFetchState]]) -> Iterator[
 
 
 def group_families(groups: GroupCoordinator) -> Families:
-    states = dict.fromkeys(GROUP_STATES, 0)
-    counted = 0
-    for state in groups.group_states():
-        states[state] += 1
-        counted += 1
+    classic = dict.fromkeys(GROUP_STATES, 0)
+    consumer = dict.fromkeys(CONSUMER_GROUP_STATES, 0)
+    by_kind = {"classic": classic, "consumer": consumer}
+    for counted, (kind, state) in enumerate(groups.group_states(), 1):
+        if kind in by_kind:
+            by_kind[kind][state] += 1
         if counted % COUNTED_A_STEP == 0:
             yield None
     shards = groups.shard_states()
     name = "kafka_coordinator_group_groupmetadatamanager_numgroups"
-    yield gauge(name, "Groups that this broker coordinates.", counted)
-    for state in GROUP_STATES:
-        yield gauge(f"{name}{state.lower()}", f"Of these in state {state}.", states[state])
+    yield gauge(name, "Groups of the classic protocol that this broker coordinates.", sum(classic.values()))
+    for state, count in classic.items():
+        yield gauge(f"{name}{state.lower()}", f"Of these in state {state}.", count)
     name = "kafka_server_group_coordinator_metrics_"
-    yield gauge(f"{name}protocol_classic_group_count", "Groups of the classic protocol.", counted)
+    yield gauge(
+        f"{name}protocol_classic_group_count", "Groups of the classic protocol.", sum(classic.values())
+    )
+    yield gauge(
+        f"{name}protocol_consumer_group_count", "Groups of the consumer protocol.", sum(consumer.values())
+    )
+    for state, count in consumer.items():
+        text = f"Groups of the consumer protocol in state {state}."
+        yield gauge(f"{name}state_{state.lower()}_consumer_group_count", text, count)
+    yield gauge(
+        f"{name}consumer_group_rebalance_count",
+        "New epochs of consumer groups since the start.",
+        groups.consumer_group_rebalances,
+    )
     for shard_state in SHARD_STATES:
         yield gauge(
             f"{name}state_{shard_state}_num_partitions",

@@ -138,8 +138,9 @@ class BrokerServer:
             timers,
             random,
             doors.workers.loading,
-            coordinator_settings(settings),
+            coordinator_settings(settings.effective),
             doors.keep,
+            lambda: settings.get_int("group.consumer.assignment.interval.ms"),
         )
         producer_ids = BlockProducerIds(
             blocks_of_controller(self._requests, config.node_id, self._broker_epoch), timers
@@ -155,7 +156,7 @@ class BrokerServer:
             clock,
             timers,
             doors.workers.loading,
-            transaction_settings(settings),
+            transaction_settings(settings.effective),
             lambda: settings.get_boolean("transaction.partition.verification.enable"),
             doors.keep,
         )

@@ -128,18 +128,18 @@ BUGS = (
     ),
     PlantedBug(
         "a member names as many protocols as a request may hold",
-        "coordinator/service.py",
-        "        if len(request.protocols) > PROTOCOLS_MAX:",
-        "        if len(request.protocols) < 0:",
+        "coordinator/classic_calls.py",
+        "    if len(request.protocols) > PROTOCOLS_MAX:",
+        "    if len(request.protocols) < 0:",
         ("coordinator/_tests/test_join.py",),
     ),
     PlantedBug(
         "a protocol is selected among those of all members",
-        "group/classic_group.py",
+        "group/classic/classic_group.py",
         "        candidates = {name for name, _ in first.protocols if self._supported[name] == len(self.members)}",
         "        candidates = {name for name, count in self._supported.items() if count == len(self.members)}",
         (
-            "group/_tests/test_classic_group.py::test_a_protocol_is_selected_without_a_look_at_what_one_member_alone_speaks",
+            "group/_tests/classic/test_classic_group.py::test_a_protocol_is_selected_without_a_look_at_what_one_member_alone_speaks",
         ),
     ),
     PlantedBug(

@@ -14,7 +14,7 @@ BUGS = (
     ),
     PlantedBug(
         "a group is dropped when the wait for its first record fails",
-        "group/join.py",
+        "group/classic/join.py",
         "        if group.state is _S.DEAD:\n            end_group(env, group, error, at_ms)",
         "        if True:\n            env.groups.pop(group.group_id, None)",
         ("coordinator/_tests/test_waits_that_fail.py", "coordinator/_tests/test_runtime.py"),
@@ -56,7 +56,7 @@ BUGS = (
     ),
     PlantedBug(
         "a member that waited for its plan beyond its session never expires",
-        "group/rebalance.py",
+        "group/classic/rebalance.py",
         "        if env.reply(waiter, response):\n",
         "        if env.reply(waiter, response) and False:\n",
         (
@@ -74,15 +74,15 @@ BUGS = (
     ),
     PlantedBug(
         "a producer without a generation commits for any member of a transaction",
-        "group/transactional_commit.py",
-        "or (request.generation_id < 0 and group.state is ClassicGroupState.EMPTY)",
-        "or request.generation_id < 0",
+        "group/classic/classic_group.py",
+        "        if member_epoch < 0 and self.state is ClassicGroupState.EMPTY:\n            return\n",
+        "        if member_epoch < 0 and (is_transactional or self.state is ClassicGroupState.EMPTY):\n            return\n",
         ("group/_tests/test_transactional_commit.py",),
     ),
     PlantedBug(
         "a group goes though somebody was given an id to join it",
         "group/retention.py",
-        "            or group.pending_join\n",
+        "            or (isinstance(group, ClassicGroup) and group.pending_join)\n",
         "",
         (
             "coordinator/_tests/test_offsets.py::test_a_group_to_which_somebody_was_given_an_id_is_not_forgotten",
@@ -91,7 +91,7 @@ BUGS = (
     PlantedBug(
         "an expired offset takes the one of an open transaction along",
         "group/retention.py",
-        "    if machine.offsets.is_pending(place.group_id, place.topic, place.partition):\n        return None\n",
+        "    if machine.offsets.is_pending(place.group_id, place.topic, place.partition):\n        return ()\n",
         "",
         (
             "coordinator/_tests/test_runtime.py::test_an_offset_past_its_retention_stays_while_a_transaction_writes_another",
@@ -99,7 +99,7 @@ BUGS = (
     ),
     PlantedBug(
         "a join that finds no coordinator is told its member id",
-        "coordinator/service.py",
+        "coordinator/classic_calls.py",
         'join_refusal("", refusal.code)',
         "join_refusal(request.member_id, refusal.code)",
         ("coordinator/_tests/test_runtime.py",),

@@ -84,7 +84,7 @@ def test_a_bug_in_a_handler_is_answered_at_its_level_in_every_version(
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(999, 0), (68, 0), (52, 0), (58, 0), (3, 14), (3, -1), (1, 3), (0, 14)]
+    ("key", "version"), [(999, 0), (76, 0), (52, 0), (58, 0), (3, 14), (3, -1), (1, 3), (0, 14)]
 )
 def test_unknown_apis_and_versions_close_the_connection(key: int, version: int) -> None:
     header = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7" + b"\xff\xff\0"

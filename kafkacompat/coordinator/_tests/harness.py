@@ -161,6 +161,7 @@ def image_of(topics: Iterable[TopicImage], offset: int = 1) -> MetadataImage:
     )
     return MetadataImage(
         offset=offset,
+        features={"group.version": 1},
         brokers={NODE_ID: broker},
         topics={topic.name: topic for topic in listed},
         topics_by_id={topic.id: topic for topic in listed},
@@ -217,7 +218,7 @@ class World:
         self.kept += 1
 
     def publish(self, topics: Iterable[TopicImage]) -> None:
-        old, self.image = self.image, image_of(topics)
+        old, self.image = self.image, image_of(topics, max(1, self.image.offset + 1))
         self.coordinator.on_image(old, self.image)
 
     def restart(self) -> None:
@@ -235,6 +236,7 @@ class World:
             groups=self.coordinator,
             auto_create=self.auto_create,
             authorizer=None,
+            config=SimpleNamespace(get_list=lambda name: ("classic", "consumer")),
         )
 
     def call(self, handler: Any, request: Any, version: int, client_id: str | None = "client") -> Any:

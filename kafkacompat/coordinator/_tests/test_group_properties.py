@@ -17,8 +17,8 @@ from kafkacompat.coordinator._tests.clients import beat, commit, fetch, join, le
 from kafkacompat.coordinator._tests.harness import World
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
-from kafkacompat.group.classic_group import ClassicGroup
-from kafkacompat.group.classic_group import ClassicGroupState as S
+from kafkacompat.group.classic.classic_group import ClassicGroup
+from kafkacompat.group.classic.classic_group import ClassicGroupState as S
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.wire.errors import ErrorCode as E

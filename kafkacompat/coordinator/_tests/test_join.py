@@ -15,7 +15,7 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.harness import World
-from kafkacompat.coordinator.service import PROTOCOLS_MAX
+from kafkacompat.coordinator.classic_calls import PROTOCOLS_MAX
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.wire.errors import ErrorCode as E

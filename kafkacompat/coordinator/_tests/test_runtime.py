@@ -31,9 +31,10 @@ from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.settings import coordinator_settings
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.group.classic.records import empty_group_record
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
-from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord, empty_group_record, encode_record
+from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.ports import FileSlice, LogRead
 from kafkacompat.records.batch import build_batch, iterate_batches
@@ -143,8 +144,8 @@ def key(record_type: int, group: str = "k", member: str | None = None) -> bytes:
     return body if member is None else body + len(member).to_bytes(2, "big") + member.encode()
 
 
-def test_a_consumer_group_is_carried() -> None:
-    records = [(key(5, member="m"), b"\0\0x"), (key(3), b"\0\0y"), (key(8, member="m"), b"\0\0z")]
+def test_a_streams_group_is_carried() -> None:
+    records = [(key(19, member="m"), b"\0\0x"), (key(17), b"\0\0y"), (key(22, member="m"), b"\0\0z")]
     world = world_of(batch(pair(3, group="k")), batch(*records))
     end = world.log().log_end_offset
     assert fetch(world, group="k").committed_offset == 3
@@ -170,7 +171,7 @@ def deleted(world: World, group: str) -> int:
 
 def test_a_carried_group_without_members_takes_commits_and_is_not_deleted() -> None:
     world = world_of(
-        batch((key(5, member="m"), b"\0\0"), (key(3), b"\0\0")), batch((key(5, member="m"), None))
+        batch((key(19, member="m"), b"\0\0"), (key(17), b"\0\0")), batch((key(19, member="m"), None))
     )
     assert commit(world, 4, group="k") == E.NONE
     assert commit(world, 4, group="k", member_id="m", generation=0) == E.UNKNOWN_MEMBER_ID
@@ -186,10 +187,10 @@ def test_a_share_group_takes_no_commits() -> None:
 
 
 def test_a_group_whose_carried_records_are_gone_is_free_again() -> None:
-    world = world_of(batch((key(3), b"\0\0"), (key(6), b"\0\0")), batch((key(6), None), (key(3), None)))
+    world = world_of(batch((key(17), b"\0\0"), (key(20), b"\0\0")), batch((key(20), None), (key(17), None)))
     assert join(world, group="k").error_code == E.MEMBER_ID_REQUIRED
     downgraded = world_of(
-        batch((key(3), b"\0\0")), batch((key(3), None), encode_record(empty_group_record("k", 1)))
+        batch((key(17), b"\0\0")), batch((key(17), None), encode_record(empty_group_record("k", 1)))
     )
     assert [each.group_id for each in listed(downgraded)] == ["k"]
 
@@ -205,7 +206,8 @@ def test_unknown_types_are_passed_over_and_said(caplog: pytest.LogCaptureFixture
     [
         batch((b"\0\1\0", b"\0\0")),
         batch((pair(1)[0], b"\0\x63")),
-        batch((key(3), b"\0\0"), (key(11), b"\0\0")),
+        batch((key(17), b"\0\0"), (key(11), b"\0\0")),
+        batch((key(3), b"\0\0")),
         batch((b"", b"")),
         build_batch([Record(0, 1_000, None, b"x")]),
     ],
@@ -554,7 +556,20 @@ def test_settings_have_kafkas_names() -> None:
         def get_int(self, name: str) -> int:
             return asked.setdefault(name, 2 + len(asked))
 
+        def get_list(self, name: str) -> tuple[str, ...]:
+            return {"group.consumer.assignors": ("range",)}[name]
+
+        def get_string(self, name: str) -> str:
+            return {"group.consumer.migration.policy": "Upgrade"}[name]
+
     settings = coordinator_settings(Numbers())
+    consumer = settings.group.consumer
+    assert consumer.session_timeout_ms == asked["group.consumer.session.timeout.ms"]
+    assert (consumer.assignors, consumer.allows_upgrade, consumer.allows_downgrade) == (
+        ("range",),
+        True,
+        False,
+    )
     assert settings.group.offsets_retention_ms == asked["offsets.retention.minutes"] * 60_000
     assert settings.group.max_size == asked["group.max.size"]
     assert settings.load_step_bytes == asked["offsets.load.buffer.size"]
@@ -582,19 +597,20 @@ def test_a_classic_group_of_kafkas_goes_on_where_it_was() -> None:
     assert (back.generation_id, back.leader, back.error_code) == (2, members["one"].member_id, 0)
 
 
-def test_a_consumer_group_of_kafkas_is_carried_with_its_offsets() -> None:
+def test_a_consumer_group_of_kafkas_goes_on_where_it_was() -> None:
     world = captured("consumer_group")
-    end = world.log().log_end_offset
     asked = [fetch(world, group="kip848", partition=index) for index in range(3)]
     stored = world.coordinator._shards.shard_for("kip848").machine
     assert isinstance(stored, GroupMachine)
-    assert stored.carried["kip848"].is_empty()
+    assert stored.groups["kip848"].is_empty()
     assert sum(each.offset for each in stored.offsets.of_group("kip848")["t"].values()) == 3
     # This test's topic has another id than the topic of the committed offsets.
     assert [each.committed_offset for each in asked] == [-1, -1, -1]
+    assert [(each.group_id, each.group_type, each.group_state) for each in listed(world)] == [
+        ("kip848", "consumer", "Empty")
+    ]
+    assert deleted(world, "kip848") == E.NONE
     assert listed(world) == []
-    world.time.advance(86_400_000 * 30)
-    assert world.log().log_end_offset == end
 
 
 def test_a_share_group_of_kafkas_is_carried() -> None:

@@ -31,13 +31,13 @@ from kafkacompat.coordinator.group_sweeps import BATCH_BYTES_MAX, STRETCH, batch
 from kafkacompat.coordinator.loading import RECORD_COST
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, ShardState
 from kafkacompat.group import retention
-from kafkacompat.group import subscription as subscriptions
-from kafkacompat.group.classic_group import ClassicGroupState
-from kafkacompat.group.classic_group_member import ClassicGroupMember
+from kafkacompat.group.classic import subscription as subscriptions
+from kafkacompat.group.classic.classic_group import ClassicGroupState
+from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
+from kafkacompat.group.classic.subscription import MalformedSubscription, topics_of_all
 from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import OffsetRecord
-from kafkacompat.group.subscription import MalformedSubscription, topics_of_all
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.stepping.works import TURN_COST, Steps, Work

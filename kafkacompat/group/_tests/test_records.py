@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.coordinator.core import LoadFailure
+from kafkacompat.group.classic.records import empty_group_record
+from kafkacompat.group.consumer.records import MESSAGES, ConsumerGroupRecord
 from kafkacompat.group.records import (
     CARRIED_TYPES,
     CarriedRecord,
@@ -13,7 +15,6 @@ from kafkacompat.group.records import (
     OffsetAndMetadata,
     OffsetRecord,
     decode_record,
-    empty_group_record,
     encode_record,
 )
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
@@ -129,14 +130,17 @@ def test_every_known_type_but_the_unused_is_recognised(record_type: int) -> None
         assert isinstance(record, OffsetRecord)
     elif record_type == 2:
         assert isinstance(record, GroupMetadataRecord)
+    elif record_type in MESSAGES:
+        assert isinstance(record, ConsumerGroupRecord)
+        assert (record.group_id, record.key.API_KEY, record.value) == ("g", record_type, None)
     else:
         assert record == CarriedRecord(CARRIED_TYPES[record_type], record_type, "g", key, live=False)
 
 
 def test_carried_records_are_known_by_kind_and_never_written() -> None:
-    key = bytes.fromhex("0006 000d 66616374732d636c6173736963")
+    key = bytes.fromhex("000c 000d 66616374732d636c6173736963")
     record = decode_record(key, bytes.fromhex("0000 00000002 01 00 08 000001a1fbea1a65"))
-    assert record == CarriedRecord(GroupKind.CONSUMER, 6, "facts-classic", key, live=True)
+    assert record == CarriedRecord(GroupKind.SHARE, 12, "facts-classic", key, live=True)
     with pytest.raises(TypeError):
         encode_record(record)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic_group_member import ClassicGroupMember
+from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import OffsetRecord
@@ -26,7 +26,7 @@ NOW_MS = 1_000
 def machine(state: ClassicGroupState | None) -> GroupMachine:
     """A machine with the group `g` in a state, generation 3, member `m`, static as `i`. None: no group."""
     unused: Any = None
-    made = GroupMachine(GroupSettings(), unused, unused)
+    made = GroupMachine(GroupSettings(), unused, unused, unused)
     if state is not None:
         group = ClassicGroup("g", generation_id=3, protocol_type="consumer")
         if state is not ClassicGroupState.EMPTY:
@@ -45,7 +45,7 @@ def commit(made: GroupMachine, metadata: str = "", **fields: Any) -> Any:
         transactional_id="tx", group_id="g", producer_id=7, producer_epoch=0, topics=topics, **fields
     )
     try:
-        result = commit_transactional_offsets(made, request, NOW_MS)
+        result = commit_transactional_offsets(made, request, 5, NOW_MS)
     except Refused as refusal:
         return refusal.code
     (record,) = result.records
@@ -94,6 +94,6 @@ def test_metadata_has_a_bound() -> None:
             )
         ],
     )
-    result = commit_transactional_offsets(made, request, NOW_MS)
+    result = commit_transactional_offsets(made, request, 5, NOW_MS)
     assert result.records == ()
     assert result.response.topics[0].partitions[0].error_code == E.OFFSET_METADATA_TOO_LARGE

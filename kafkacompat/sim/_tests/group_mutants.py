@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.coordinator import group_sweeps, service
-from kafkacompat.group.classic_group import ClassicGroupState
+from kafkacompat.group.classic.classic_group import ClassicGroupState
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
 

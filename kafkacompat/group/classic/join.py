@@ -10,16 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import CoordinatorResult
-from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic_group_member import ClassicGroupMember, Protocols
-from kafkacompat.group.environment import (
-    NEW_MEMBER_JOIN_TIMEOUT_MS,
-    Environment,
-    GroupResult,
-    heartbeat_key,
-    nothing,
-)
-from kafkacompat.group.rebalance import (
+from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic.classic_group_member import ClassicGroupMember, Protocols
+from kafkacompat.group.classic.rebalance import (
     current_members,
     end_group,
     expire_member_heartbeat,
@@ -30,7 +23,14 @@ from kafkacompat.group.rebalance import (
     prepare_rebalance,
     reschedule_heartbeat,
 )
-from kafkacompat.group.records import empty_group_record, group_metadata_record
+from kafkacompat.group.classic.records import empty_group_record, group_metadata_record
+from kafkacompat.group.environment import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    Environment,
+    GroupResult,
+    heartbeat_key,
+    nothing,
+)
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
@@ -56,7 +56,7 @@ class JoinCaller:
 
 def join(env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms: int) -> GroupResult:
     """Every path answers `caller.waiter`, now or when the group completes its join."""
-    group = env.groups.get(request.group_id)
+    group = env.classic_group(request.group_id)
     unknown = request.member_id == ""
     if group is None:
         if not unknown:
@@ -74,19 +74,24 @@ def _join_new_group(
     env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
     """The group exists once the log has its first record, even if the wait for the replicas fails, because other
-    members may have joined by then.
+    members may have joined by then. It takes the place of an empty group of another kind.
 
     Replies wait for that record. A parked member is answered when the join completes.
     """
     group = ClassicGroup(request.group_id, current_state_timestamp_ms=now_ms)
+    replaced = env.groups.get(group.group_id)
     env.groups[group.group_id] = group
+    tombstones = () if replaced is None else replaced.tombstones()
     first_reply = len(env.replies)
     _join_new_member(env, group, request, caller, now_ms)  # an empty group only starts the initial delay
     held = env.replies[first_reply:]
     del env.replies[first_reply:]
 
     def refused() -> None:
-        del env.groups[group.group_id]
+        if replaced is None:
+            del env.groups[group.group_id]
+        else:
+            env.groups[group.group_id] = replaced
         group.transition_to(_S.DEAD, now_ms)
 
     def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:
@@ -108,7 +113,7 @@ def _join_new_group(
         return maybe_complete_join_phase(env, group, at_ms)
 
     return CoordinatorResult(
-        (empty_group_record(group.group_id, now_ms),),
+        (*tombstones, empty_group_record(group.group_id, now_ms)),
         None,
         replay=False,
         refused=refused,

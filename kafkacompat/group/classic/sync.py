@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import CoordinatorResult
-from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic_group_member import EMPTY_ASSIGNMENT
-from kafkacompat.group.environment import Environment, GroupResult, nothing
-from kafkacompat.group.rebalance import (
+from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic.classic_group_member import EMPTY_ASSIGNMENT
+from kafkacompat.group.classic.rebalance import (
     maybe_prepare_rebalance_or_complete_join,
     reset_and_propagate_assignments,
     set_and_propagate_assignments,
 )
-from kafkacompat.group.records import group_metadata_record
+from kafkacompat.group.classic.records import group_metadata_record
+from kafkacompat.group.environment import Environment, GroupResult, nothing
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
@@ -29,7 +29,7 @@ _S = ClassicGroupState
 
 def sync(env: Environment, request: SyncGroupRequest, waiter: Deferred[Any]) -> GroupResult:
     """Every path answers `waiter`, now or when the assignment is committed or the group rebalances again."""
-    group = env.groups.get(request.group_id)
+    group = env.classic_group(request.group_id)
     if group is None or group.state is _S.EMPTY:
         return _refuse(env, waiter, ErrorCode.UNKNOWN_MEMBER_ID)
     error = _validate(group, request)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.group.classic_group import (
+from kafkacompat.group.classic.classic_group import (
     ClassicGroup,
     ClassicGroupState,
     InvalidTransition,
 )
-from kafkacompat.group.classic_group_member import ClassicGroupMember, Protocols
-from kafkacompat.group.subscription import MalformedSubscription, subscribed_topics
+from kafkacompat.group.classic.classic_group_member import ClassicGroupMember, Protocols
+from kafkacompat.group.classic.subscription import MalformedSubscription, subscribed_topics
 from kafkacompat.wire.errors import ErrorCode
 
 S = ClassicGroupState

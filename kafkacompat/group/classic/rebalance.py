@@ -8,8 +8,9 @@ answers all members when the group ends. A timer refers to its group object, whi
 from __future__ import annotations
 
 from kafkacompat.coordinator.core import CoordinatorResult
-from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic_group_member import EMPTY_ASSIGNMENT, ClassicGroupMember
+from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic.classic_group_member import EMPTY_ASSIGNMENT, ClassicGroupMember
+from kafkacompat.group.classic.records import group_metadata_record
 from kafkacompat.group.environment import (
     Environment,
     GroupResult,
@@ -18,7 +19,6 @@ from kafkacompat.group.environment import (
     nothing,
     sync_key,
 )
-from kafkacompat.group.records import group_metadata_record
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
@@ -205,6 +205,10 @@ def end_group(env: Environment, group: ClassicGroup, error: ErrorCode, now_ms: i
         env.reply(group.take_join_waiter(member), join_refusal(member.member_id, error))
         waiter, member.awaiting_sync = member.awaiting_sync, None
         env.reply(waiter, SyncGroupResponse(error_code=error))
+    cancel_timers(env, group)
+
+
+def cancel_timers(env: Environment, group: ClassicGroup) -> None:
     for member_id in [*group.members, *group.pending_join]:
         env.timers.cancel(heartbeat_key(group, member_id))
     env.timers.cancel(join_key(group))

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import CoordinatorResult
-from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.environment import Environment, heartbeat_key
-from kafkacompat.group.rebalance import (
+from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic.rebalance import (
     maybe_complete_join_phase,
     maybe_prepare_rebalance_or_complete_join,
     remove_member,
 )
+from kafkacompat.group.environment import Environment, heartbeat_key
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse, MemberResponse
@@ -31,7 +31,7 @@ def leave(
     env: Environment, group_id: str, members: Sequence[MemberIdentity], now_ms: int
 ) -> CoordinatorResult[GroupRecord, LeaveGroupResponse]:
     """One answer per member, in the order of the request. A missing group has no members."""
-    group = env.groups.get(group_id)
+    group = env.classic_group(group_id)
     if group is None:
         return CoordinatorResult((), unknown_members(members))
     if group.state is _S.DEAD:

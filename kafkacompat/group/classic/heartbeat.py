@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.group.classic_group import ClassicGroupState
+from kafkacompat.group.classic.classic_group import ClassicGroupState
+from kafkacompat.group.classic.rebalance import reschedule_heartbeat
 from kafkacompat.group.environment import Environment
-from kafkacompat.group.rebalance import reschedule_heartbeat
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _S = ClassicGroupState
 
 
 def heartbeat(env: Environment, request: HeartbeatRequest) -> ErrorCode:
-    group = env.groups.get(request.group_id)
+    group = env.classic_group(request.group_id)
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if group.state is _S.DEAD:

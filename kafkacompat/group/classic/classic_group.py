@@ -10,12 +10,16 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.group.classic_group_member import ClassicGroupMember, Protocols
-from kafkacompat.group.subscription import MalformedSubscription, topics_of_all
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.group.classic.classic_group_member import ClassicGroupMember, Protocols
+from kafkacompat.group.classic.subscription import MalformedSubscription, topics_of_all
+from kafkacompat.group.kinds import GroupKind
+from kafkacompat.group.records import GroupMetadataRecord
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
+    from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -108,6 +112,24 @@ class ClassicGroup:
         self.previous_state = self.state
         self.state = state
         self.current_state_timestamp_ms = now_ms
+
+    @property
+    def kind(self) -> GroupKind:
+        return GroupKind.CLASSIC
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def listed_protocol_type(self) -> str:
+        return self.protocol_type or ""
+
+    def is_empty(self) -> bool:
+        return self.state is ClassicGroupState.EMPTY
+
+    def is_dead(self) -> bool:
+        return self.state is ClassicGroupState.DEAD
 
     def can_rebalance(self) -> bool:
         return self.state in VALID_PREVIOUS_STATES[ClassicGroupState.PREPARING_REBALANCE]
@@ -285,6 +307,63 @@ class ClassicGroup:
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol()
         return topic in self.subscribed_topics
+
+    # --- offsets
+
+    def validate_offset_commit(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        member_epoch: int,
+        is_transactional: bool,
+        api_version: int,
+    ) -> None:
+        if self.state is ClassicGroupState.DEAD:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if member_epoch < 0 and self.state is ClassicGroupState.EMPTY:
+            return
+        if member_epoch < 0 and member_id == "" and group_instance_id is None:
+            if is_transactional:
+                return
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        error = self.validate_member(member_id, group_instance_id)
+        if error is not ErrorCode.NONE:
+            raise Refused(error)
+        if member_epoch != self.generation_id:
+            raise Refused(ErrorCode.ILLEGAL_GENERATION)
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE and not is_transactional:
+            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        pass
+
+    def validate_offset_delete(self) -> None:
+        if self.state is ClassicGroupState.DEAD:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
+        if self.state is not ClassicGroupState.EMPTY and not self.uses_consumer_protocol():
+            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+
+    def expires_since_ms(self, stored: OffsetAndMetadata) -> int | None:
+        if self.protocol_type is None:
+            return stored.commit_timestamp_ms
+        if self.state is ClassicGroupState.EMPTY:
+            since_ms = self.current_state_timestamp_ms
+            return since_ms if since_ms >= 0 else stored.commit_timestamp_ms
+        is_known = self.uses_consumer_protocol() and self.subscribed_topics is not None
+        is_stable = self.state is ClassicGroupState.STABLE
+        return stored.commit_timestamp_ms if is_known and is_stable else None
+
+    # --- deletion
+
+    def shut(self, now_ms: int) -> None:
+        self.pending_join.clear()
+        self.transition_to(ClassicGroupState.DEAD, now_ms)
+
+    def open_again(self) -> None:
+        self.state = ClassicGroupState.EMPTY
+
+    def tombstones(self) -> list[GroupRecord]:
+        return [GroupMetadataRecord(self.group_id, None)]
 
     def _count(self, protocols: Protocols, step: int) -> None:
         for name in dict.fromkeys(name for name, _ in protocols):

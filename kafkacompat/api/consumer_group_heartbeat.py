@@ -1,0 +1,50 @@
+"""ConsumerGroupHeartbeat (key 68, versions 0-1): members of consumer groups join, report and leave (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.access import RightToTopics, access_of
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.security.acl import AclOperation
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+
+GROUP_VERSION = "group.version"
+FIRST_LEVEL_WITH_CONSUMER_GROUPS = 1
+
+
+def consumer_group_heartbeat(
+    node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Deferred[Any]:
+    if not serves_consumer_groups(node):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    access = access_of(node, context)
+    may_describe = None
+    if access is not None:
+        rights = RightToTopics(access, AclOperation.DESCRIBE)
+        if not all(rights.holds(name) for name in set(request.subscribed_topic_names or ())):
+            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+        def may_describe(names: list[str]) -> set[str]:
+            return {name for name in names if rights.holds(name)}
+
+    return node.groups.consumer_group_heartbeat(request, context, may_describe)
+
+
+def serves_consumer_groups(node: Node) -> bool:
+    """Whether the cluster has finalized them and group.coordinator.rebalance.protocols has them."""
+    level = node.image.features.get(GROUP_VERSION, 0)
+    protocols = node.config.get_list("group.coordinator.rebalance.protocols")
+    return level >= FIRST_LEVEL_WITH_CONSUMER_GROUPS and "consumer" in protocols
+
+
+HANDLER = Handler(
+    function=consumer_group_heartbeat, error_response=top_level_error(ConsumerGroupHeartbeatResponse)
+)

@@ -1,0 +1,582 @@
+"""Consumer groups of KIP-848 through the coordinator: members that join, share partitions, leave and are lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.coordinator._tests.clients import beat as classic_beat
+from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, subscription, sync
+from kafkacompat.coordinator._tests.harness import World, topic_image
+from kafkacompat.coordinator._tests.members import Member, described, heartbeat, member_of
+from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
+from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.wire.errors import ErrorCode as E
+
+T0, T1, T2 = (("t", index) for index in range(3))
+AT_ONCE = GroupSettings(
+    initial_rebalance_delay_ms=0, consumer=ConsumerGroupSettings(assignment_interval_ms=0)
+)
+
+
+def world_with(**consumer: Any) -> World:
+    settings = ConsumerGroupSettings(**{"assignment_interval_ms": 0, **consumer})
+    return World(GroupSettings(initial_rebalance_delay_ms=0, consumer=settings))
+
+
+@pytest.fixture
+def world() -> World:
+    return World(AT_ONCE)
+
+
+def test_a_member_alone_has_everything(world: World) -> None:
+    one = Member(world, "one", "t", "u")
+    answer = one.join()
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (E.NONE, "one", 2)
+    assert answer.heartbeat_interval_ms == 5_000
+    assert one.partitions == {T0, T1, T2, ("u", 0)}
+    assert one.beat().assignment is None
+    (group,) = described(world)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2)
+    assert (group.assignor_name, len(group.members)) == ("uniform", 1)
+
+
+def test_partitions_are_revoked_before_they_are_given_away(world: World) -> None:
+    one, two = Member(world, "one", "t"), Member(world, "two", "t")
+    one.join()
+    one.keeps = True
+    joined = two.join()
+    assert (joined.member_epoch, two.partitions) == (3, set())
+    told = one.beat()
+    assert (told.member_epoch, len(told.assignment.topic_partitions[0].partitions)) == (2, 2)
+    assert two.beat().assignment is None
+    assert described(world)[0].group_state == "Reconciling"
+    one.keeps = False
+    one.owned = {each.topic_id: set(each.partitions) for each in told.assignment.topic_partitions}
+    assert one.beat().member_epoch == 3
+    two.beat()
+    assert (len(one.partitions), len(two.partitions), one.partitions & two.partitions) == (2, 1, set())
+    assert described(world)[0].group_state == "Stable"
+
+
+def test_a_member_that_leaves_hands_its_partitions_on(world: World) -> None:
+    one, two = Member(world, "one", "t"), Member(world, "two", "t")
+    one.join()
+    two.join()
+    one.beat()
+    one.beat()
+    two.beat()
+    left = one.leave()
+    assert (left.error_code, left.member_id, left.member_epoch) == (E.NONE, "one", -1)
+    two.beat()
+    assert two.partitions == {T0, T1, T2}
+    two.leave()
+    (group,) = described(world)
+    assert (group.group_state, group.members) == ("Empty", [])
+
+
+def test_a_session_that_ends_fences_the_member(world: World) -> None:
+    one, two = Member(world, "one", "t"), Member(world, "two", "t")
+    one.join()
+    two.join()
+    for _ in range(9):
+        world.time.advance(5_000)
+        two.beat()
+    assert [each.member_id for each in described(world)[0].members] == ["two"]
+    assert two.partitions == {T0, T1, T2}
+    refused = one.beat()
+    assert (refused.error_code, refused.error_message) == (
+        E.UNKNOWN_MEMBER_ID,
+        "Member one is not a member of group g.",
+    )
+
+
+def test_a_member_that_does_not_revoke_in_time_is_fenced(world: World) -> None:
+    one = Member(world, "one", "t", rebalance_ms=20_000)
+    two = Member(world, "two", "t")
+    one.join()
+    one.keeps = True
+    two.join()
+    for _ in range(5):
+        world.time.advance(5_000)
+        one.beat()
+        two.beat()
+    assert [each.member_id for each in described(world)[0].members] == ["two"]
+    two.beat()
+    assert two.partitions == {T0, T1, T2}
+
+
+def test_the_answer_that_was_lost_is_given_again(world: World) -> None:
+    one, two = Member(world, "one", "t"), Member(world, "two", "t")
+    one.join()
+    two.join()
+    one.beat()
+    before = one.epoch
+    one.beat()
+    assert one.epoch > before
+    assert heartbeat(
+        world,
+        member_id="one",
+        member_epoch=before,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    ).assignment.topic_partitions
+    assert heartbeat(world, member_id="one", member_epoch=before).error_code == E.FENCED_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize(("epoch", "word"), [(1, "smaller"), (7, "greater")])
+def test_another_epoch_is_fenced(world: World, epoch: int, word: str) -> None:
+    Member(world, "one", "t").join()
+    refused = heartbeat(world, member_id="one", member_epoch=epoch)
+    assert refused.error_code == E.FENCED_MEMBER_EPOCH
+    assert (
+        f"a {word} member epoch ({epoch}) than the one known by the group coordinator (2)"
+        in refused.error_message
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "message"),
+    [
+        ({"member_id": ""}, E.INVALID_REQUEST, "MemberId can't be empty."),
+        ({"group_id": "  "}, E.INVALID_REQUEST, "GroupId can't be empty."),
+        ({"instance_id": ""}, E.INVALID_REQUEST, "InstanceId can't be empty."),
+        ({"rack_id": ""}, E.INVALID_REQUEST, "RackId can't be empty."),
+        (
+            {"rebalance_timeout_ms": -1},
+            E.INVALID_REQUEST,
+            "RebalanceTimeoutMs must be provided in first request.",
+        ),
+        ({"topic_partitions": None}, E.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining."),
+        (
+            {"subscribed_topic_names": None},
+            E.INVALID_REQUEST,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        ),
+        ({"member_epoch": -2}, E.INVALID_REQUEST, "InstanceId can't be null."),
+        ({"member_epoch": -3}, E.INVALID_REQUEST, "MemberEpoch is invalid."),
+        (
+            {"server_assignor": "sticky"},
+            E.UNSUPPORTED_ASSIGNOR,
+            "ServerAssignor sticky is not supported. Supported assignors: uniform, range.",
+        ),
+        ({"member_epoch": 1}, E.GROUP_ID_NOT_FOUND, "Consumer group g not found."),
+        ({"member_epoch": -1}, E.GROUP_ID_NOT_FOUND, "Group g not found."),
+        (
+            {"subscribed_topic_regex": "[a"},
+            E.INVALID_REGULAR_EXPRESSION,
+            "SubscribedTopicRegex `[a` is not a valid regular expression: missing ].",
+        ),
+    ],
+)
+def test_bad_requests_are_refused_with_a_reason(
+    world: World, fields: dict[str, Any], code: E, message: str
+) -> None:
+    good = {
+        "member_id": "one",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 1_000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    }
+    refused = heartbeat(world, **{**good, **fields})
+    assert (refused.error_code, refused.error_message) == (code, message)
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+
+
+def test_before_version_one_the_coordinator_makes_the_member_id(world: World) -> None:
+    answer = heartbeat(
+        world,
+        version=0,
+        member_epoch=0,
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    assert (answer.error_code, len(answer.member_id)) == (E.NONE, 22)
+
+
+def test_a_group_has_room_for_so_many() -> None:
+    world = world_with(max_size=1)
+    one = Member(world, "one", "t")
+    one.join()
+    assert Member(world, "two", "t").join().error_code == E.GROUP_MAX_SIZE_REACHED
+    assert one.join().error_code == E.NONE
+
+
+def test_the_next_assignment_waits_for_its_interval() -> None:
+    world = world_with(assignment_interval_ms=1_000)
+    one, two = Member(world, "one", "t"), Member(world, "two", "t")
+    one.join()
+    assert two.join().member_epoch == 2
+    (group,) = described(world)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Assigning", 3, 2)
+    world.time.advance(1_000)
+    assert two.beat().member_epoch == 3
+
+
+def test_a_group_has_settings_of_its_own(world: World) -> None:
+    world.coordinator._group_configs = lambda group_id: {  # type: ignore[method-assign]
+        "consumer.session.timeout.ms": "50000",
+        "consumer.heartbeat.interval.ms": "7000",
+    }
+    world.restart()
+    world.coordinator._shards.shard_for("g").machine.env.group_configs = lambda group_id: {  # type: ignore[attr-defined]
+        "consumer.session.timeout.ms": "50000",
+        "consumer.heartbeat.interval.ms": "7000",
+    }
+    one = Member(world, "one", "t")
+    assert one.join().heartbeat_interval_ms == 7_000
+    world.time.advance(49_000)
+    assert described(world)[0].members
+    world.time.advance(1_001)
+    assert not described(world)[0].members
+
+
+# --- topics
+
+
+def test_a_topic_that_grows_or_goes_is_assigned_anew(world: World) -> None:
+    one = Member(world, "one", "t", "u")
+    one.join()
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 5), topic_image("u", 1)])
+    one.beat()
+    assert len(one.partitions) == 6
+    epoch = one.epoch
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 5)])
+    one.beat()
+    one.beat()
+    assert (one.epoch, len(one.partitions)) == (epoch + 1, 5)
+    assert one.beat().member_epoch == epoch + 1
+
+
+def test_regular_expressions_are_resolved_by_the_coordinator(world: World) -> None:
+    one = Member(world, "one", regex="[tv].*")
+    one.join()
+    assert (one.partitions, described(world)[0].group_epoch) == (set(), 1)
+    world.time.advance(0)
+    one.beat()
+    assert one.partitions == {T0, T1, T2}
+    world.time.advance(10_001)
+    topics = [topic_image(OFFSETS_TOPIC, 1), topic_image("t", 3), topic_image("u", 1), topic_image("v", 2)]
+    world.publish(topics)
+    one.beat()
+    world.time.advance(0)
+    one.beat()
+    assert {name for name, _ in one.partitions} == {"t", "v"}
+    world.restart()
+    one.beat()
+    assert {name for name, _ in one.partitions} == {"t", "v"}
+    one.leave()
+    assert described(world)[0].group_state == "Empty"
+
+
+def test_a_regular_expression_matches_the_whole_name_and_what_the_member_may_see(world: World) -> None:
+    from kafkacompat.coordinator._tests.harness import context
+    from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+
+    asked: list[str] = []
+
+    def may_describe(names: list[str]) -> set[str]:
+        asked.extend(names)
+        return {"t"}
+
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="one",
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_regex="[tu]|consumer",
+        topic_partitions=[],
+    )
+    world.coordinator.consumer_group_heartbeat(request, context(68, 1), may_describe)
+    world.time.advance(0)
+    assert sorted(asked) == ["t", "u"]
+    answer = heartbeat(world, member_id="one", member_epoch=1)
+    assert len(answer.assignment.topic_partitions) == 1
+
+
+# --- static members
+
+
+def test_a_static_member_comes_back_to_its_partitions(world: World) -> None:
+    one, two = Member(world, "one", "t", instance="i"), Member(world, "two", "t")
+    one.join()
+    two.join()
+    one.settle()
+    two.settle()
+    had, epoch = one.partitions, described(world)[0].group_epoch
+    refused = Member(world, "later", "t", instance="i").join()
+    assert refused.error_code == E.UNRELEASED_INSTANCE_ID
+    assert (one.leave(-2).member_epoch, member_of(world, "one").epoch) == (-2, -2)
+    later = Member(world, "later", "t", instance="i")
+    later.join()
+    assert (later.partitions, described(world)[0].group_epoch) == (had, epoch)
+    assert one.beat().error_code == E.FENCED_INSTANCE_ID
+    assert heartbeat(world, member_id="x", member_epoch=3, instance_id="j").error_code == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_does_not_come_back_is_fenced(world: World) -> None:
+    one = Member(world, "one", "t", instance="i")
+    one.join()
+    one.leave(-2)
+    world.time.advance(45_001)
+    assert described(world)[0].group_state == "Empty"
+
+
+# --- offsets
+
+
+def test_a_commit_counts_for_what_the_member_has(world: World) -> None:
+    one = Member(world, "one", "t")
+    one.join()
+    assert commit(world, 5, member_id="one", generation=2, version=9) == E.NONE
+    assert commit(world, 5, member_id="one", generation=3, version=9) == E.STALE_MEMBER_EPOCH
+    assert commit(world, 5, member_id="one", generation=1, version=9) == E.STALE_MEMBER_EPOCH
+    assert commit(world, 5, member_id="one", generation=2, version=8) == E.UNSUPPORTED_VERSION
+    assert commit(world, 5, member_id="two", generation=2, version=9) == E.UNKNOWN_MEMBER_ID
+    assert commit(world, 5, version=9) == E.UNKNOWN_MEMBER_ID
+    two = Member(world, "two", "u")
+    two.join()
+    one.beat()
+    assert one.epoch == 3
+    assert commit(world, 6, member_id="one", generation=2, version=9) == E.NONE
+    assert fetch(world).committed_offset == 6
+    one.leave()
+    two.leave()
+    assert commit(world, 9, version=9) == E.NONE
+
+
+# --- restarts
+
+
+def state(world: World, *groups: str) -> list[Any]:
+    def plain(message: Any) -> Any:
+        if isinstance(message, list):
+            return [plain(each) for each in message]
+        names = getattr(message, "__slots__", None)
+        return message if not names else {name: plain(getattr(message, name)) for name in names}
+
+    return [plain(each) for each in described(world, *groups)]
+
+
+def busy(world: World) -> None:
+    one, two = Member(world, "one", "t"), Member(world, "two", "t", "u", assignor="range")
+    one.join()
+    one.keeps = True
+    two.join()
+    one.beat()
+    Member(world, "three", "t", instance="i").join()
+    Member(world, "four", regex="u.*").join()
+    world.time.advance(0)
+
+
+def test_everything_is_there_after_a_restart(world: World) -> None:
+    busy(world)
+    before = state(world)
+    world.restart()
+    assert state(world) == before
+    assert len(before[0]["members"]) == 4
+    world.time.advance(45_001)
+    assert state(world)[0]["members"] == []
+
+
+def test_an_empty_group_is_deleted_with_its_offsets(world: World) -> None:
+    from kafkacompat.api.delete_groups import HANDLER as DELETE
+    from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+
+    def delete() -> int:
+        answer = world.call(DELETE, DeleteGroupsRequest(groups_names=["g"]), 2)
+        return int(answer.results[0].error_code)
+
+    one = Member(world, "one", "t", regex="u")
+    one.join()
+    world.time.advance(0)
+    commit(world, 5, member_id="one", generation=one.beat().member_epoch, version=9)
+    assert delete() == E.NON_EMPTY_GROUP
+    one.leave()
+    assert delete() == E.NONE
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+    world.restart()
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+    assert delete() == E.GROUP_ID_NOT_FOUND
+
+
+def test_what_the_log_refuses_does_not_happen(world: World) -> None:
+    one = Member(world, "one", "t")
+    one.join()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    assert Member(world, "two", "t").join().error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.partitions.refusal = None
+    assert [each.member_id for each in described(world)[0].members] == ["one"]
+    assert one.beat().member_epoch == 2
+
+
+# --- classic members
+
+
+def classic(world: World, instance: str | None = None, topics: tuple[str, ...] = ("t",)) -> tuple[str, int]:
+    """A member of the classic protocol: its id and generation."""
+    protocols = (("range", subscription(*topics)),)
+    joined = join(world, protocols=protocols, instance=instance)
+    if not hasattr(joined, "error_code"):
+        world.time.advance(0)
+        joined = joined.result()
+    if joined.error_code == E.MEMBER_ID_REQUIRED:
+        joined = join(world, joined.member_id, protocols, instance=instance)
+        if not hasattr(joined, "error_code"):
+            world.time.advance(0)
+            joined = joined.result()
+    assert joined.error_code == E.NONE
+    return joined.member_id, joined.generation_id
+
+
+def assignment(topic: str, *partitions: int) -> bytes:
+    body = b"\0\0\0\0\0\1" + len(topic).to_bytes(2, "big") + topic.encode()
+    body += len(partitions).to_bytes(4, "big") + b"".join(each.to_bytes(4, "big") for each in partitions)
+    return body + b"\xff\xff\xff\xff"
+
+
+def classic_group(world: World) -> str:
+    """A stable classic group of one member, which has all of `t`."""
+    member_id, generation = classic(world)
+    told = sync(world, member_id, generation, {member_id: assignment("t", 0, 1, 2)})
+    assert told.error_code == E.NONE
+    return member_id
+
+
+def test_a_classic_group_becomes_a_consumer_group_member_by_member(world: World) -> None:
+    old = classic_group(world)
+    commit(world, 7, member_id=old, generation=1)
+    new = Member(world, "new", "t")
+    assert (new.join().error_code, new.epoch, new.partitions) == (E.NONE, 2, set())
+    assert (member_of(world, old).type, member_of(world, "new").type) == (0, 1)
+    assert member_of(world, old).current == {T0, T1, T2}
+    assert classic_beat(world, old, 1) == E.REBALANCE_IN_PROGRESS
+    owns = (
+        b"\0\1"
+        + subscription("t")[2:]
+        + b"\0\0\0\1\0\1t\0\0\0\3"
+        + b"".join(i.to_bytes(4, "big") for i in range(3))
+    )
+    joined = join(world, old, (("range", owns),))
+    assert (joined.error_code, joined.generation_id, joined.leader, joined.members) == (E.NONE, 1, "", [])
+    kept = sync(world, old, 1)
+    assert kept.error_code == E.NONE
+    assert classic_beat(world, old, 1) == E.REBALANCE_IN_PROGRESS
+    joined = join(world, old, (("range", subscription("t")),))
+    assert joined.generation_id == 2
+    assert sync(world, old, 2).error_code == E.NONE
+    new.beat()
+    assert len(new.partitions) == len(member_of(world, old).target) - 1 or len(new.partitions) in (1, 2)
+    assert new.partitions | member_of(world, old).current == {T0, T1, T2}
+    assert classic_beat(world, old, 2) == E.NONE
+    assert fetch(world).committed_offset == 7
+    world.restart()
+    assert classic_beat(world, old, 2) == E.NONE
+    leave(world, (old, None))
+    new.beat()
+    assert new.partitions == {T0, T1, T2}
+
+
+def test_a_consumer_group_becomes_classic_when_its_last_new_member_goes(world: World) -> None:
+    old = classic_group(world)
+    new = Member(world, "new", "t")
+    new.join()
+    epoch = described(world)[0].group_epoch
+    new.leave()
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+    assert classic_beat(world, old, epoch) == E.REBALANCE_IN_PROGRESS
+    joined = join(world, old)
+    joined = joined if hasattr(joined, "error_code") else joined.result()
+    assert (joined.error_code, joined.generation_id, joined.leader) == (E.NONE, epoch + 1, old)
+    world.restart()
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+
+
+def test_a_downgrade_that_the_log_refuses_leaves_the_group(world: World) -> None:
+    old = classic_group(world)
+    new = Member(world, "new", "t")
+    new.join()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    assert new.leave().error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.partitions.refusal = None
+    assert {each.member_id for each in described(world)[0].members} == {old, "new"}
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 4), topic_image("u", 1)])
+    epoch = described(world)[0].group_epoch
+    new.beat()
+    assert described(world)[0].group_epoch == epoch + 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "upgrades", "downgrades"),
+    [
+        ("bidirectional", True, True),
+        ("upgrade", True, False),
+        ("downgrade", False, True),
+        ("disabled", False, False),
+    ],
+)
+def test_the_migration_policy_allows_conversions(policy: str, upgrades: bool, downgrades: bool) -> None:
+    world = world_with(migration_policy=policy)
+    classic_group(world)
+    new = Member(world, "new", "t")
+    answer = new.join()
+    assert (answer.error_code == E.NONE) is upgrades
+    if not upgrades:
+        assert answer.error_message == (
+            "Cannot upgrade classic group g to consumer group because online upgrade is disabled."
+        )
+        return
+    new.leave()
+    assert (described(world)[0].error_code == E.GROUP_ID_NOT_FOUND) is downgrades
+
+
+def test_an_empty_group_changes_its_kind_freely(world: World) -> None:
+    one = Member(world, "one", "t")
+    one.join()
+    one.leave()
+    member_id, generation = classic(world)
+    assert generation == 1
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+    leave(world, (member_id, None))
+    assert one.join().error_code == E.NONE
+    world.restart()
+    assert described(world)[0].group_state == "Stable"
+
+
+def test_a_custom_assignment_is_not_converted(world: World) -> None:
+    member_id, generation = classic(world)
+    custom = assignment("t", 0)[:-4] + b"\0\0\0\1x"
+    sync(world, member_id, generation, {member_id: custom})
+    refused = Member(world, "new", "t").join()
+    assert refused.error_code == E.GROUP_ID_NOT_FOUND
+    assert "custom assignor" in refused.error_message
+    assert classic_beat(world, member_id, generation) == E.NONE
+
+
+def test_a_classic_member_takes_over_a_static_one(world: World) -> None:
+    one = Member(world, "one", "t", instance="i")
+    one.join()
+    joined = join(world, instance="i")
+    joined = joined if hasattr(joined, "error_code") else joined.result()
+    assert (joined.error_code, joined.generation_id) == (E.NONE, 2)
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+    assert sync(world, joined.member_id, 2, instance="i").error_code == E.NONE
+    assert classic_beat(world, joined.member_id, 2, instance="i") == E.NONE
+
+
+def test_large_groups_are_assigned_beside_the_requests(world: World) -> None:
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 3_000), topic_image("u", 1)])
+    one, two = Member(world, "one", "t"), Member(world, "two", "t")
+    one.join()
+    assert len(one.partitions) == 3_000
+    joined = two.join()
+    assert joined.member_epoch == 2
+    assert described(world)[0].group_state == "Assigning"
+    world.time.advance(0)
+    one.settle(3)
+    two.settle(3)
+    assert (len(one.partitions), len(two.partitions)) == (1_500, 1_500)
+    assert described(world)[0].group_state == "Stable"

@@ -1,0 +1,144 @@
+"""The APIs of consumer groups (KIP-848) in the coordinator, and the topics that their shards see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.group_listing import GROUP_COST, same
+from kafkacompat.coordinator.group_sweeps import machine_of
+from kafkacompat.coordinator.refusals import or_refused
+from kafkacompat.deferred import Deferred
+from kafkacompat.group.consumer.describe import describe_consumer_group
+from kafkacompat.group.consumer.heartbeat import HeartbeatCaller, consumer_group_heartbeat
+from kafkacompat.group.consumer.validation import validate_heartbeat
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.consumer_group_describe_response import DescribedGroup
+from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.controller.image import MetadataImage, TopicImage
+    from kafkacompat.coordinator.shard import Shard
+    from kafkacompat.group.consumer.regular_expressions import MayDescribe
+    from kafkacompat.group.topics import Topic
+    from kafkacompat.ids import Uuid
+    from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+
+
+def heartbeat(
+    shard_of: Callable[[str], Shard],
+    request: ConsumerGroupHeartbeatRequest,
+    context: RequestContext,
+    assignors: Sequence[str],
+    may_describe: MayDescribe | None,
+) -> Deferred[ConsumerGroupHeartbeatResponse]:
+    """`shard_of` raises Refused."""
+    caller = HeartbeatCaller(context.client_id or "", f"/{context.client_host}", may_describe)
+    try:
+        validate_heartbeat(request, context.api_version, assignors)
+        shard = shard_of(request.group_id)
+        answer = shard.write(
+            lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
+        )
+    except Refused as refusal:
+        return Deferred.of(_refused(refusal))
+    return or_refused(answer, _refused)
+
+
+def _refused(refusal: Refused) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        error_code=refusal.code, error_message=refusal.message or message_of(refusal.code)
+    )
+
+
+def message_of(code: ErrorCode) -> str | None:
+    """Kafka's text for an error that comes without one of its own."""
+    return _MESSAGES.get(code)
+
+
+_MESSAGES = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+}
+
+
+def describe(
+    names: Sequence[str], shard_of: Callable[[str], Shard]
+) -> Generator[int, None, list[Deferred[DescribedGroup]]]:
+    """One answer per name, in steps that report their cost. `shard_of` raises Refused."""
+    answers: list[Deferred[DescribedGroup]] = []
+    for group_id in names:
+
+        def refused(refusal: Refused, group_id: str = group_id) -> DescribedGroup:
+            return DescribedGroup(group_id=group_id, error_code=refusal.code)
+
+        try:
+            shard = shard_of(group_id)
+            shard.require_active()
+            described = yield from describe_consumer_group(machine_of(shard), group_id)
+            answer = shard.read(partial(same, described))
+        except Refused as refusal:
+            answer = Deferred.of(refused(refusal))
+        answers.append(or_refused(answer, refused))
+        yield GROUP_COST
+    return answers
+
+
+# --- topics
+
+
+class ImageTopics:
+    """Topics of a metadata image."""
+
+    __slots__ = ("_brokers", "by_id", "by_name", "version")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.version = image.offset
+        self.by_name: Mapping[str, Topic] = image.topics
+        self.by_id: Mapping[Uuid, Topic] = image.topics_by_id
+        self._brokers = image.brokers
+
+    def racks(self, topic: Topic) -> list[list[str]]:
+        brokers = self._brokers
+        if all(broker.rack is None for broker in brokers.values()):
+            return [[]] * len(topic.partitions)
+        return [
+            sorted(
+                {
+                    broker.rack
+                    for replica in topic.partitions[index].replicas
+                    if (broker := brokers.get(replica)) is not None and broker.rack is not None
+                }
+            )
+            for index in range(len(topic.partitions))
+        ]
+
+
+def changed_topics(old: MetadataImage, new: MetadataImage) -> tuple[list[str], bool]:
+    """The names of topics that were created, deleted, or have other partitions or replicas, and whether any is new."""
+    changed: list[str] = []
+    has_new = False
+    for name, topic in new.topics.items():
+        former = old.topics.get(name)
+        if former is topic:
+            continue
+        has_new = has_new or former is None or former.id != topic.id
+        if former is None or _differs(former, topic):
+            changed.append(name)
+    changed += [name for name in old.topics if name not in new.topics]
+    return changed, has_new
+
+
+def _differs(old: TopicImage, new: TopicImage) -> bool:
+    return (
+        old.id != new.id
+        or len(old.partitions) != len(new.partitions)
+        or any(
+            old.partitions[index].replicas != partition.replicas
+            for index, partition in new.partitions.items()
+        )
+    )

@@ -1,0 +1,82 @@
+"""A member of a consumer group (KIP-848): what it has told of itself, and its current assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from kafkacompat.ids import Uuid
+
+OwnedPartitions: TypeAlias = "Mapping[Uuid, Mapping[int, int]]"
+"""Topic id -> partition -> the member epoch at which the partition was assigned. Never changed in place."""
+
+LEAVE_GROUP_MEMBER_EPOCH = -1
+LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
+"""Of a static member that has left for a while and keeps its assignment."""
+
+
+class MemberState(IntEnum):
+    """The values are those of the records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It has to revoke partitions before it may go on to the next epoch."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others still own."""
+    UNKNOWN = 127
+    """Written by a newer broker."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> MemberState:
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMemberMetadata:
+    """Of a member that still uses the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata) pairs in its order of preference."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMember:
+    """Two members are equal if no record is needed to turn one into the other."""
+
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    """With the leading slash of Java's InetAddress."""
+    subscribed_topic_names: frozenset[str] = frozenset()
+    subscribed_topic_regex: str | None = ""
+    server_assignor: str | None = None
+    assigned: OwnedPartitions = field(default_factory=dict)
+    pending_revocation: OwnedPartitions = field(default_factory=dict)
+    classic: ClassicMemberMetadata | None = None
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        return self.classic is not None
+
+    @property
+    def regex(self) -> str | None:
+        """None without a subscription by regular expression. An empty one ends it."""
+        return self.subscribed_topic_regex or None
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == target_epoch
+
+    def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
+        """The epoch at which the partition was assigned. None if the member neither has it nor still has to revoke it."""
+        epoch = self.assigned.get(topic_id, {}).get(partition)
+        return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch

@@ -1,0 +1,179 @@
+"""Subscriptions by regular expression, resolved by the coordinator (KIP-848).
+
+The expressions of a group are resolved together, beside the requests, so that an update causes one rebalance. RE2 takes
+time in proportion to the text, whatever the expression is. It must match a topic's whole name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup, ResolvedRegularExpression
+from kafkacompat.group.consumer.records import (
+    epoch_record,
+    regular_expression_record,
+    regular_expression_tombstone,
+)
+from kafkacompat.group.consumer.target_assignment import metadata_hash, subscribed_counts
+from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.group.consumer.member import ConsumerGroupMember
+    from kafkacompat.group.records import GroupRecord
+
+REFRESH_MIN_INTERVAL_MS = 10_000
+NAMES_A_STEP = 1_000
+MATCH_COST = 1
+"""Cost of matching one name with one expression, in microseconds."""
+MEMORY_MAX = 1 << 20
+"""Bytes that one compiled expression may take."""
+
+MayDescribe = Callable[[list[str]], "set[str]"]
+"""Of these topics, those that the member may describe."""
+
+
+class RegexUpdate(Enum):
+    NO_CHANGE = 0
+    UPDATED = 1
+    UPDATED_AND_RESOLVED = 2
+
+
+def compiled(regex: str) -> Any:
+    """Raises Refused INVALID_REGULAR_EXPRESSION."""
+    import re2  # imported by the first subscription of this kind
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MEMORY_MAX
+    try:
+        return re2.compile(regex, options=options)
+    except (re2.error, UnicodeEncodeError) as error:
+        reason = error.args[0] if error.args else "bad expression"
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise Refused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text.partition(':')[0]}.",
+        ) from None
+
+
+def maybe_update_regular_expressions(
+    env: Environment,
+    group: ConsumerGroup,
+    old: ConsumerGroupMember,
+    new: ConsumerGroupMember,
+    may_describe: MayDescribe | None,
+    records: list[GroupRecord],
+    now_ms: int,
+) -> RegexUpdate:
+    """Drop an expression whose last subscriber goes, and have the group's expressions resolved when that is due. Raises
+    Refused INVALID_REGULAR_EXPRESSION."""
+    update = RegexUpdate.NO_CHANGE
+    is_new = False
+    if old.subscribed_topic_regex != new.subscribed_topic_regex:
+        update = RegexUpdate.UPDATED
+        if old.regex is not None and group.regexes.get(old.regex) == 1:
+            records.append(regular_expression_tombstone(group.group_id, old.regex))
+        if new.regex is not None:
+            if new.regex not in group.regexes:
+                compiled(new.regex)
+                is_new = True
+            elif new.regex in group.resolved:
+                update = RegexUpdate.UPDATED_AND_RESOLVED
+        elif old.regex is not None:
+            update = RegexUpdate.UPDATED_AND_RESOLVED
+    if is_new or group.regexes:
+        _maybe_resolve(env, group, old, new, may_describe, is_new, now_ms)
+    return update
+
+
+def _maybe_resolve(
+    env: Environment,
+    group: ConsumerGroup,
+    old: ConsumerGroupMember,
+    new: ConsumerGroupMember,
+    may_describe: MayDescribe | None,
+    is_new: bool,
+    now_ms: int,
+) -> None:
+    key = ("regex", group.group_id)
+    if env.tasks.is_scheduled(key):
+        return
+    last = next(iter(group.resolved.values()), None)
+    if last is not None and now_ms <= last.timestamp_ms + REFRESH_MIN_INTERVAL_MS:
+        return
+    subscribed = set(group.regexes)
+    if old.regex is not None and old.regex != new.regex and group.regexes.get(old.regex) == 1:
+        subscribed.discard(old.regex)
+    if new.regex is not None:
+        subscribed.add(new.regex)
+    is_due = (
+        is_new
+        or len(subscribed) != len(group.resolved)
+        or (0 if last is None else last.version) < env.new_topics_version
+        or last is None
+        or now_ms > last.timestamp_ms + env.settings.consumer.regex_refresh_interval_ms
+    )
+    if is_due and subscribed:
+        env.tasks.schedule(
+            "resolving regular expressions of a group",
+            key,
+            _resolve(env, sorted(subscribed), may_describe, now_ms),
+            lambda resolved, at_ms: _resolved(env, group.group_id, resolved, at_ms),
+        )
+
+
+def _resolve(
+    env: Environment, regexes: Iterable[str], may_describe: MayDescribe | None, now_ms: int
+) -> Generator[int, None, dict[str, ResolvedRegularExpression]]:
+    topics = env.topics
+    matchers = {regex: compiled(regex).fullmatch for regex in regexes}
+    found: dict[str, list[str]] = {regex: [] for regex in matchers}
+    names = list(topics.by_name)
+    for regex, matches in matchers.items():
+        for start in range(0, len(names), NAMES_A_STEP):
+            some = [name for name in names[start : start + NAMES_A_STEP] if matches(name)]
+            if may_describe is not None and some:
+                allowed = may_describe(some)
+                some = [name for name in some if name in allowed]
+            found[regex] += some
+            yield NAMES_A_STEP * MATCH_COST
+    return {
+        regex: ResolvedRegularExpression(frozenset(names), topics.version, now_ms)
+        for regex, names in found.items()
+    }
+
+
+def _resolved(
+    env: Environment, group_id: str, resolved: dict[str, ResolvedRegularExpression], now_ms: int
+) -> GroupResult:
+    """Write what was found, and begin a new group epoch if it differs from before."""
+    group = env.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        return nothing()
+    records: list[GroupRecord] = []
+    counts = subscribed_counts(group, None)
+    bump = False
+    for regex, new in resolved.items():
+        if regex not in group.regexes:
+            continue
+        old = group.resolved.get(regex)
+        old_topics = frozenset() if old is None else old.topics
+        if old_topics != new.topics:
+            bump = True
+            for name in old_topics - new.topics:
+                counts[name][1] -= 1
+            for name in new.topics - old_topics:
+                counts.setdefault(name, [0, 0])[1] += 1
+        records.append(regular_expression_record(group_id, regex, new.topics, new.version, new.timestamp_ms))
+    names = [name for name, (by_name, by_regex) in counts.items() if by_name > 0 or by_regex > 0]
+    found_hash = metadata_hash(env, names)
+    if bump or found_hash != group.metadata_hash:
+        epoch = group.group_epoch + 1
+        records.append(epoch_record(group_id, epoch, found_hash))
+        env.note_rebalance()
+        group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, epoch)
+    return CoordinatorResult(tuple(records), None)

@@ -1,0 +1,93 @@
+"""The timers of a consumer group's members. A member whose time is over is fenced.
+
+A timer belongs to the ids, because the log makes the group: it looks for the member when it fires. Each join of a
+member sets the timers of its id anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup
+from kafkacompat.group.consumer.member import MemberState
+from kafkacompat.group.environment import Environment, GroupResult, TimerKey, nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkacompat.group.consumer.member import ConsumerGroupMember
+
+
+def schedule_session_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
+    env.timers.schedule(_key("session", group_id, member_id), timeout_ms, _fencing(env, group_id, member_id))
+
+
+def take_up(env: Environment, group: ConsumerGroup) -> None:
+    """Every member gets a full session, after a load for example."""
+    timeout_ms = env.consumer_setting(group.group_id, "session_timeout_ms")
+    for member in group.members.values():
+        schedule_session_timeout(env, group.group_id, member.member_id, timeout_ms)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            schedule_rebalance_timeout(env, group.group_id, member)
+
+
+def schedule_rebalance_timeout(env: Environment, group_id: str, member: ConsumerGroupMember) -> None:
+    """The member has this long to revoke its partitions."""
+    epoch = member.member_epoch
+    env.timers.schedule(
+        _key("rebalance", group_id, member.member_id),
+        member.rebalance_timeout_ms,
+        _fencing(env, group_id, member.member_id, lambda found: found.member_epoch == epoch),
+    )
+
+
+def cancel_rebalance_timeout(env: Environment, group_id: str, member_id: str) -> None:
+    env.timers.cancel(_key("rebalance", group_id, member_id))
+
+
+def schedule_join_timeout_if_absent(env: Environment, group_id: str, member: ConsumerGroupMember) -> None:
+    """A classic member was told to join again."""
+    key = _key("consumer-join", group_id, member.member_id)
+    if not env.timers.is_scheduled(key):
+        env.timers.schedule(key, member.rebalance_timeout_ms, _fencing(env, group_id, member.member_id))
+
+
+def cancel_join_timeout(env: Environment, group_id: str, member_id: str) -> None:
+    env.timers.cancel(_key("consumer-join", group_id, member_id))
+
+
+def schedule_sync_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
+    """A classic member has joined, and must ask for its assignment."""
+    env.timers.schedule(
+        _key("consumer-sync", group_id, member_id), timeout_ms, _fencing(env, group_id, member_id)
+    )
+
+
+def cancel_sync_timeout(env: Environment, group_id: str, member_id: str) -> None:
+    env.timers.cancel(_key("consumer-sync", group_id, member_id))
+
+
+def cancel_timers(env: Environment, group_id: str, member_id: str) -> None:
+    for kind in ("session", "rebalance", "consumer-join", "consumer-sync"):
+        env.timers.cancel(_key(kind, group_id, member_id))
+
+
+def _key(kind: str, group_id: str, member_id: str) -> TimerKey:
+    return (kind, group_id, member_id)
+
+
+def _fencing(
+    env: Environment,
+    group_id: str,
+    member_id: str,
+    applies: Callable[[ConsumerGroupMember], bool] = lambda member: True,
+) -> Callable[[int], GroupResult]:
+    def fence(now_ms: int) -> GroupResult:
+        group = env.groups.get(group_id)
+        member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+        if member is None or not applies(member):
+            return nothing()
+        assert isinstance(group, ConsumerGroup)
+        return env.fence(group, [member], now_ms)
+
+    return fence

@@ -1,0 +1,188 @@
+"""The target assignment of a consumer group: which assignor, what it is asked, and the records of what has changed.
+
+A large group is assigned in steps beside the requests. Until then its members keep the previous target, as they do for
+group.consumer.assignment.interval.ms. Follows Kafka's TargetAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.group.consumer import range_assignor, uniform_assignor
+from kafkacompat.group.consumer.assignor import Assign, Assignment, GroupSpec, MemberSpec
+from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGroup
+from kafkacompat.group.consumer.metadata_hash import group_hash, topic_hash
+from kafkacompat.group.consumer.records import target_epoch_record, target_record
+from kafkacompat.group.environment import Environment, GroupResult, nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from kafkacompat.group.consumer.member import ConsumerGroupMember
+    from kafkacompat.group.records import GroupRecord
+    from kafkacompat.ids import Uuid
+
+ASSIGNORS: dict[str, Assign] = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}
+"""group.consumer.assignors by their names."""
+AT_ONCE_UNITS = 2_000
+"""Members, and partitions of their topics, up to which a group is assigned within the request."""
+
+
+class Target(NamedTuple):
+    epoch: int
+    assignment: Assignment
+    """Of the member that is reconciled."""
+
+
+class Change(NamedTuple):
+    """One member before and after a request. `old` is the member whose records the request finds."""
+
+    old: ConsumerGroupMember
+    new: ConsumerGroupMember
+
+
+def subscribed_counts(group: ConsumerGroup, change: Change | None) -> dict[str, list[int]]:
+    """Topic -> [members that name it, regular expressions that match it], with the change."""
+    counts = {name: [count.by_name, count.by_regex] for name, count in group.topic_names.items()}
+    if change is None:
+        return counts
+    old, new = change
+    if old.subscribed_topic_names != new.subscribed_topic_names:
+        for name in old.subscribed_topic_names - new.subscribed_topic_names:
+            counts.setdefault(name, [0, 0])[0] -= 1
+        for name in new.subscribed_topic_names - old.subscribed_topic_names:
+            counts.setdefault(name, [0, 0])[0] += 1
+    if old.regex is not None and old.regex != new.regex and group.regexes.get(old.regex) == 1:
+        resolved = group.resolved.get(old.regex)
+        for name in () if resolved is None else resolved.topics:
+            counts.setdefault(name, [0, 0])[1] -= 1
+    return {name: count for name, count in counts.items() if count[0] > 0 or count[1] > 0}
+
+
+def metadata_hash(env: Environment, names: Iterable[str]) -> int:
+    """Of the topics that exist. It changes when one of them does."""
+    hashes = {}
+    for name in names:
+        topic = env.topics.by_name.get(name)
+        if topic is None:
+            continue
+        cached = env.topic_hashes.get(name)
+        if cached is None or cached[0] is not topic:
+            known = topic_hash(topic.id, name, len(topic.partitions), env.topics.racks(topic))
+            cached = env.topic_hashes[name] = (topic, known)
+        hashes[name] = cached[1]
+    return group_hash(hashes)
+
+
+def is_homogeneous(group: ConsumerGroup, change: Change | None, counts: dict[str, list[int]]) -> bool:
+    """Whether all members, with this change, subscribe to the same topics."""
+    members = len(group.members)
+    regexes = dict(group.regexes)
+    if change is not None:
+        old, new = change
+        members += new.member_id not in group.members and group.static_member(new.instance_id) is None
+        if old.regex != new.regex:
+            for regex, step in ((old.regex, -1), (new.regex, 1)):
+                if regex is not None:
+                    regexes[regex] = regexes.get(regex, 0) + step
+                    if not regexes[regex]:
+                        del regexes[regex]
+    if not regexes:
+        return all(by_name == members for by_name, _ in counts.values())
+    if len(regexes) > 1 or next(iter(regexes.values())) != members:
+        return False
+    return all(by_regex == 1 and not by_name for by_name, by_regex in counts.values())
+
+
+def may_assign(env: Environment, group: ConsumerGroup, now_ms: int) -> bool:
+    """Whether group.consumer.assignment.interval.ms has passed. It may be 0, in case the clock was set back."""
+    interval_ms = env.consumer_setting(group.group_id, "assignment_interval_ms")
+    since_ms = group.assignment_timestamp_ms
+    return not since_ms or not interval_ms or now_ms >= since_ms + interval_ms
+
+
+def maybe_update_target(
+    env: Environment,
+    group: ConsumerGroup,
+    group_epoch: int,
+    change: Change,
+    homogeneous: bool,
+    records: list[GroupRecord],
+    now_ms: int,
+) -> Target:
+    """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target."""
+    member = change.new
+    last = Target(group.assignment_epoch, group.target_of(member.member_id, member.instance_id))
+    if group.assignment_epoch >= group_epoch or not may_assign(env, group, now_ms):
+        return last
+    assign = ASSIGNORS[group.preferred_assignor(*change) or env.settings.consumer.assignors[0]]
+    spec = _spec(env, group, change, homogeneous)
+    units = len(spec.members) + sum(spec.partition_counts.values())
+    if units > AT_ONCE_UNITS and group.targets:
+        key = ("assignment", group.group_id)
+        if not env.tasks.is_scheduled(key):
+            env.tasks.schedule(
+                "assigning partitions of a group",
+                key,
+                assign(spec),
+                lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, assigned, at_ms),
+            )
+        return last
+    assigned = _all_steps(assign(spec))
+    records += _changed(group, assigned, assigned)
+    records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
+    return Target(group_epoch, assigned.get(member.member_id, NO_PARTITIONS))
+
+
+def _assigned(
+    env: Environment, group_id: str, group_epoch: int, assigned: dict[str, Assignment], now_ms: int
+) -> GroupResult:
+    """Write what was assigned in steps, unless the group has gone or a later assignment has overtaken it. Members that
+    left meanwhile are left out. Those that joined get their part from the next assignment."""
+    group = env.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup) or not group.assignment_epoch < group_epoch <= group.group_epoch:
+        return nothing()
+    records = _changed(group, assigned, group.members)
+    return CoordinatorResult((*records, target_epoch_record(group.group_id, group_epoch, now_ms)), None)
+
+
+def _changed(group: ConsumerGroup, assigned: dict[str, Assignment], of: Iterable[str]) -> list[GroupRecord]:
+    """A record for each member without a target yet, or with another one."""
+    return [
+        target_record(group.group_id, member_id, assigned[member_id])
+        for member_id in of
+        if member_id in assigned and group.targets.get(member_id) != assigned[member_id]
+    ]
+
+
+def _spec(env: Environment, group: ConsumerGroup, change: Change, homogeneous: bool) -> GroupSpec:
+    member = change.new
+    former = group.static_member(member.instance_id)
+    replaced = None if former is None or former.member_id == member.member_id else former.member_id
+    members = {each.member_id: each for each in group.members.values() if each.member_id != replaced}
+    members[member.member_id] = member
+    ids: dict[frozenset[str], frozenset[Uuid]] = {}
+    counts: dict[Uuid, int] = {}
+    specs = {}
+    for member_id, each in members.items():
+        names = group.topic_names_of(each)
+        topic_ids = ids.get(names)
+        if topic_ids is None:
+            known = [topic for name in names if (topic := env.topics.by_name.get(name)) is not None]
+            counts.update((topic.id, len(topic.partitions)) for topic in known)
+            topic_ids = ids[names] = frozenset([topic.id for topic in known])
+        of = replaced if replaced is not None and member_id == member.member_id else member_id
+        specs[member_id] = MemberSpec(
+            each.instance_id, each.rack_id, topic_ids, group.targets.get(of, NO_PARTITIONS)
+        )
+    return GroupSpec(specs, counts, homogeneous)
+
+
+def _all_steps(steps: Generator[int, None, dict[str, Assignment]]) -> dict[str, Assignment]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assigned: dict[str, Assignment] = end.value
+            return assigned
