@@ -16,6 +16,7 @@ from benchmarks import (
     access,
     cluster,
     compaction,
+    consumer_groups,
     costs,
     held_up,
     indexes,
@@ -294,6 +295,10 @@ SCENARIOS = (
         for name, kind in quotas.LOADS
     ),
     Scenario("costs: one-record requests, 1 in flight", costs.requests),
+    *(
+        Scenario(f"consumer groups: {count:,} members", consumer_groups.membership(count, 20_000))
+        for count in (100, 1_000)
+    ),
     Scenario("200 connections", connections(200, 100)),
     Scenario("start and idle", start_and_idle),
     Scenario("going on after kill -9", going_on_after_kill),

@@ -10,6 +10,7 @@ from kafkacompat.coordinator._tests.clients import beat as classic_beat
 from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, subscription, sync
 from kafkacompat.coordinator._tests.harness import World, topic_image
 from kafkacompat.coordinator._tests.members import Member, described, heartbeat, member_of
+from kafkacompat.group.consumer import target_assignment
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.wire.errors import ErrorCode as E
@@ -567,7 +568,15 @@ def test_a_classic_member_takes_over_a_static_one(world: World) -> None:
     assert classic_beat(world, joined.member_id, 2, instance="i") == E.NONE
 
 
-def test_large_groups_are_assigned_beside_the_requests(world: World) -> None:
+def test_large_groups_are_assigned_beside_the_requests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    original = target_assignment._spec
+
+    def counted(*given: Any) -> Any:
+        asked.append(1)
+        return original(*given)
+
+    monkeypatch.setattr(target_assignment, "_spec", counted)
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 3_000), topic_image("u", 1)])
     one, two = Member(world, "one", "t"), Member(world, "two", "t")
     one.join()
@@ -575,6 +584,9 @@ def test_large_groups_are_assigned_beside_the_requests(world: World) -> None:
     joined = two.join()
     assert joined.member_epoch == 2
     assert described(world)[0].group_state == "Assigning"
+    one.beat()
+    two.beat()
+    assert len(asked) == 2  # once for each of the two group epochs
     world.time.advance(0)
     one.settle(3)
     two.settle(3)

@@ -114,20 +114,23 @@ def maybe_update_target(
     """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target."""
     member = change.new
     last = Target(group.assignment_epoch, group.target_of(member.member_id, member.instance_id))
-    if group.assignment_epoch >= group_epoch or not may_assign(env, group, now_ms):
+    key = ("assignment", group.group_id)
+    if (
+        group.assignment_epoch >= group_epoch
+        or not may_assign(env, group, now_ms)
+        or env.tasks.is_scheduled(key)
+    ):
         return last
     assign = ASSIGNORS[group.preferred_assignor(*change) or env.settings.consumer.assignors[0]]
     spec = _spec(env, group, change, homogeneous)
     units = len(spec.members) + sum(spec.partition_counts.values())
     if units > AT_ONCE_UNITS and group.targets:
-        key = ("assignment", group.group_id)
-        if not env.tasks.is_scheduled(key):
-            env.tasks.schedule(
-                "assigning partitions of a group",
-                key,
-                assign(spec),
-                lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, assigned, at_ms),
-            )
+        env.tasks.schedule(
+            "assigning partitions of a group",
+            key,
+            assign(spec),
+            lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, assigned, at_ms),
+        )
         return last
     assigned = _all_steps(assign(spec))
     records += _changed(group, assigned, assigned)

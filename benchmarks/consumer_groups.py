@@ -1,0 +1,158 @@
+"""Members of one consumer group (KIP-848) from one raw-protocol generator: how soon all consume after a change, and what
+heartbeats cost the broker. Every member sends a heartbeat in each round, at equal intervals for both brokers."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+
+from benchmarks.measure import cpu_seconds, create_topic, memory_mb, running
+from interop_tests.harness.wire import Connection, encode_request_header, frame
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+
+Figures = dict[str, float]
+HEARTBEAT = 68
+GROUP, TOPIC = "bench-group", "bench"
+INTERVAL_S = 0.5
+SESSION_MS = 3_000
+SETTLED_WITHIN_S = 90.0
+AT_ONCE = 50
+"""Requests of one connection in flight."""
+CONNECTIONS = 4
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": str(int(INTERVAL_S * 1000)),
+}
+
+
+class Member:
+    __slots__ = ("epoch", "is_new", "member_id", "owned", "told")
+
+    def __init__(self, member_id: str) -> None:
+        self.member_id = member_id
+        self.epoch = 0
+        self.owned: dict[bytes, list[int]] = {}
+        self.told = False
+        """Whether the broker knows what it owns."""
+
+    def request(self) -> bytes:
+        joins = self.epoch == 0
+        owned = [TopicPartitions(topic_id=each, partitions=indexes) for each, indexes in self.owned.items()]
+        message = ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            rebalance_timeout_ms=60_000 if joins else -1,
+            subscribed_topic_names=[TOPIC] if joins else None,
+            topic_partitions=[] if joins else None if self.told else owned,
+        )
+        self.told = True
+        return encode(message, 1)
+
+    def answered(self, answer: ConsumerGroupHeartbeatResponse) -> None:
+        assert answer.error_code == 0, answer.error_message
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned = {each.topic_id: list(each.partitions) for each in answer.assignment.topic_partitions}
+            self.told = False
+
+
+class Fleet:
+    """Members over a few connections."""
+
+    def __init__(self, bootstrap: str, partitions: int) -> None:
+        self.connections = [Connection(bootstrap) for _ in range(CONNECTIONS)]
+        self.partitions = partitions
+        self.members: list[Member] = []
+
+    def add(self, count: int) -> None:
+        first = len(self.members)
+        self.members += [Member(f"member-{first + each:05d}") for each in range(count)]
+
+    def round(self) -> None:
+        shares = [self.members[index :: len(self.connections)] for index in range(len(self.connections))]
+        for start in range(0, max(map(len, shares)), AT_ONCE):
+            asked = [share[start : start + AT_ONCE] for share in shares]
+            for connection, some in zip(self.connections, asked, strict=True):
+                header = encode_request_header(HEARTBEAT, 1, 1, "bench", True)
+                connection.send_bytes(b"".join([frame(header + member.request()) for member in some]))
+            for connection, some in zip(self.connections, asked, strict=True):
+                for member in some:
+                    answer = connection.receive_frame()
+                    member.answered(decode(ConsumerGroupHeartbeatResponse, 1, answer, 5))
+
+    def is_settled(self) -> bool:
+        owned = [sum(map(len, member.owned.values())) for member in self.members]
+        return all(owned) and sum(owned) == self.partitions
+
+    def settle(self) -> float:
+        """Seconds until every member has partitions, and every partition a member."""
+        started = time.perf_counter()
+        while True:
+            began = time.perf_counter()
+            self.round()
+            if self.is_settled():
+                return time.perf_counter() - started
+            assert began - started < SETTLED_WITHIN_S, "the group does not settle"
+            time.sleep(max(0.0, INTERVAL_S - (time.perf_counter() - began)))
+
+
+def membership(count: int, heartbeats: int) -> Callable[[str], Figures]:
+    def run(kind: str) -> Figures:
+        partitions = 2 * count
+        with running(kind, SETTINGS) as broker:
+            create_topic(broker, TOPIC, partitions)
+            _find_coordinator(broker.bootstrap)
+            fleet = Fleet(broker.bootstrap, partitions)
+            fleet.add(count)
+            before = cpu_seconds(broker)
+            figures = {"all join, s": fleet.settle()}
+            fleet.add(1)
+            figures["one joins, s"] = fleet.settle()
+            fleet.members.pop()
+            figures["one is lost, s"] = fleet.settle()
+            figures["broker CPU s of these"] = cpu_seconds(broker) - before
+            rounds = max(1, heartbeats // count)
+            for _ in range(rounds // 2):
+                fleet.round()
+            before, started = cpu_seconds(broker), time.perf_counter()
+            for _ in range(rounds):
+                fleet.round()
+            took, sent = time.perf_counter() - started, rounds * count
+            figures["heartbeats/s"] = sent / took
+            figures["broker CPU us/heartbeat"] = (cpu_seconds(broker) - before) / sent * 1e6
+            figures["memory MB"] = memory_mb(broker)
+        return figures
+
+    return run
+
+
+def _find_coordinator(bootstrap: str) -> None:
+    deadline = time.monotonic() + SETTLED_WITHIN_S
+    with Connection(bootstrap) as connection:
+        while True:
+            answer = connection.call("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [GROUP]})
+            if not answer["Coordinators"][0]["ErrorCode"]:
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    header = encode_request_header(HEARTBEAT, 1, 1, "bench", True)
+    probe = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="probe", member_epoch=1)
+    with Connection(bootstrap) as connection:
+        while True:
+            connection.send_bytes(frame(header + encode(probe, 1)))
+            (error,) = struct.unpack_from(">h", connection.receive_frame(), 4 + 1 + 4)
+            if error == 69:  # GROUP_ID_NOT_FOUND: the coordinator has loaded its partition
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
