@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks.measure import cpu_seconds, create_topic, memory_mb, running
+from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.wire import Connection, encode_request_header, frame
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import (
@@ -25,6 +26,7 @@ SETTLED_WITHIN_S = 90.0
 AT_ONCE = 50
 """Requests of one connection in flight."""
 CONNECTIONS = 4
+IDLE_CPU_S = 0.05
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
@@ -113,6 +115,7 @@ def membership(count: int, heartbeats: int) -> Callable[[str], Figures]:
         with running(kind, SETTINGS) as broker:
             create_topic(broker, TOPIC, partitions)
             _find_coordinator(broker.bootstrap)
+            _wait_until_idle(broker)
             fleet = Fleet(broker.bootstrap, partitions)
             fleet.add(count)
             before = cpu_seconds(broker)
@@ -135,6 +138,17 @@ def membership(count: int, heartbeats: int) -> Callable[[str], Figures]:
         return figures
 
     return run
+
+
+def _wait_until_idle(broker: BrokerProcess) -> None:
+    """The new partitions' logs are made and synced by now."""
+    deadline = time.monotonic() + SETTLED_WITHIN_S
+    while time.monotonic() < deadline:
+        before = cpu_seconds(broker)
+        time.sleep(1)
+        if cpu_seconds(broker) - before < IDLE_CPU_S:
+            return
+    raise AssertionError("the broker does not come to rest")
 
 
 def _find_coordinator(bootstrap: str) -> None:
