@@ -108,6 +108,12 @@ class Fleet:
             assert began - started < SETTLED_WITHIN_S, "the group does not settle"
             time.sleep(max(0.0, INTERVAL_S - (time.perf_counter() - began)))
 
+    def rest(self) -> None:
+        """Until the group may be assigned anew at once (group.consumer.assignment.interval.ms)."""
+        for _ in range(4):
+            self.round()
+            time.sleep(INTERVAL_S)
+
 
 def membership(count: int, heartbeats: int) -> Callable[[str], Figures]:
     def run(kind: str) -> Figures:
@@ -120,8 +126,10 @@ def membership(count: int, heartbeats: int) -> Callable[[str], Figures]:
             fleet.add(count)
             before = cpu_seconds(broker)
             figures = {"all join, s": fleet.settle()}
+            fleet.rest()
             fleet.add(1)
             figures["one joins, s"] = fleet.settle()
+            fleet.rest()
             fleet.members.pop()
             figures["one is lost, s"] = fleet.settle()
             figures["broker CPU s of these"] = cpu_seconds(broker) - before

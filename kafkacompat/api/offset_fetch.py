@@ -138,7 +138,13 @@ def _asked(
             refused.append(OffsetFetchResponseTopics(topic_id=bytes(key), partitions=partitions))  # type: ignore[arg-type]  # an id
         if pace.is_over(3):
             yield None
-    return OffsetFetchRequestGroup(group_id=group.group_id, topics=known), refused
+    asked = OffsetFetchRequestGroup(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=known,
+    )
+    return asked, refused
 
 
 def _refused(indexes: list[int], error: ErrorCode) -> Steps[list[OffsetFetchResponsePartitions]]:

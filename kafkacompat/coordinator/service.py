@@ -308,9 +308,8 @@ class GroupCoordinator:
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext
     ) -> Deferred[Any]:
-        shard_of = partial(self._shard, may_be_empty=True)
         described = self._steps.value(
-            "describing consumer groups", consumer_groups.describe(request.group_ids, shard_of)
+            "describing consumer groups", consumer_groups.describe(request.group_ids, self._shard)
         )
         return described.and_then(gather).then(lambda groups: ConsumerGroupDescribeResponse(groups=groups))
 

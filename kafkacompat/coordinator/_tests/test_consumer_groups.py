@@ -349,6 +349,50 @@ def test_a_commit_counts_for_what_the_member_has(world: World) -> None:
     assert commit(world, 9, version=9) == E.NONE
 
 
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("has_topics", [False, True])
+def test_offsets_are_told_to_members_at_their_epoch(world: World, stable: bool, has_topics: bool) -> None:
+    from kafkacompat.api.offset_fetch import HANDLER as FETCH
+    from kafkacompat.wire.messages.offset_fetch_request import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestTopics,
+    )
+
+    one = Member(world, "one", "t")
+    one.join()
+    commit(world, 5, member_id="one", generation=2, version=9)
+
+    def told(member_id: str | None, epoch: int) -> tuple[int, int]:
+        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])] if has_topics else None
+        group = OffsetFetchRequestGroup(group_id="g", member_id=member_id, member_epoch=epoch, topics=topics)
+        (answer,) = world.call(FETCH, OffsetFetchRequest(groups=[group], require_stable=stable), 9).groups
+        return answer.error_code, sum(len(topic.partitions) for topic in answer.topics)
+
+    assert told(None, -1) == (E.NONE, 1)
+    assert told("one", 2) == (E.NONE, 1)
+    assert told("one", 1) == told("one", 3) == told("one", -1) == (E.STALE_MEMBER_EPOCH, 0)
+    assert told("two", 2) == told("", -1) == (E.UNKNOWN_MEMBER_ID, 0)
+    world = World(AT_ONCE)
+    member_id = classic_group(world)
+    Member(world, "new", "t").join()
+    assert told(member_id, 1)[0] == E.NONE
+    assert told(member_id, 2)[0] == E.ILLEGAL_GENERATION
+
+
+def test_of_two_assignors_named_as_often_uniform_is_taken(world: World) -> None:
+    for member_id, assignor in (("one", "range"), ("two", "uniform")):
+        Member(world, member_id, "t", assignor=assignor).join()
+    assert described(world)[0].assignor_name == "uniform"
+    Member(world, "three", "t", assignor="range").join()
+    assert described(world)[0].assignor_name == "range"
+
+
+def test_a_group_without_a_name_is_not_described(world: World) -> None:
+    (answer,) = described(world, "")
+    assert (answer.error_code, answer.error_message) == (E.INVALID_GROUP_ID, None)
+
+
 # --- restarts
 
 

@@ -316,12 +316,13 @@ class ConsumerGroup:
     def preferred_assignor(
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
     ) -> str | None:
-        """The assignor that most members name, with this change of one member. None if nobody names one."""
+        """The assignor that most members name, with this change of one member. In a tie it is uniform, as in Kafka. None
+        if nobody names one."""
         counts = dict(self.assignors)
         _move(
             counts, None if old is None else old.server_assignor, None if new is None else new.server_assignor
         )
-        return max(counts, key=counts.__getitem__) if counts else None
+        return max(counts, key=lambda name: (counts[name], name)) if counts else None
 
     # --- classic members
 

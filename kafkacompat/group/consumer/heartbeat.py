@@ -239,6 +239,20 @@ def _told_of(
     request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, member: ConsumerGroupMember
 ) -> ConsumerGroupMember:
     """The member with what the request tells. None means unchanged."""
+    tells_nothing = (
+        request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.instance_id in (None, member.instance_id)
+    )
+    if tells_nothing and (caller.client_id, caller.client_host, None) == (
+        member.client_id,
+        member.client_host,
+        member.classic,
+    ):
+        return member
     names = member.subscribed_topic_names
     if request.subscribed_topic_names is not None:
         told = frozenset(request.subscribed_topic_names)
