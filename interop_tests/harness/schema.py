@@ -1,5 +1,5 @@
 """Encodes and decodes Kafka messages as plain dicts. The message definitions are those in kafka-python, and for
-requests between nodes those of controller_messages.
+requests between nodes and consumer groups those of controller_messages and consumer_group_messages.
 
 This is a separate encoder, so that it does not share a mistake with a client or a broker. Decoding is strict: every
 byte of a response must be used. Field names are those of the definitions ("ErrorCode"). A field that is missing in a
@@ -14,7 +14,7 @@ import warnings
 from functools import cache
 from typing import Any
 
-from interop_tests.harness import controller_messages
+from interop_tests.harness import consumer_group_messages, controller_messages
 
 with warnings.catch_warnings():
     # kafka-python reads its definitions with a deprecated function of importlib.
@@ -131,7 +131,11 @@ class Message:
     def __init__(self, name: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            definition = controller_messages.definition(name) or load_json(name)
+            definition = (
+                controller_messages.definition(name)
+                or consumer_group_messages.definition(name)
+                or load_json(name)
+            )
         self.name = name
         self.key: int = definition.get("apiKey", -1)
         self.flexible_versions = _versions(definition.get("flexibleVersions"))
