@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from confluent_kafka import Consumer
 from selenium import webdriver
 
 from interop_tests.cluster.clusters import Cluster
@@ -110,11 +111,69 @@ def test_groups_are_listed_with_their_lag(page: Page, console: ConsoleProcess) -
     lag = ends[0] - 20 + ends[1] - 30
     page.open("#/cluster").wait_for("#groups", GROUP)
     (row,) = [row for row in page.rows("#groups") if row[0] == GROUP]
-    assert row[2:5] == ["0", f"{lag:,}", "metrics.windows"]
+    assert row[1:] == ["classic", "empty", "0", f"{lag:,}", "metrics.windows"]
     page.click(f"[data-key='group {GROUP}']")
     page.wait_for("#groups .nested", "metrics.windows-0", "metrics.windows-1")
     assert page.rows("#groups .nested")[0][1:] == ["20", str(ends[0]), str(ends[0] - 20)]
     assert "kafkacompat-console" not in page.text("#groups"), "the console itself commits nothing"
+
+
+def test_a_group_of_the_consumer_protocol_unfolds_to_its_epochs_and_assignments(
+    page: Page, shown_broker: BrokerProcess
+) -> None:
+    """Two members share the three partitions of a topic (KIP-848)."""
+    name = "watched"
+    consumers = [
+        Consumer(
+            {
+                "bootstrap.servers": shown_broker.bootstrap,
+                "group.id": name,
+                "group.protocol": "consumer",
+                "client.id": client,
+                "log_level": 0,
+            }
+        )
+        for client in ("one", "two")
+    ]
+    try:
+        for consumer, topic in zip(consumers, ("logs.summary", "^logs.summary"), strict=True):
+            consumer.subscribe([topic])
+
+        def shared() -> bool:
+            for consumer in consumers:
+                consumer.poll(0.1)
+            return sorted(len(consumer.assignment()) for consumer in consumers) == [1, 2]
+
+        wait_until(shared, "the members share the topic")
+        page.open("#/cluster").wait_for("#groups", name)
+        page.click(f"[data-key='group {name}']")
+
+        def members() -> dict[str, list[str]]:
+            shared()
+            return {row[0]: row for row in page.rows("#groups .members") if len(row) > 1}
+
+        def converged() -> bool:
+            rows = members().values()
+            return len(rows) == 2 and all(row[5] == row[6] != "none" and row[3] != "–" for row in rows)
+
+        wait_until(converged, "the page shows what both members have")
+        rows = members()
+        for client, consumer in zip(("one", "two"), consumers, strict=True):
+            numbers = ", ".join(str(each.partition) for each in sorted(consumer.assignment()))
+            assert rows[client][5] == rows[client][6] == f"logs.summary: {numbers}"
+        epoch = rows["one"][3]
+        assert [row[1:5] for row in (rows["one"], rows["two"])] == [
+            ["/127.0.0.1", "consumer", epoch, "logs.summary"],
+            ["/127.0.0.1", "consumer", epoch, "/(^logs.summary)/"],
+        ]
+        assert page.text("#groups .epochs") == (
+            f"group epoch {epoch} · target assignment epoch {epoch} · assignor uniform"
+        )
+        (row,) = [row for row in page.rows("#groups") if row[0] == name]
+        assert row[1:4] == ["consumer", "stable", "2"]
+    finally:
+        for consumer in consumers:
+            consumer.close()
 
 
 def test_the_node_is_shown(page: Page, shown_broker: BrokerProcess) -> None:

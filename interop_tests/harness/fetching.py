@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from interop_tests.consumer_groups import members
 from interop_tests.harness.kafka_jars import MissingTool
 from interop_tests.harness.kafka_jvm import kafka_java
 from interop_tests.harness.programs import (
@@ -40,6 +41,7 @@ PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
     (sarama_program, ("new",)),
     (franz_go_program, ()),
     (kafkajs_program, ()),
+    *((command, ()) for command in members.COMMANDS.values()),
 ]
 
 

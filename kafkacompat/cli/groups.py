@@ -7,6 +7,7 @@ import argparse
 from kafkacompat.cli.client import Cluster, check
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.consume import starting_timestamp
+from kafkacompat.cli.consumer_group import consumer_group_lines, described_consumer_group, owners_of
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import NAMES_VERSION_MAX, assigned_partitions
 from kafkacompat.cli.output import failing_clearly, print_table
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="all groups with their states and types")
-    describe = actions.add_parser("describe", help="members, offsets and lag of a group")
+    describe = actions.add_parser("describe", help="members, assignments, offsets and lag of a group")
     describe.add_argument("group", help="its id")
     reset = actions.add_parser("reset", help="move the offsets of a group without members")
     reset.add_argument("group", help="its id")
@@ -96,23 +97,7 @@ def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 
 def describe_group(cluster: Cluster, arguments: argparse.Namespace) -> None:
-    described = described_group(cluster, arguments.group)
-    owners: dict[tuple[str, int], str] = {}
-    if described is None:
-        print(f"{arguments.group} is not a classic group, so its members are not shown")
-    else:
-        members = len(described.members)
-        print(
-            f"{arguments.group}: {described.group_state}, {members} {'member' if members == 1 else 'members'}"
-        )
-        if described.members:
-            print_table(
-                ("member", "client", "host"),
-                [(each.member_id, each.client_id, each.client_host) for each in described.members],
-            )
-        for member in described.members:
-            if described.protocol_type == "consumer":
-                owners.update(dict.fromkeys(assigned_partitions(member.member_assignment), member.member_id))
+    owners = print_members(cluster, arguments.group)
     rows: list[tuple[object, ...]] = []
     for topic, offsets in sorted(committed(cluster, arguments.group).items()):
         ends = end_offsets(cluster, topic)
@@ -123,6 +108,35 @@ def describe_group(cluster: Cluster, arguments: argparse.Namespace) -> None:
             rows.append((topic, number, offset, "-" if end is None else end, lag, owner))
     if rows:
         print_table(("topic", "partition", "offset", "end", "lag", "member"), rows)
+
+
+def print_members(cluster: Cluster, group: str) -> dict[tuple[str, int], str]:
+    """Print the group's state and members. Return the member that has each partition."""
+    modern = described_consumer_group(cluster, group)
+    if modern is not None:
+        print_state(group, modern.group_state, len(modern.members))
+        for line in consumer_group_lines(modern):
+            print(line)
+        return owners_of(modern)
+    described = described_group(cluster, group)
+    owners: dict[tuple[str, int], str] = {}
+    if described is None:
+        print(f"{group} is neither a classic nor a consumer group, so its members are not shown")
+        return owners
+    print_state(group, described.group_state, len(described.members))
+    if described.members:
+        print_table(
+            ("member", "client", "host"),
+            [(each.member_id, each.client_id, each.client_host) for each in described.members],
+        )
+    if described.protocol_type == "consumer":
+        for member in described.members:
+            owners.update(dict.fromkeys(assigned_partitions(member.member_assignment), member.member_id))
+    return owners
+
+
+def print_state(group: str, state: str, members: int) -> None:
+    print(f"{group}: {state}, {members} {'member' if members == 1 else 'members'}")
 
 
 def described_group(cluster: Cluster, group: str) -> DescribedGroup | None:

@@ -22,10 +22,13 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from kafkacompat.console.clients import common_settings, quiet_logger
 from kafkacompat.console.core.result_topics import RESULT_TOPICS
 from kafkacompat.console.core.snapshot import (
+    MAX_MEMBERS_SHOWN,
     NO_LEADER,
     GroupSeen,
+    MemberSeen,
     NodeSeen,
     PartitionSeen,
+    Places,
     Snapshot,
     TopicSeen,
 )
@@ -196,7 +199,24 @@ def _group(name: str, about: Any, offsets: Any) -> GroupSeen:
             for place in offsets.topic_partitions or []
             if place.error is None and place.offset >= 0
         },
+        about.partition_assignor or "",
+        tuple(
+            MemberSeen(
+                member.member_id,
+                member.client_id or "",
+                member.host or "",
+                member.group_instance_id,
+                _places(member.assignment),
+                None if member.target_assignment is None else _places(member.target_assignment),
+            )
+            for member in sorted(about.members, key=lambda each: each.member_id)[:MAX_MEMBERS_SHOWN]
+        ),
     )
+
+
+def _places(assignment: Any) -> Places:
+    found = () if assignment is None else assignment.topic_partitions
+    return tuple(sorted((place.topic, place.partition) for place in found))
 
 
 def _partition(topic: str, seen: Any, earliest: dict[Place, int], latest: dict[Place, int]) -> PartitionSeen:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import trio
 
 from kafkacompat.console.admin import ClusterClient
-from kafkacompat.console.core.snapshot import ReplicaSize
+from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize
+from kafkacompat.console.epochs import epochs_of
 from kafkacompat.console.failure import BrokerAway
 from kafkacompat.console.reader import ResultReader
 from kafkacompat.console.sizes import sizes_of
@@ -82,6 +83,7 @@ async def keep_looking(
     limiter = trio.CapacityLimiter(1)
     sizes: tuple[ReplicaSize, ...] | None = None
     error = ""
+    epochs: Mapping[str, GroupEpochs] = {}
     looks = 0
     while True:
         try:
@@ -97,6 +99,11 @@ async def keep_looking(
         reader.follow(snapshot)
         state.looked(snapshot)
         state.sized(sizes, error)
+        # Until the coordinators answer, the epochs are those of the previous look.
+        state.described(epochs)
+        if snapshot.groups:
+            epochs = await epochs_of(snapshot)
+            state.described(epochs)
         if looks % LOOKS_PER_SIZES == 0:
             sizes, error = await sizes_of(snapshot.nodes)
             state.sized(sizes, error)

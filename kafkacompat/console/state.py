@@ -6,7 +6,7 @@ The tasks of run.py change the state, server.py reads it, both in the one trio t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from kafkacompat.console.core.cluster_view import broker_view, cluster_view, hea
 from kafkacompat.console.core.connection import BrokerConnection
 from kafkacompat.console.core.rates import Rates
 from kafkacompat.console.core.results import Results
-from kafkacompat.console.core.snapshot import ReplicaSize, Snapshot
+from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize, Snapshot
 from kafkacompat.console.core.views import results_view
 from kafkacompat.console.reader import Batch, Place
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -98,6 +98,12 @@ class ConsoleState:
         if self.snapshot is not None:
             self._looks += 1
             self.snapshot = replace(self.snapshot, sizes=sizes, sizes_error=error)
+
+    def described(self, epochs: Mapping[str, GroupEpochs]) -> None:
+        """Store the epochs of groups."""
+        if self.snapshot is not None:
+            self._looks += 1
+            self.snapshot = replace(self.snapshot, epochs=epochs)
 
     def away(self, now_ms: int, reason: str) -> None:
         """The broker did not answer. The previous snapshot stays and is shown as old."""

@@ -50,6 +50,7 @@ class ScriptedAdmin:
         self.odd = odd or {}
         self.topics = list(topics)
         self.topic_id = "id"
+        self.members: list[Any] = []
 
     def _say(self, method: str, result: object) -> Future[Any]:
         return future(self.odd.get(method, result))
@@ -82,7 +83,9 @@ class ScriptedAdmin:
     def describe_consumer_groups(self, names: list[str], **options: Any) -> dict[str, Future[Any]]:
         if not names:
             raise ValueError("Expected at least one group to be described")
-        said = SimpleNamespace(type="CLASSIC", state="STABLE", members=[], coordinator=None)
+        said = SimpleNamespace(
+            type="CLASSIC", state="STABLE", members=self.members, coordinator=None, partition_assignor="range"
+        )
         return {
             name: self._say("describe_consumer_groups" if name == names[0] else "", said) for name in names
         }

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.console.core.decoding import MAX_INDENTED_TIMES, decoded
+from kafkacompat.console.core.exchange import BadResponse
 from kafkacompat.console.core.internal_records import internal_key, internal_value
-from kafkacompat.console.core.log_directories import BadResponse, parse_response, sizes_request
+from kafkacompat.console.core.log_directories import parse_response, sizes_request
 from kafkacompat.console.core.snapshot import ReplicaSize
 
 

@@ -13,10 +13,21 @@ from typing import Any
 from kafkacompat.console.core.connection import BrokerConnection
 from kafkacompat.console.core.lag import group_lag
 from kafkacompat.console.core.rates import Rates
-from kafkacompat.console.core.snapshot import GroupSeen, PartitionSeen, Snapshot, TopicSeen
+from kafkacompat.console.core.snapshot import (
+    GroupEpochs,
+    GroupSeen,
+    MemberEpoch,
+    MemberSeen,
+    PartitionSeen,
+    Places,
+    Snapshot,
+    TopicSeen,
+)
 
 MAX_TROUBLED_SHOWN = 50
 MAX_GROUP_PARTITIONS_SHOWN = 200
+MAX_MEMBER_PARTITIONS_SHOWN = 200
+MAX_MEMBER_TOPICS_SHOWN = 50
 
 GOOD, WARNING, BAD = "good", "warning", "bad"
 
@@ -177,11 +188,15 @@ def groups_view(snapshot: Snapshot) -> list[View]:
         for topic in snapshot.topics
         for partition in topic.partitions
     }
-    return [group_view(group, partitions) for group in snapshot.groups]
+    return [group_view(group, partitions, snapshot.epochs.get(group.group_id)) for group in snapshot.groups]
 
 
-def group_view(group: GroupSeen, partitions: Mapping[tuple[str, int], PartitionSeen]) -> View:
-    """Return one group with the lag of each partition."""
+def group_view(
+    group: GroupSeen,
+    partitions: Mapping[tuple[str, int], PartitionSeen],
+    epochs: GroupEpochs | None = None,
+) -> View:
+    """Return one group with its members and the lag of each partition. Without `epochs` they are null."""
     lag = group_lag(group, partitions)
     return {
         "group": group.group_id,
@@ -201,7 +216,39 @@ def group_view(group: GroupSeen, partitions: Mapping[tuple[str, int], PartitionS
             }
             for row in lag.partitions[:MAX_GROUP_PARTITIONS_SHOWN]
         ],
+        "assignor": group.assignor or None,
+        "group_epoch": epochs.group_epoch if epochs else None,
+        "assignment_epoch": epochs.assignment_epoch if epochs else None,
+        "member_list": [
+            member_view(member, epochs.members.get(member.member_id) if epochs else None)
+            for member in group.member_list
+        ],
     }
+
+
+def member_view(member: MemberSeen, epoch: MemberEpoch | None) -> View:
+    """Return one member with its current and its target assignment."""
+    return {
+        "member": member.member_id,
+        "client": member.client_id,
+        "host": member.host,
+        "instance": member.instance_id,
+        "epoch": epoch.epoch if epoch else None,
+        "kind": (epoch.kind if epoch else "") or None,
+        "subscribed": list(epoch.topics[:MAX_MEMBER_TOPICS_SHOWN]) if epoch else None,
+        "regex": (epoch.regex if epoch else "") or None,
+        "assigned": assignment_view(member.assigned),
+        "target": None if member.target is None else assignment_view(member.target),
+    }
+
+
+def assignment_view(places: Places) -> View:
+    """Return the number of partitions, and the first of them by topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in places[:MAX_MEMBER_PARTITIONS_SHOWN]:
+        topics.setdefault(topic, []).append(number)
+    listed = [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]
+    return {"count": len(places), "topics": listed}
 
 
 def troubled_view(snapshot: Snapshot) -> list[View]:

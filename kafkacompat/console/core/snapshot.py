@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 NO_LEADER = -1
+CONSUMER = "consumer"
+"""The kind of a group of the consumer rebalance protocol (KIP-848)."""
+MAX_MEMBERS_SHOWN = 50
+"""Members of a group, in order of their ids. Further members are only counted."""
+
+Places = tuple[tuple[str, int], ...]
+"""Partitions in order: (topic, partition)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +64,42 @@ class TopicSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberSeen:
+    """A member of a group. target is None in a classic group, where no assignment is prepared ahead."""
+
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str | None = None
+    assigned: Places = ()
+    target: Places | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEpoch:
+    """What only ConsumerGroupDescribe tells of a member. kind is classic or consumer, or empty if the broker does not tell."""
+
+    epoch: int
+    kind: str = ""
+    topics: tuple[str, ...] = ()
+    regex: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpochs:
+    """What only ConsumerGroupDescribe tells of a group. The group has converged when all its epochs are equal."""
+
+    group_epoch: int
+    assignment_epoch: int
+    members: dict[str, MemberEpoch] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """A consumer group: its members and its committed offsets, (topic, partition) -> offset."""
+    """A consumer group: its members and its committed offsets, (topic, partition) -> offset.
+
+    kind is classic or consumer. member_list has at most MAX_MEMBERS_SHOWN of the members.
+    """
 
     group_id: str
     kind: str
@@ -65,6 +107,8 @@ class GroupSeen:
     members: int
     coordinator: int | None
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
+    assignor: str = ""
+    member_list: tuple[MemberSeen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +135,5 @@ class Snapshot:
     sizes_error: str = ""
     topics_hidden: int = 0
     groups_hidden: int = 0
+    epochs: Mapping[str, GroupEpochs] = field(default_factory=dict)
+    """By group id. A group of the consumer protocol may be missing: its coordinator did not tell."""

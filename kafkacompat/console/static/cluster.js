@@ -97,11 +97,12 @@ export class ClusterView {
     if (groups.length === 0) { replace(byId("groups"), unshown ?? empty("No consumer group has committed anything.", "kafkacompat consume TOPIC --group NAME")); return; }
     replace(byId("groups"), table("Consumer groups with their lag", [
       { title: "Group", class: "nowrap", cell: (group) => this.fold(`group ${group.group}`, group.group) },
+      { title: "Type", class: "hide-small", cell: (group) => group.kind },
       { title: "State", cell: (group) => h("span", { class: `tag ${group.state === "stable" ? "good" : ""}` }, group.state) },
       { title: "Members", number: true, cell: (group) => count(group.members) },
       { title: "Lag", number: true, cell: (group) => (group.lag === null ? "–" : h("b", {}, count(group.lag))) },
       { title: "Topics", class: "clip", cell: (group) => group.topics.join(", ") || "–" },
-    ], groups, (group) => this.open.has(`group ${group.group}`) && lagTable(group)), unshown);
+    ], groups, (group) => this.open.has(`group ${group.group}`) && groupDetails(group)), unshown);
   }
 
   fold(key, text) {
@@ -127,6 +128,36 @@ function partitionTable(topic) {
     { title: "Offsets", number: true, cell: (row) => (row.latest === null ? "–" : `${count(row.earliest)} to ${count(row.latest)}`) },
     { title: "On disk", number: true, cell: (row) => bytes(row.size_bytes) },
   ], topic.partitions));
+}
+
+function groupDetails(group) {
+  const unshown = group.members - group.member_list.length;
+  return [
+    group.kind === "consumer" && h("p", { class: "muted epochs" }, group.group_epoch === null
+      ? `assignor ${group.assignor ?? "–"} · the coordinator does not tell the epochs`
+      : `group epoch ${group.group_epoch} · target assignment epoch ${group.assignment_epoch} · assignor ${group.assignor ?? "–"}`),
+    group.member_list.length > 0 && memberTable(group),
+    unshown > 0 && h("p", { class: "muted" }, `${plural(unshown, "more member")} not shown.`),
+    lagTable(group),
+  ];
+}
+
+function memberTable(group) {
+  const modern = group.kind === "consumer";
+  return h("div", { class: "nested members" }, table(`Members of ${group.group}`, [
+    { title: "Member", cell: (row) => h("span", { title: row.member }, row.instance === null ? row.client : `${row.client} (${row.instance})`) },
+    { title: "Host", class: "hide-small", cell: (row) => row.host },
+    modern && { title: "Type", class: "hide-small", cell: (row) => row.kind ?? "–" },
+    modern && { title: "Epoch", number: true, cell: (row) => row.epoch ?? "–" },
+    modern && { title: "Subscribed", cell: (row) => [...(row.subscribed ?? []), ...(row.regex === null ? [] : [`/${row.regex}/`])].join(", ") || "–" },
+    { title: "Assigned", cell: (row) => placesText(row.assigned) },
+    modern && { title: "Target", cell: (row) => (row.target === null ? "–" : placesText(row.target)) },
+  ].filter(Boolean), group.member_list));
+}
+
+function placesText({ count: all, topics }) {
+  const unshown = all - topics.reduce((sum, { partitions }) => sum + partitions.length, 0);
+  return topics.map(({ topic, partitions }) => `${topic}: ${partitions.join(", ")}`).join("; ") + (unshown > 0 ? ` and ${unshown} more` : "") || "none";
 }
 
 function lagTable(group) {

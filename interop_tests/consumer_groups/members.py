@@ -1,0 +1,127 @@
+"""Members of groups of the consumer protocol (KIP-848) on stock clients: one process a member, so that a kill is real.
+
+The programs of clients/ take their settings as a JSON object in the only argument: bootstrap, group, client (its id),
+topic or regex, and perhaps assignor and instance. They subscribe and poll all the time, without automatic commits, from
+the earliest offset if nothing is committed. A command is a line of JSON on standard input: state, forget (what was
+read), commit (how: sync or async, offsets by partition) and close. The answer to each is a line: the partitions that
+the member owns, the offsets that it read by partition, and its last error.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interop_tests.harness.java_tools import HEAP, LOGGING
+from interop_tests.harness.kafka_jars import kafka_classpath, require_program
+from interop_tests.harness.kafka_jvm import kafka_java
+from interop_tests.harness.programs import build_once, franz_go_copier
+from interop_tests.harness.waiting import TIMEOUT_S
+
+CLIENTS = Path(__file__).resolve().parent / "clients"
+COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
+JAVA, CONFLUENT, FRANZ_GO, PLATFORMATIC = "java", "confluent-kafka", "franz-go", "platformatic"
+
+
+def java_member() -> list[str]:
+    """The command of the member on Kafka's own consumer."""
+    java, maven = require_program("java"), require_program("mvn")
+    source = CLIENTS / "java"
+    compiler = ["-cp", "lib/*", COMPILER, "--release", "17", "-nowarn", "-proc:none"]
+    folder = build_once(
+        "java_member",
+        [source / name for name in ("JavaMember.java", "pom.xml")],
+        lambda folder: [
+            [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}/lib"],
+            [java, *compiler, "-classpath", kafka_classpath(), "-d", "classes", "JavaMember.java"],
+        ],
+    )
+    *options, classpath = kafka_java(HEAP, LOGGING)
+    return [*options, f"{classpath}:{folder / 'classes'}", "JavaMember"]
+
+
+def platformatic_member() -> list[str]:
+    """The command of the member on @platformatic/kafka."""
+    node, npm = require_program("node"), require_program("npm")
+    source = CLIENTS / "platformatic"
+    folder = build_once(
+        "platformatic",
+        [source / name for name in ("main.mjs", "package.json", "package-lock.json")],
+        lambda folder: [[npm, "ci", "--omit=dev", "--no-audit", "--no-fund", "--ignore-scripts"]],
+    )
+    return [node, str(folder / "main.mjs")]
+
+
+COMMANDS: dict[str, Callable[[], list[str]]] = {
+    JAVA: java_member,
+    CONFLUENT: lambda: [sys.executable, str(CLIENTS / "confluent_member.py")],
+    FRANZ_GO: lambda: franz_go_copier(CLIENTS / "franz_go_member.go"),
+    PLATFORMATIC: platformatic_member,
+}
+
+
+@dataclass(frozen=True)
+class State:
+    """What a member owns ("topic-partition"), what it read, and its last error."""
+
+    owned: frozenset[str]
+    read: dict[str, list[int]]
+    error: str | None
+
+
+class Member:
+    """One process. Its settings are those of the programs, see above."""
+
+    def __init__(self, kind: str, log: Path, **settings: str | None) -> None:
+        self._log = log
+        with open(log, "ab") as sink:
+            self._process = subprocess.Popen(
+                [*COMMANDS[kind](), json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=sink,
+                text=True,
+            )
+
+    def ask(self, do: str, **more: Any) -> State:
+        """The answer to a command. AssertionError if the process has ended or is silent."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps({"do": do} | more) + "\n")
+            self._process.stdin.flush()
+            answered = select.select([self._process.stdout], [], [], TIMEOUT_S)[0]
+            line = self._process.stdout.readline() if answered else ""
+        except OSError:
+            line = ""
+        assert line, f"{do} {more} has no answer:\n{self._log.read_text(errors='replace')[-4000:]}"
+        answer = json.loads(line)
+        return State(frozenset(answer["owned"]), answer["read"], answer["error"])
+
+    @property
+    def state(self) -> State:
+        """The member's present state. An error fails the test."""
+        state = self.ask("state")
+        assert state.error is None, state.error
+        return state
+
+    def commit(self, how: str, offsets: Mapping[int, int]) -> None:
+        """Commit these offsets by partition. Returns when the coordinator has answered."""
+        self.ask("commit", how=how, offsets={str(partition): offset for partition, offset in offsets.items()})
+
+    def close(self) -> State:
+        """Leave as the client leaves. The process ends."""
+        state = self.ask("close")
+        self._process.wait(TIMEOUT_S)
+        return state
+
+    def kill(self) -> None:
+        """kill -9: the coordinator hears nothing any more."""
+        self._process.kill()
+        self._process.wait(TIMEOUT_S)

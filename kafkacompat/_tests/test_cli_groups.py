@@ -1,0 +1,277 @@
+"""`kafkacompat groups` on scripted brokers: which request it sends for a group, and what it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkacompat.__main__ import main
+from kafkacompat.cli import client
+from kafkacompat.wire.apis import ApiKey
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.message import Message
+from kafkacompat.wire.messages.consumer_group_describe_response import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from kafkacompat.wire.messages.describe_groups_response import DescribedGroup as ClassicGroup
+from kafkacompat.wire.messages.describe_groups_response import DescribeGroupsResponse
+from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from kafkacompat.wire.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kafkacompat.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkacompat.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafkacompat.wire.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+BOOTSTRAP = ("--bootstrap", "h:9092")
+NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
+Answers = dict[int, Message]
+Run = Callable[..., list[str]]
+
+
+class ScriptedBroker:
+    """Stands for every connection of the commands. Each answer passes through the codec of the version asked for."""
+
+    def __init__(self, answers: Answers, versions: dict[int, int]) -> None:
+        self.answers = base_answers() | answers
+        self.versions = versions
+        self.asked: list[ApiKey] = []
+        self.is_lost = False
+
+    def call(
+        self, request: Any, response_type: Any, max_version: int | None = None, timeout_s: float | None = None
+    ) -> Any:
+        key = ApiKey(request.API_KEY)
+        self.asked.append(key)
+        most = request.MAX_VERSION if max_version is None else max_version
+        version = min(most, self.versions.get(key, request.MAX_VERSION))
+        return decode(response_type, version, encode(self.answers[key], version))
+
+    def serves(self, api_key: int, version: int) -> bool:
+        return version <= self.versions.get(api_key, 99)
+
+    def close(self) -> None:
+        self.is_lost = True
+
+
+def base_answers() -> Answers:
+    """One broker that leads the two partitions of topic t, with 10 records each. The group has read 4 of the first."""
+    partitions = [MetadataResponsePartition(partition_index=number, leader_id=1) for number in range(2)]
+    ends = [
+        ListOffsetsPartitionResponse(partition_index=number, timestamp=-1, offset=10) for number in range(2)
+    ]
+    committed = [OffsetFetchResponsePartitions(partition_index=0, committed_offset=4)]
+    topics = [OffsetFetchResponseTopics(name="t", partitions=committed)]
+    return {
+        ApiKey.METADATA: MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=1, host="h", port=9092)],
+            topics=[MetadataResponseTopic(name="t", partitions=partitions)],
+        ),
+        ApiKey.FIND_COORDINATOR: FindCoordinatorResponse(
+            coordinators=[Coordinator(key="g", node_id=1, host="h", port=9092)]
+        ),
+        ApiKey.LIST_OFFSETS: ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse(name="t", partitions=ends)]
+        ),
+        ApiKey.OFFSET_FETCH: OffsetFetchResponse(
+            groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)]
+        ),
+    }
+
+
+def consumer_group(*members: Member, **fields: Any) -> ConsumerGroupDescribeResponse:
+    known = {"group_id": "g", "group_state": "Stable", "group_epoch": 7, "assignment_epoch": 6} | fields
+    return ConsumerGroupDescribeResponse(
+        groups=[DescribedGroup(members=list(members), assignor_name="uniform", **known)]
+    )
+
+
+def refused(code: ErrorCode) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(
+        groups=[DescribedGroup(group_id="g", error_code=code, error_message="no")]
+    )
+
+
+def classic_group(code: ErrorCode = ErrorCode.NONE) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[ClassicGroup(group_id="g", error_code=code, group_state="Empty", protocol_type="consumer")]
+    )
+
+
+def assignment(**topics: list[int]) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=bytes(16), topic_name=name, partitions=numbers)
+            for name, numbers in topics.items()
+        ]
+    )
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """groups("describe", "g", answers={...}) runs the command, and returns the lines that it printed."""
+
+    def run(
+        *words: str, answers: Answers, versions: dict[int, int] | None = None, status: int = 0
+    ) -> list[str]:
+        broker = ScriptedBroker(answers, versions or {})
+        monkeypatch.setattr(client, "Connection", lambda *_: broker)
+        assert main(["groups", *words, *BOOTSTRAP]) == status
+        said = capsys.readouterr()
+        return (said.err if status else said.out).splitlines()
+
+    return run
+
+
+def test_a_consumer_group_is_shown_with_its_epochs_and_both_assignments(groups: Run) -> None:
+    moving = Member(
+        member_id="b",
+        member_epoch=6,
+        client_id="one",
+        client_host="/127.0.0.1",
+        subscribed_topic_names=["u", "t"],
+        assignment=assignment(u=[0], t=[1, 0]),
+        target_assignment=assignment(t=[0]),
+        member_type=1,
+    )
+    old = Member(
+        member_id="a",
+        instance_id="i",
+        member_epoch=7,
+        client_id="two",
+        client_host="/127.0.0.2",
+        subscribed_topic_regex="t.*",
+        target_assignment=assignment(t=[1]),
+        member_type=0,
+    )
+    answers: Answers = {
+        ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_group(moving, old, group_state="Reconciling")
+    }
+    lines = groups("describe", "g", answers=answers)
+    assert lines[:2] == [
+        "g: Reconciling, 2 members",
+        "type consumer, group epoch 7, target assignment epoch 6, assignor uniform",
+    ]
+    assert [line.split() for line in lines[2:5]] == [
+        [
+            "member",
+            "epoch",
+            "type",
+            "instance",
+            "client",
+            "host",
+            "subscribed",
+            "regex",
+            "assigned",
+            "target",
+        ],
+        ["a", "7", "classic", "i", "two", "/127.0.0.2", "-", "t.*", "-", "t:1"],
+        ["b", "6", "consumer", "-", "one", "/127.0.0.1", "t,u", "-", "t:0,1;u:0", "t:0"],
+    ]
+    assert lines[-1].split() == ["t", "0", "4", "10", "6", "b"]
+
+
+def test_version_0_does_not_tell_the_type_of_a_member(groups: Run) -> None:
+    answers: Answers = {ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_group(Member(member_id="a", member_type=1))}
+    lines = groups("describe", "g", answers=answers, versions={ApiKey.CONSUMER_GROUP_DESCRIBE: 0})
+    assert lines[3].split()[:3] == ["a", "0", "-"]
+
+
+def test_a_consumer_group_without_members_has_no_table_of_them(groups: Run) -> None:
+    answers: Answers = {ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_group(group_state="Empty")}
+    lines = groups("describe", "g", answers=answers)
+    assert lines[0] == "g: Empty, 0 members"
+    assert [line.split() for line in lines[2:]] == [
+        ["topic", "partition", "offset", "end", "lag", "member"],
+        ["t", "0", "4", "10", "6", "-"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "versions"),
+    [
+        ({ApiKey.CONSUMER_GROUP_DESCRIBE: refused(NOT_FOUND)}, {}),
+        ({ApiKey.CONSUMER_GROUP_DESCRIBE: refused(ErrorCode.UNSUPPORTED_VERSION)}, {}),
+        ({}, {ApiKey.CONSUMER_GROUP_DESCRIBE: -1}),
+    ],
+    ids=["another type", "the protocol is disabled", "an older broker"],
+)
+def test_a_classic_group_is_asked_for_as_before(
+    groups: Run, answers: Answers, versions: dict[int, int]
+) -> None:
+    lines = groups(
+        "describe", "g", answers=answers | {ApiKey.DESCRIBE_GROUPS: classic_group()}, versions=versions
+    )
+    assert lines[0] == "g: Empty, 0 members"
+    assert lines[1].split()[0] == "topic"
+
+
+def test_a_group_of_no_known_type_is_shown_without_members_and_an_unknown_one_is_refused(
+    groups: Run,
+) -> None:
+    answers: Answers = {
+        ApiKey.CONSUMER_GROUP_DESCRIBE: refused(NOT_FOUND),
+        ApiKey.DESCRIBE_GROUPS: classic_group(NOT_FOUND),
+        ApiKey.LIST_GROUPS: ListGroupsResponse(groups=[ListedGroup(group_id="g", group_type="share")]),
+    }
+    lines = groups("describe", "g", answers=answers)
+    assert lines[0] == "g is neither a classic nor a consumer group, so its members are not shown"
+    (line,) = groups("describe", "g", answers=answers | {ApiKey.LIST_GROUPS: ListGroupsResponse()}, status=1)
+    assert line == "kafkacompat: group g: GROUP_ID_NOT_FOUND"
+
+
+def test_a_refusal_is_no_group_of_another_type(groups: Run) -> None:
+    answers: Answers = {ApiKey.CONSUMER_GROUP_DESCRIBE: refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    (line,) = groups("describe", "g", answers=answers, status=1)
+    assert line == "kafkacompat: group g: GROUP_AUTHORIZATION_FAILED (no)"
+
+
+def test_groups_of_all_types_are_listed(groups: Run) -> None:
+    listed = [
+        ListedGroup(group_id="new", group_state="Assigning", group_type="consumer", protocol_type="consumer"),
+        ListedGroup(group_id="made", group_state="Empty", group_type="classic"),
+    ]
+    lines = groups("list", answers={ApiKey.LIST_GROUPS: ListGroupsResponse(groups=listed)})
+    assert [line.split() for line in lines] == [
+        ["group", "state", "type", "protocol"],
+        ["made", "Empty", "classic"],
+        ["new", "Assigning", "consumer", "consumer"],
+    ]
+
+
+def test_offsets_of_a_group_with_members_are_not_moved(groups: Run) -> None:
+    partitions = [
+        OffsetCommitResponsePartition(partition_index=number, error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        for number in range(2)
+    ]
+    answer = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=partitions)])
+    (line,) = groups(
+        *("reset", "g", "--topic", "t", "--to-latest"),
+        answers={ApiKey.OFFSET_COMMIT: answer},
+        status=1,
+    )
+    assert line == "kafkacompat: group g has members; stop them first"
