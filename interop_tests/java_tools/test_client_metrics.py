@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from interop_tests.harness.broker import APACHE, BrokerProcess, chosen_kind
+from interop_tests.harness.broker import APACHE, chosen_kind
+from interop_tests.harness.exporting import OF_CLIENTS, exporting_broker
 from interop_tests.harness.java_tools import KafkaTools
-from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
@@ -20,6 +18,8 @@ TOOL = "ClientMetricsCommand"
 CONFIG = "kafka.admin.ConfigCommand"
 CLIENT_METRICS = 16
 SET = 0
+CONNECTIONS = f"{OF_CLIENTS}org_apache_kafka_consumer_connection_creation_total"
+OF_PRODUCERS = f"{OF_CLIENTS}org_apache_kafka_producer"
 
 
 def test_a_subscription_from_create_to_delete(
@@ -82,61 +82,33 @@ def test_an_invalid_subscription_is_refused(
     assert value in answer["ErrorMessage"] or setting in answer["ErrorMessage"] or not name
 
 
-@pytest.fixture
-def exporting(tmp_path: Path) -> Iterator[tuple[BrokerProcess, str]]:
-    """A broker that exports its clients' metrics, and the address of the export."""
-    port = free_port()
-    broker = BrokerProcess(chosen_kind(), tmp_path / "broker", {"metrics.listener.port": str(port)})
-    try:
-        yield broker.start(), f"http://127.0.0.1:{port}/metrics"
-    finally:
-        broker.kill()
-
-
-def sent_by(address: str, client_id: str) -> set[str]:
-    with urllib.request.urlopen(address, timeout=30) as answer:
-        text = answer.read().decode()
-    return {
-        line.partition("{")[0]
-        for line in text.splitlines()
-        if re.search(f'[{{,]client_id="{client_id}"', line)
-    } - {"kafka_server"}
-
-
 @pytest.mark.needs_control
 @pytest.mark.skipif(chosen_kind() == APACHE, reason="Apache Kafka needs a plugin to take clients' metrics")
-def test_the_metrics_of_kafkas_clients_stand_beside_the_brokers(
-    exporting: tuple[BrokerProcess, str], tools: KafkaTools
-) -> None:
-    broker, address = exporting
-    where = ("--bootstrap-server", broker.bootstrap)
-    tools.run(TOOL, *where, "--alter", "--name", "all", "--metrics", "*", "--interval", "200")
-    wait_until(lambda: "all" in tools.run(TOOL, *where, "--list").lines, "the subscription is known")
-    consumer = (
-        *where,
-        "--topic",
-        "told",
-        "--command-property",
-        "client.id=java-reader",
-        "--timeout-ms",
-        "4000",
-    )
-    tools.run("TopicCommand", *where, "--create", "--topic", "told")
-    tools.run("consumer.ConsoleConsumer", *consumer, status=None)
-    found = {name for name in sent_by(address, "java-reader") if name.startswith("kafka_client_")}
-    assert "kafka_client_org_apache_kafka_consumer_connection_creation_total_total" in found or any(
-        name.startswith("kafka_client_org_apache_kafka_consumer_connection_creation") for name in found
-    ), found
+def test_the_metrics_of_kafkas_clients_stand_beside_the_brokers(tmp_path: Path, tools: KafkaTools) -> None:
+    with exporting_broker(tmp_path / "broker") as node:
+        where = ("--bootstrap-server", node.broker.bootstrap)
+        tools.run(TOOL, *where, "--alter", "--name", "all", "--metrics", "*", "--interval", "200")
+        wait_until(lambda: "all" in tools.run(TOOL, *where, "--list").lines, "the subscription is known")
+        tools.run("TopicCommand", *where, "--create", "--topic", "told")
+        consumer = ("--topic", "told", "--command-property", "client.id=java-reader", "--timeout-ms", "4000")
+        tools.run("consumer.ConsoleConsumer", *where, *consumer, status=None)
+        found = node.sent_by("java-reader")
+        print(found)
+        assert "kafka_client_org_apache_kafka_consumer_connection_creation_total_total" in {
+            each.name for each in found
+        }
+        assert {each.labels["client_software_name"] for each in found} == {"apache-kafka-java"}
 
-    producer = Producer(
-        {"bootstrap.servers": broker.bootstrap, "client.id": "c-writer", "enable.metrics.push": True}
-    )
-
-    def told() -> bool:
-        producer.produce("told", b"x")
-        producer.flush(10)
-        return any(
-            name.startswith("kafka_client_org_apache_kafka_producer") for name in sent_by(address, "c-writer")
+        producer = Producer(
+            {"bootstrap.servers": node.broker.bootstrap, "client.id": "c-writer", "enable.metrics.push": True}
         )
 
-    wait_until(told, "librdkafka's metrics are exported")
+        def told() -> bool:
+            producer.produce("told", b"x")
+            producer.flush(10)
+            return any(each.name.startswith(OF_PRODUCERS) for each in node.sent_by("c-writer"))
+
+        wait_until(told, "librdkafka's metrics are exported")
+        assert {each.labels["client_software_name"] for each in node.sent_by("c-writer")} == {
+            "confluent-kafka-python"
+        }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from interop_tests.harness.broker import APACHE, chosen_kind
+from interop_tests.harness.exporting import OF_CLIENTS, Exporting, exporting_broker
 from interop_tests.harness.programs import run_program
+from interop_tests.harness.raw_kafka import create_topic
 
 ALL = [0, 1, 2, 3]
 
@@ -76,3 +80,35 @@ def test_transactions(
     assert seen["values"] == [*map(str, range(40)), "heir"]
     assert seen["aborted"] >= 2
     assert any(name in seen["fenced"] for name in ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"))
+
+
+@pytest.fixture
+def exporting(tmp_path: Path) -> Iterator[Exporting]:
+    with exporting_broker(tmp_path / "broker") as node:
+        create_topic(node.broker.bootstrap, "told")
+        yield node
+
+
+@pytest.mark.needs_control
+@pytest.mark.skipif(chosen_kind() == APACHE, reason="Apache Kafka needs a plugin to take clients' metrics")
+def test_telemetry(franz_go: list[str], exporting: Exporting) -> None:
+    """The client's own metrics (KIP-714), and one of its application (KIP-1076). It sends how much sums have grown."""
+    exporting.subscribe("own", "org.apache.kafka.,application.", 100)
+    seen = run_program(franz_go, "telemetry", exporting.broker.bootstrap, "told", "go-client")
+    assert seen["read"] == seen["written"] > 0
+    found = {each.name.removeprefix(OF_CLIENTS): each for each in exporting.sent_by("go-client")}
+    assert found["application_records_written"].value == seen["written"]
+    for kind in ("producer", "consumer"):
+        assert found[f"org_apache_kafka_{kind}_connection_creation_total"].value == 1
+    assert {each.labels["client_software_name"] for each in found.values()} == {"kgo"}
+    assert len({each.labels["client_instance_id"] for each in found.values()}) == 1
+
+
+@pytest.mark.needs_control
+@pytest.mark.skipif(chosen_kind() == APACHE, reason="Apache Kafka needs a plugin to take clients' metrics")
+def test_telemetry_of_a_subscription_to_everything(franz_go: list[str], exporting: Exporting) -> None:
+    """Kafka's brokers ask for everything with `*`. franz-go takes it for a prefix, so its pushes are empty."""
+    exporting.subscribe("everything", "*", 100)
+    seen = run_program(franz_go, "telemetry", exporting.broker.bootstrap, "told", "go-client")
+    assert seen["pushes"] > 0
+    assert exporting.sent_by("go-client") == []

@@ -7,11 +7,14 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -394,6 +397,39 @@ func transact(ctx context.Context, bootstrap, topic, group, id string) result {
 	return result{"committed": committed, "aborted": aborted, "values": values, "fenced": fmt.Sprint(fenced)}
 }
 
+// pushes counts the answers to pushes of metrics.
+type pushes struct{ answered atomic.Int64 }
+
+func (p *pushes) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	if key == kmsg.PushTelemetry.Int16() && e2e.Err() == nil {
+		p.answered.Add(1)
+	}
+}
+
+// telemetry writes and reads single records until the client has pushed its metrics twice (KIP-714). The number of
+// written records is a metric of the application (KIP-1076). It waits for two more pushes, because one may be on its way
+// when the last record is written. The push of a client that is closed does not leave it.
+func telemetry(ctx context.Context, bootstrap, topic, id string) result {
+	var written atomic.Int64
+	pushed := &pushes{}
+	application := func() iter.Seq[kgo.Metric] {
+		return slices.Values([]kgo.Metric{{Name: "application.records.written", Type: kgo.MetricTypeSum, ValueInt: written.Load()}})
+	}
+	client := connect(bootstrap, kgo.ClientID(id), kgo.DefaultProduceTopic(topic), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.WithHooks(pushed), kgo.UserMetricsFn(application))
+	seen := 0
+	until(ctx, "metrics are pushed twice", func() bool {
+		check(client.ProduceSync(ctx, &kgo.Record{Value: []byte("told")}).FirstErr())
+		written.Add(1)
+		seen += len(read(ctx, client, 1))
+		return pushed.answered.Load() >= 2
+	})
+	enough := pushed.answered.Load() + 2
+	until(ctx, "the last record is told", func() bool { return pushed.answered.Load() >= enough })
+	client.Close()
+	return result{"written": written.Load(), "read": seen, "pushes": pushed.answered.Load()}
+}
+
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
@@ -408,6 +444,8 @@ func main() {
 		seen = admin(ctx, bootstrap, topic)
 	case "transact":
 		seen = transact(ctx, bootstrap, topic, os.Args[4], os.Args[5])
+	case "telemetry":
+		seen = telemetry(ctx, bootstrap, topic, os.Args[4])
 	case "seek":
 		seen = seek(ctx, bootstrap, topic)
 	default:
