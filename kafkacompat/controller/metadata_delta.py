@@ -70,7 +70,7 @@ class MetadataDelta:
         replay(self, message)
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
-        """The image after all replayed records. The delta cannot be used afterwards. @-1 Data kept as record messages."""
+        """The image after all replayed records. The delta cannot be used afterwards."""
         base = self._base
         topics, topics_by_id = self.topics.apply()
         opaque = base.opaque

@@ -133,7 +133,7 @@ def test_a_worker_that_has_no_room_is_asked_again() -> None:
     assert fetch(world).committed_offset == 5
 
 
-# Single very large values. @-1 loading does not use it
+# Single very large values.
 
 
 def costs(work: Any) -> tuple[list[int], Any]:
