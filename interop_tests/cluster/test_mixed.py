@@ -21,6 +21,7 @@ from interop_tests.cluster import views
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
 from interop_tests.cluster.conftest import Measure
 from interop_tests.cluster.node import ClusterNode
+from interop_tests.cluster.quotas import throttled_alike
 from interop_tests.cluster.test_quorum import directory_id, observers, quorum, voters
 from interop_tests.cluster.workload import Follower, Work, assert_exact, closing_consumer
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
@@ -338,6 +339,15 @@ def transactions_hold(cluster: Cluster, tools: KafkaTools, unique: Unique) -> No
         assert logs[0] == logs[1]
 
 
+def quotas_hold(cluster: Cluster, unique: Unique, asked: int) -> None:
+    """Broker `asked` passes quotas on to a controller of the other kind. Both brokers apply them to a partition that
+    they lead."""
+    ids = [node.node_id for node in cluster.brokers]
+    topic = cluster.create_topic(unique("quotas"), assignment=[ids, ids[::-1]])
+    leads(cluster, topic, *ids)
+    throttled_alike(cluster, cluster.nodes[asked], topic, unique)
+
+
 def leadership_goes_to_and_fro(
     cluster: Cluster,
     tools: KafkaTools,
@@ -425,6 +435,12 @@ def test_transactions_over_our_broker_and_apache_kafkas(
     apache_quorum: Cluster, tools: KafkaTools, unique: Unique
 ) -> None:
     transactions_hold(apache_quorum, tools, unique)
+
+
+def test_both_kinds_of_broker_hold_a_client_to_its_quota_alike(
+    apache_quorum: Cluster, unique: Unique
+) -> None:
+    quotas_hold(apache_quorum, unique, asked=4)
 
 
 def snapshots(node: ClusterNode) -> dict[str, bytes]:
@@ -566,6 +582,12 @@ def test_a_broker_of_apache_kafka_in_our_quorum(
 
 def test_a_broker_of_apache_kafka_passes_requests_on_to_ours(our_quorum: Cluster, unique: Unique) -> None:
     every_broker_passes_on(our_quorum, unique)
+
+
+def test_a_quota_from_our_controller_holds_on_both_kinds_of_broker(
+    our_quorum: Cluster, unique: Unique
+) -> None:
+    quotas_hold(our_quorum, unique, asked=3)
 
 
 def test_transactions_survive_coordinators_of_either_kind(
