@@ -1,15 +1,11 @@
 """Scrapes a broker under a bounded load, and checks that neither its series nor its memory grow after the first tenth.
 
-python -m interop_tests.metrics.long_scrape --minutes N [--interval S] [--connections N] [--series-percent P]
+python -m interop_tests.metrics.long_scrape --minutes N [--interval S] [--series-percent P]
 [--memory-percent P] [--folder FOLDER]
 
 The load is as bounded as a broker's own settings can make it: retention deletes old segments, a group is deleted after
 its member has left, and client ids are used again. So whatever still grows is kept by the broker without need. Clients
 push metrics of their own (KIP-714) and have quotas, because both keep series for each client.
-
-A closed connection is a reference cycle of about 11 kB, and stays until Python's collector runs. The broker lets it run
-only after 50,000 new objects, which are about 3,800 connections, so it may hold 40 MB of them. This load closes as many
-only in half an hour. So connections are opened and closed before the first scrape, until the memory is at its height.
 """
 
 from __future__ import annotations
@@ -23,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interop_tests.harness.exporting import Exporting, exporting_broker
-from interop_tests.harness.wire import Connection
 from interop_tests.metrics.steady_load import SETTINGS, SteadyLoad
 
 INTERVAL_S = 15.0
@@ -32,7 +27,6 @@ SERIES_PERCENT = 5.0
 MEMORY_PERCENT = 5.0
 RESIDENT = "process_resident_memory_bytes"
 BASELINE_PART = 0.1
-CONNECTIONS = 15_000
 MB = 1e6
 
 
@@ -103,20 +97,12 @@ def scraped(node: Exporting, load: SteadyLoad, at_s: float) -> Scrape:
     return Scrape(at_s, len(samples), resident, load.written, load.read, load.groups)
 
 
-def connect(bootstrap: str, count: int) -> None:
-    """Open and close so many connections, one after the other."""
-    for _ in range(count):
-        with Connection(bootstrap) as connection:
-            assert connection.call("ApiVersions", 0, {})["ErrorCode"] == 0
-
-
 def run(
-    folder: Path, seconds: float, interval_s: float, connections: int, say: Callable[[Scrape], None]
+    folder: Path, seconds: float, interval_s: float, say: Callable[[Scrape], None]
 ) -> tuple[list[Scrape], list[str]]:
     """The scrapes, and what went wrong with the load."""
     scrapes: list[Scrape] = []
     with exporting_broker(folder / "broker", SETTINGS) as node, SteadyLoad(node) as load:
-        connect(node.broker.bootstrap, connections)
         began = time.monotonic()
         while True:
             scrapes.append(scraped(node, load, time.monotonic() - began))
@@ -139,7 +125,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--interval", type=float, default=INTERVAL_S, metavar="SECONDS")
-    parser.add_argument("--connections", type=int, default=CONNECTIONS, help="before the first scrape")
     parser.add_argument("--series-percent", type=float, default=SERIES_PERCENT, metavar="PERCENT")
     parser.add_argument("--memory-percent", type=float, default=MEMORY_PERCENT, metavar="PERCENT")
     parser.add_argument("--folder", type=Path, help="for the broker; a temporary one without")
@@ -153,7 +138,6 @@ def main() -> int:
             folder,
             seconds,
             arguments.interval,
-            arguments.connections,
             lambda scrape: print(scrape, flush=True),
         )
     for fault in faults:

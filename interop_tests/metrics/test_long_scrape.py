@@ -9,7 +9,6 @@ import pytest
 
 from interop_tests.harness.broker import chosen_bootstrap
 from interop_tests.metrics.long_scrape import (
-    CONNECTIONS,
     INTERVAL_S,
     MEMORY_PERCENT,
     SERIES_PERCENT,
@@ -53,8 +52,8 @@ def test_growth_needs_scrapes_in_both_parts() -> None:
 @pytest.mark.needs_control
 @pytest.mark.skipif(chosen_bootstrap() is not None, reason="starts a broker of its own")
 def test_a_run(tmp_path: Path) -> None:
-    seconds, interval_s, connections = (1200.0, INTERVAL_S, CONNECTIONS) if SOAK else (6.0, 1.0, 10)
-    made, faults = run(tmp_path, seconds, interval_s, connections, print)
+    seconds, interval_s = (1200.0, INTERVAL_S) if SOAK else (6.0, 1.0)
+    made, faults = run(tmp_path, seconds, interval_s, print)
     assert faults == []
     assert len(made) == seconds / interval_s + 1
     assert min(each.series for each in made) > 100

@@ -87,6 +87,10 @@ class Host(Protocol):
     def closed(self, connection: Connection) -> None: ...
 
 
+def _ignored(reply: object) -> None:
+    """A reply to a connection that is closed."""
+
+
 class Connection:
     __slots__ = (
         "_buffer",
@@ -247,6 +251,9 @@ class Connection:
             self._host.dispatcher.connection_closed(self.info)
         except Exception:  # must not end the task that closes a connection
             _log.exception("after closing %s: an error of the broker's own", self.info)
+        # What refers to the connection from within would keep its memory until the garbage collector comes.
+        self._on_reply = _ignored
+        self.info.on_throttled = self.info.on_authentication = None
 
     def turn(self, until_s: float | None = None) -> None:
         """Do what can be done now: release ready replies, dispatch frames, send. Never waits, never raises.
