@@ -27,6 +27,8 @@ AT_ONCE = 50
 """Requests of one connection in flight."""
 CONNECTIONS = 4
 IDLE_CPU_S = 0.05
+LOADING = (14, 15, 16)
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR."""
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
@@ -38,10 +40,11 @@ SETTINGS = {
 
 
 class Member:
-    __slots__ = ("epoch", "is_new", "member_id", "owned", "told")
+    __slots__ = ("epoch", "group_id", "member_id", "owned", "told")
 
-    def __init__(self, member_id: str) -> None:
+    def __init__(self, member_id: str, group_id: str = GROUP) -> None:
         self.member_id = member_id
+        self.group_id = group_id
         self.epoch = 0
         self.owned: dict[bytes, list[int]] = {}
         self.told = False
@@ -51,7 +54,7 @@ class Member:
         joins = self.epoch == 0
         owned = [TopicPartitions(topic_id=each, partitions=indexes) for each, indexes in self.owned.items()]
         message = ConsumerGroupHeartbeatRequest(
-            group_id=GROUP,
+            group_id=self.group_id,
             member_id=self.member_id,
             member_epoch=self.epoch,
             rebalance_timeout_ms=60_000 if joins else -1,
@@ -146,6 +149,47 @@ def membership(count: int, heartbeats: int) -> Callable[[str], Figures]:
         return figures
 
     return run
+
+
+def many_groups(count: int) -> Callable[[str], Figures]:
+    """Groups of one member each: what they take, and how soon they are there again after a restart."""
+
+    def run(kind: str) -> Figures:
+        with running(kind, SETTINGS | {"group.consumer.session.timeout.ms": "60000"}) as broker:
+            create_topic(broker, TOPIC, 2)
+            _find_coordinator(broker.bootstrap)
+            _wait_until_idle(broker)
+            before = memory_mb(broker)
+            members = [Member(f"member-{each:05d}", f"group-{each:05d}") for each in range(count)]
+            fleet = Fleet(broker.bootstrap, 2 * count)
+            fleet.members = members
+            fleet.round()
+            assert fleet.is_settled()
+            figures = {"memory of the groups, MB": memory_mb(broker) - before}
+            broker.stop()
+            started = time.perf_counter()
+            broker.start()
+            _await_epoch(broker.bootstrap, members[-1])
+            figures["restarted with all groups, s"] = time.perf_counter() - started
+        return figures
+
+    return run
+
+
+def _await_epoch(bootstrap: str, member: Member) -> None:
+    """Until the member is known at its epoch."""
+    header = encode_request_header(HEARTBEAT, 1, 1, "bench", True)
+    deadline = time.monotonic() + SETTLED_WITHIN_S
+    with Connection(bootstrap) as connection:
+        while time.monotonic() < deadline:
+            connection.send_bytes(frame(header + member.request()))
+            answer = decode(ConsumerGroupHeartbeatResponse, 1, connection.receive_frame(), 5)
+            if answer.error_code == 0:
+                assert answer.member_epoch == member.epoch
+                return
+            assert answer.error_code in LOADING, answer.error_message
+            time.sleep(0.02)
+    raise AssertionError("the groups are not loaded")
 
 
 def _wait_until_idle(broker: BrokerProcess) -> None:

@@ -299,6 +299,7 @@ SCENARIOS = (
         Scenario(f"consumer groups: {count:,} members", consumer_groups.membership(count, 20_000))
         for count in (100, 1_000)
     ),
+    Scenario("consumer groups: 10,000 groups of one member", consumer_groups.many_groups(10_000)),
     Scenario("200 connections", connections(200, 100)),
     Scenario("start and idle", start_and_idle),
     Scenario("going on after kill -9", going_on_after_kill),

@@ -233,17 +233,19 @@ class ConsumerGroup:
                 del self.partition_epochs[topic_id]
 
     def _add_partition_epochs(self, owned: OwnedPartitions, epoch: int) -> None:
+        doubled = 0
         for topic_id, partitions in owned.items():
             epochs = self.partition_epochs.setdefault(topic_id, {})
             for partition in partitions:
                 if epochs.get(partition, -1) >= epoch >= 0:
-                    report(
-                        f"group {self.group_id}: partition {partition} of {topic_id.hex()} has two owners at epoch "
-                        f"{epochs[partition]} and {epoch}",
-                        AssertionError("a partition with two owners"),
-                    )
-                    continue
-                epochs[partition] = epoch
+                    doubled += 1
+                else:
+                    epochs[partition] = epoch
+        if doubled:
+            report(
+                f"group {self.group_id[:64]}",
+                AssertionError(f"{doubled} partitions have another owner of epoch {epoch} or later"),
+            )
 
     def partition_epoch(self, topic_id: Uuid, partition: int) -> int:
         """-1 if nobody owns the partition."""
