@@ -13,13 +13,16 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
 from kafkacompat.sim.cluster_counters import ClusterCounters
-from kafkacompat.sim.cluster_options import draw_cluster_options
+from kafkacompat.sim.cluster_options import consumer_group_shape, draw_cluster_options
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
+from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
 from kafkacompat.sim.hosts import Host
 from kafkacompat.sim.options import draw_options
 from kafkacompat.sim.quorum_node import SimulatedNode
@@ -73,8 +76,11 @@ def run_seed(seed: int, trace: bool, show_hash: bool) -> Counters:
             print(f"trace hash {simulation.trace_hash:08x} after {simulation.events} events")
 
 
-def run_cluster_seed(seed: int, trace: bool, show_hash: bool) -> ClusterCounters:
-    simulation = ClusterSimulation(seed)
+def run_cluster_seed(
+    seed: int, trace: bool, show_hash: bool, groups: ConsumerGroupCounters | None = None
+) -> ClusterCounters:
+    """`groups`: run the shape with a group of both protocols, and add its counts."""
+    simulation = ClusterSimulation(seed, **({} if groups is None else consumer_group_shape(seed)))
     root = logging.getLogger("kafkacompat")
     if trace:
         shown = ClusterTrace()
@@ -86,6 +92,8 @@ def run_cluster_seed(seed: int, trace: bool, show_hash: bool) -> ClusterCounters
     try:
         return simulation.run()
     finally:
+        if groups is not None:
+            groups.add(simulation.consumer_groups.counters)
         if trace:
             root.removeHandler(shown)
         root.setLevel(logging.NOTSET)
@@ -96,14 +104,21 @@ def run_cluster_seed(seed: int, trace: bool, show_hash: bool) -> ClusterCounters
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m kafkacompat.sim", description=__doc__)
     parser.add_argument("--cluster", action="store_true", help="whole clusters instead of quorums")
+    parser.add_argument(
+        "--consumer-groups", action="store_true", help="clusters with a group of both protocols (KIP-848)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, from the first on")
     parser.add_argument("--trace", action="store_true", help="print every event with its effects")
     parser.add_argument("--hash", action="store_true", help="print the hash of the run")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failed seed")
     options = parser.parse_args(arguments)
-    total: Any = ClusterCounters() if options.cluster else Counters()
-    run: Callable[[int, bool, bool], Any] = run_cluster_seed if options.cluster else run_seed
+    is_cluster = options.cluster or options.consumer_groups
+    groups = ConsumerGroupCounters() if options.consumer_groups else None
+    total: Any = ClusterCounters() if is_cluster else Counters()
+    run: Callable[[int, bool, bool], Any] = (
+        partial(run_cluster_seed, groups=groups) if is_cluster else run_seed
+    )
     failed = 0
     began = time.monotonic()
     for seed in range(options.seed, options.seed + options.seeds):
@@ -111,13 +126,17 @@ def main(arguments: list[str] | None = None) -> int:
             total.add(run(seed, options.trace, options.trace or options.hash))
         except Exception as error:
             failed += 1
-            drawn = draw_cluster_options(seed) if options.cluster else draw_options(seed)
+            drawn: Any = draw_cluster_options(seed) if is_cluster else draw_options(seed)
+            if options.consumer_groups:
+                drawn = replace(drawn, **consumer_group_shape(seed))
             print(f"seed {seed}: {type(error).__name__}: {error}\n  options: {drawn}", flush=True)
             if not options.keep_going:
                 traceback.print_exc()
                 break
     seconds = time.monotonic() - began
     print(f"{options.seeds} seeds, {failed} failed, {seconds:.1f} s\n{total}")
+    if groups is not None:
+        print(groups)
     return 1 if failed else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 from kafkacompat.sim.chance import Chance
 
@@ -94,6 +95,13 @@ class ClusterOptions:
     rights_ms: int
     """Mean pause between changes of access control entries and users."""
 
+    consumer_members: int = 0
+    """Members of another group that use the consumer protocol (KIP-848). 0 unless `consumer_group_shape` is asked for."""
+    embedded_members: int = 0
+    """Members of that group that use the classic protocol, with the subscription of a consumer."""
+    assignment_ms: int = 0
+    """group.consumer.assignment.interval.ms."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -182,3 +190,21 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         secured_clients=rights.between(2, 3) if has_rights else 0,
         rights_ms=rights.between(50, 500),
     )
+
+
+def consumer_group_shape(seed: int) -> dict[str, Any]:
+    """Return the options of a cluster with a group of both protocols, and little else. They are not drawn with the others,
+    because additional clients would change every run."""
+    chance = Chance(seed, "consumer groups")
+    return {
+        "consumer_members": chance.between(1, 3),
+        "embedded_members": chance.between(0, 2),
+        "assignment_ms": chance.between(100, 600) if chance.happens(0.3) else 0,
+        "partitions": chance.between(2, 5),
+        "change_ms": chance.between(500, 2_000) if chance.happens(0.4) else 0,
+        "producers": 1,
+        "think_ms": 400,
+        "members": 0,
+        "transactional_producers": 0,
+        "secured_clients": 0,
+    }

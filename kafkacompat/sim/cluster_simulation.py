@@ -26,6 +26,7 @@ from kafkacompat.sim.cluster_life import Life
 from kafkacompat.sim.cluster_options import ClusterOptions, draw_cluster_options
 from kafkacompat.sim.cluster_oracles import PartitionOracles
 from kafkacompat.sim.committed_reader import CommittedReader, Transactions
+from kafkacompat.sim.consumer_groups import ConsumerGroups
 from kafkacompat.sim.fetch_oracle import check_parked
 from kafkacompat.sim.group_commits import TOPIC
 from kafkacompat.sim.groups import Groups
@@ -59,6 +60,7 @@ GROUPS_ID = 7000
 CHANGES_ID = 8000
 KEEPER_ID = 9000
 RIGHTS_CHANGES_ID, SECURED_IDS = 10_000, 11_000
+CONSUMER_GROUPS_ID = 12_000
 MAX_EVENTS = 200_000
 
 Trace = Callable[[Host, str], None]
@@ -107,6 +109,7 @@ class ClusterSimulation:
         self.reader = CommittedReader(self, READER_ID) if self.transactional else None
         self.changes = ClusterChanges(self, CHANGES_ID)
         self.groups = Groups(self, GROUPS_ID, self.options.members)
+        self.consumer_groups = ConsumerGroups(self, CONSUMER_GROUPS_ID)
         self.keeper = Keeper(self, KEEPER_ID)
         self.rights_changes = RightsChanges(self, RIGHTS_CHANGES_ID)
         self.secured_clients = [
@@ -144,7 +147,7 @@ class ClusterSimulation:
             clients.append(self.voter_changes)
         if self.options.change_ms:
             clients.append(self.changes)
-        clients += self.groups.clients
+        clients += [*self.groups.clients, *self.consumer_groups.clients]
         if kept_topics(self.options):
             clients.append(self.keeper)
         if self.secured_clients:
@@ -213,7 +216,8 @@ class ClusterSimulation:
         for each in self.transactional:
             if not each.is_idle:
                 return f"{each.transactional_id} waits for its transaction's end"
-        owed = self.groups.missing(len(image.topics[TOPIC].partitions))
+        partitions = len(image.topics[TOPIC].partitions)
+        owed = self.groups.missing(partitions) or self.consumer_groups.missing(partitions)
         if owed is not None:
             return owed
         for key, partition in partitions_of(image):

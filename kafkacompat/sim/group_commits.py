@@ -17,6 +17,7 @@ from kafkacompat.wire.messages.offset_commit_request import (
 
 TOPIC = "t0"
 HEARTBEAT_MS, AWAY_MS = 150, 1_500
+GROUP_SESSION_MS = 800
 
 
 class GroupClient(Client):

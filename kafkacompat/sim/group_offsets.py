@@ -54,8 +54,11 @@ def read_offsets(
     still: Callable[[], bool],
     asks: Callable[[], None],
     done: Callable[[dict[int, int]], None],
+    member: tuple[str, int] | None = None,
+    refused: Callable[[ErrorCode], bool] = lambda _: False,
 ) -> None:
-    """`asks` is called before each request is sent. `done` gets partition -> number, -1 without a commit."""
+    """`asks` is called before each request is sent. `done` gets partition -> number, -1 without a commit. `member`: id and
+    epoch. `refused` gets an error that is not IN_DOUBT, and returns whether the member expects it."""
     asked_in = (-1, -1)
 
     def send() -> None:
@@ -66,6 +69,8 @@ def read_offsets(
         asked_in = leads(client, group_id)
         named = OffsetFetchRequestTopics(name=topic[0], topic_id=topic[1], partition_indexes=list(partitions))
         group = OffsetFetchRequestGroup(group_id=group_id, topics=[named])
+        if member is not None:
+            group.member_id, group.member_epoch = member
         coordinator.send(OffsetFetchRequest(groups=[group]), still, answered)
 
     def answered(sent: Deferred[Any]) -> None:
@@ -85,6 +90,8 @@ def read_offsets(
 
     def again(error: ErrorCode) -> None:
         if error not in IN_DOUBT:
+            if refused(error):
+                return
             raise Breach("members are understood", f"OffsetFetch of {group_id} is answered {error.name}")
         coordinator.forget()
         client.later(send)

@@ -1,12 +1,12 @@
 """Checks groups by the answers to their members: commits are not lost, and a partition has one owner per generation.
 
 Independent of the coordinator. Each committed number of a partition is greater than all before it in the group, so the
-fetched number shows which commits were lost.
+fetched number shows which commits were lost. `Owners` knows which members of a group may own a partition now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from kafkacompat.sim.quorum_oracles import Breach
 
@@ -59,3 +59,64 @@ class GroupLedger:
                     "one owner a partition a generation",
                     f"{self.group_id}-{partition} is of {owner} and of {member_id} in generation {generation}",
                 )
+
+
+class Owners:
+    """What the members of a group of both protocols own at a time, as they know it.
+
+    A member of the consumer protocol is told to give a partition up before another gets it. It counts as the owner until
+    it has done so, knows that it was fenced, or was silent for `session_us`. A member of the classic protocol may be
+    deprived of a partition before it knows, but then its commits are refused.
+    """
+
+    def __init__(self, group_id: str, session_us: int) -> None:
+        self._group_id = group_id
+        self._session_us = session_us
+        self._since_us: dict[Hashable, dict[int, int]] = {}
+        """Member -> partition -> when it was told that it owns the partition."""
+        self._until_us: dict[Hashable, int] = {}
+        self._asked_first: set[Hashable] = set()
+
+    def heard(self, member: Hashable, sent_us: int) -> None:
+        """The coordinator has answered the member's request: its session began after the request was sent."""
+        self._until_us[member] = sent_us + self._session_us
+
+    def told(self, member: Hashable, partitions: Iterable[int], now_us: int, *, is_asked_first: bool) -> None:
+        """The coordinator has confirmed that the member owns these. `is_asked_first`: before another gets any of them."""
+        before = self._since_us.get(member, {})
+        self._since_us[member] = {each: before.get(each, now_us) for each in partitions}
+        (self._asked_first.add if is_asked_first else self._asked_first.discard)(member)
+        for partition in self._since_us[member]:
+            for other in self._others_with(partition, member, now_us):
+                if other in self._asked_first:
+                    raise Breach(
+                        "one owner a partition",
+                        f"{self._group_id}-{partition} is of {other}, and {member} is told that it is its own",
+                    )
+
+    def gives_up(self, member: Hashable, partitions: Iterable[int] | None = None) -> None:
+        """All of its partitions if `partitions` is None. Call it before the coordinator is told."""
+        if partitions is None:
+            self._since_us.pop(member, None)
+            return
+        owned = self._since_us.get(member, {})
+        for partition in partitions:
+            owned.pop(partition, None)
+
+    def committed(self, member: Hashable, partitions: Iterable[int], sent_us: int, now_us: int) -> None:
+        """A commit was acknowledged that the member sent at `sent_us`."""
+        for partition in partitions:
+            for other, since_us in self._others_with(partition, member, now_us).items():
+                if since_us < sent_us:
+                    raise Breach(
+                        "only the owner commits",
+                        f"{self._group_id}-{partition} is of {other} since {since_us}, and {member} commits at {sent_us}",
+                    )
+
+    def _others_with(self, partition: int, member: Hashable, now_us: int) -> dict[Hashable, int]:
+        """Return who else owns it, and since when."""
+        return {
+            other: owned[partition]
+            for other, owned in self._since_us.items()
+            if other != member and partition in owned and now_us < self._until_us.get(other, 0)
+        }

@@ -7,7 +7,7 @@ still be carried out before the group's next generation, and never after a commi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
@@ -16,6 +16,7 @@ from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
 from kafkacompat.sim.frames import GROUP_PURPOSE, LATE_PURPOSE
 from kafkacompat.sim.group_commits import (
     AWAY_MS,
+    GROUP_SESSION_MS,
     HEARTBEAT_MS,
     TOPIC,
     GroupClient,
@@ -35,7 +36,7 @@ from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest, SyncG
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
-SESSION_MS, REBALANCE_MS = 800, 900
+SESSION_MS, REBALANCE_MS = GROUP_SESSION_MS, 900
 TOLD_TO_JOIN = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -48,6 +49,8 @@ TOLD_TO_JOIN = frozenset(
 
 
 class Member(GroupClient):
+    protocol_type, protocol = "simulated", "evenly"
+
     def __init__(self, simulation: ClusterSimulation, client_id: int, ledger: GroupLedger) -> None:
         super().__init__(simulation, client_id)
         self.ledger = ledger
@@ -76,6 +79,23 @@ class Member(GroupClient):
 
         self._coordinator.send(request, lambda: self._attempt == attempt, answered)
 
+    # What the members tell each other. The coordinator does not read it.
+
+    def metadata(self) -> bytes:
+        return b""
+
+    def encoded(self, share: Sequence[int]) -> bytes:
+        return bytes(share)
+
+    def decoded(self, assignment: bytes) -> list[int]:
+        return list(assignment)
+
+    def assigned(self, partitions: list[int]) -> None:
+        self.ledger.assigned(self.generation, self.member_id, partitions)
+
+    def committed(self, partitions: Iterable[int], sent_us: int) -> None:
+        """The commit was acknowledged."""
+
     # Joining the group.
 
     def _join(self) -> None:
@@ -83,13 +103,13 @@ class Member(GroupClient):
         if self.topic() is None:
             self.later(self._join, HEARTBEAT_MS)
             return
-        protocol = JoinGroupRequestProtocol(name="evenly", metadata=b"")
+        protocol = JoinGroupRequestProtocol(name=self.protocol, metadata=self.metadata())
         request = JoinGroupRequest(
             group_id=self.ledger.group_id,
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=self.member_id,
-            protocol_type="simulated",
+            protocol_type=self.protocol_type,
             protocols=[protocol],
         )
         self._ask(request, self._joined)
@@ -115,10 +135,10 @@ class Member(GroupClient):
             group_id=self.ledger.group_id,
             generation_id=self.generation,
             member_id=self.member_id,
-            protocol_type="simulated",
-            protocol_name="evenly",
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
             assignments=[
-                SyncGroupRequestAssignment(member_id=each, assignment=bytes(share))
+                SyncGroupRequestAssignment(member_id=each, assignment=self.encoded(share))
                 for each, share in shares.items()
             ],
         )
@@ -128,9 +148,9 @@ class Member(GroupClient):
         if error is not ErrorCode.NONE:
             self._join_again(error)
             return
-        self.owned = list(answer.assignment)
+        self.owned = self.decoded(answer.assignment)
         self.has_read_at_last = False
-        self.ledger.assigned(self.generation, self.member_id, self.owned)
+        self.assigned(self.owned)
         self.simulation.counters.assignments += 1
         self._read()
 
@@ -189,7 +209,7 @@ class Member(GroupClient):
         assert self.owned is not None
         numbers = {partition: self.ledger.issue(partition) for partition in self.owned}
         request = commit_request(self.ledger.group_id, topic[0], numbers, self.generation, self.member_id)
-        attempt = self._attempt
+        attempt, sent_us = self._attempt, self.simulation.scheduler.now_us
 
         def answered(done: Deferred[Any]) -> None:
             error = commit_error(done)
@@ -197,6 +217,7 @@ class Member(GroupClient):
                 for partition, number in numbers.items():
                     self.ledger.committed(partition, number)
                 self.simulation.counters.commits += 1
+                self.committed(numbers, sent_us)
                 self._next()
             else:
                 if error in IN_DOUBT:

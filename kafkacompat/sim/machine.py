@@ -14,6 +14,7 @@ from kafkacompat.sim.cluster_life import Life
 from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, MIN_ISR, MOVE_RATE, ClusterOptions, rack_of
 from kafkacompat.sim.faults.refusals import OUT_OF_ROOM, Refusals
 from kafkacompat.sim.files import FileDisk
+from kafkacompat.sim.group_commits import GROUP_SESSION_MS, HEARTBEAT_MS
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, ProcessEnded
 from kafkacompat.sim.links import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, EXTERNAL_PORT, host_name
 from kafkacompat.sim.secured import listener_of, protocols, secured_properties
@@ -216,6 +217,8 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
             "log.cleaner.dedupe.buffer.size": 2 << 20,
             "log.retention.check.interval.ms": 900,
         }
+    if options.consumer_members:
+        numbers |= consumer_group_numbers(options)
     if options.move_bytes:
         numbers[MOVE_RATE] = options.move_bytes
     return {
@@ -233,4 +236,14 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         **secured_properties(options),
         **({"replica.selector.class": RACK_AWARE} if options.reads_nearby else {}),
         **{name: str(value) for name, value in numbers.items()},
+    }
+
+
+def consumer_group_numbers(options: ClusterOptions) -> dict[str, int]:
+    return {
+        "group.consumer.min.session.timeout.ms": 100,
+        "group.consumer.session.timeout.ms": GROUP_SESSION_MS,
+        "group.consumer.min.heartbeat.interval.ms": 50,
+        "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
+        "group.consumer.assignment.interval.ms": options.assignment_ms,
     }

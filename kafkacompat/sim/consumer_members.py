@@ -1,0 +1,345 @@
+"""Members of a simulated group that use the consumer protocol (KIP-848): they heartbeat, give up what they are told to,
+commit and fetch offsets with their epoch, leave, vanish, are silent for too long, and join again when they are fenced.
+
+A member has one request in flight. After a heartbeat without an answer it tells everything again. A member whose commit
+got no answer continues with another id: the commit may still be carried out until the former id has lost its partitions,
+and never after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import Uuid
+from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
+from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
+from kafkacompat.sim.frames import GROUP_PURPOSE, LATE_PURPOSE
+from kafkacompat.sim.group_commits import (
+    AWAY_MS,
+    GROUP_SESSION_MS,
+    HEARTBEAT_MS,
+    TOPIC,
+    GroupClient,
+    commit_request,
+)
+from kafkacompat.sim.group_offsets import IN_DOUBT, leads, read_offsets
+from kafkacompat.sim.group_oracles import GroupLedger, Owners
+from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+REBALANCE_MS = 3 * GROUP_SESSION_MS
+"""Longer than a member takes to learn what to give up, and to give it up."""
+STEPS_TO_REVOKE = 3
+LEAVES = -1
+FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
+"""After these errors a member has lost its partitions."""
+STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
+"""The member's epoch has changed in a heartbeat that was not answered."""
+
+
+class ConsumerMember(GroupClient):
+    def __init__(
+        self,
+        simulation: ClusterSimulation,
+        client_id: int,
+        ledger: GroupLedger,
+        owners: Owners,
+        counters: ConsumerGroupCounters,
+    ) -> None:
+        super().__init__(simulation, client_id)
+        self.ledger = ledger
+        self.owners = owners
+        self.counters = counters
+        self._coordinator = Coordinated(self, GROUP, ledger.group_id, GROUP_PURPOSE)
+        self._attempt = 0
+        """Answers that belong to an earlier attempt are ignored."""
+        self._lives = 0
+        self.member_id = ""
+        self.epoch = 0
+        self.owned: set[int] = set()
+        self._to_revoke: set[int] = set()
+        """Those of `owned` that it was told to give up."""
+        self._steps_to_revoke = 0
+        self._tells_all = True
+        """Whether the next heartbeat has every field."""
+        self._told_owned: set[int] | None = None
+        """The partitions that the coordinator knows it to own. None if it does not know."""
+        self._subscription: dict[str, Any] = {}
+        self._topic_id: Uuid = bytes(16)
+        self.has_read_at_last = False
+        """Whether it has fetched the offsets of its partitions since the faults ended."""
+
+    @property
+    def is_settled(self) -> bool:
+        return self.epoch > 0 and not self._to_revoke and self._told_owned == self.owned
+
+    def start(self) -> None:
+        super().start()
+        self._be_another()
+        self.later(self._beat, HEARTBEAT_MS)
+
+    def _be_another(self) -> None:
+        """Get another id. The former may still be in the group."""
+        self._lives += 1
+        self.member_id = f"{self.id}-{self._lives}"
+        self._lose_all()
+        by_regex = self.chance.happens(0.25)
+        assignor = (None, "range", "uniform")[self.chance.randrange(3)]
+        self._subscription = {
+            "subscribed_topic_names": [] if by_regex else [TOPIC],
+            "subscribed_topic_regex": TOPIC if by_regex else None,
+            "server_assignor": assignor,
+        }
+
+    def _lose_all(self) -> None:
+        self._attempt += 1
+        self.epoch, self._tells_all, self._told_owned = 0, True, None
+        self.owned, self._to_revoke = set(), set()
+        self.owners.gives_up(self.id)
+
+    # Heartbeats.
+
+    def _beat(self) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.ledger.group_id, member_id=self.member_id, member_epoch=self.epoch
+        )
+        if self._tells_all:
+            request.rebalance_timeout_ms = REBALANCE_MS
+            for name, value in self._subscription.items():
+                setattr(request, name, value)
+        if self._tells_all or self._told_owned != self.owned:
+            request.topic_partitions = self._topic_partitions()
+        owned = set(self.owned)
+        sent_us, asked_in, attempt = self.simulation.scheduler.now_us, self._leads(), self._attempt
+
+        def answered(done: Deferred[Any]) -> None:
+            error, answer = outcome_of(done)
+            if (
+                error is ErrorCode.NONE
+                and asked_in == self._leads()
+                and asked_in[0] == self._coordinator.node_id
+            ):
+                self._told_owned = owned
+                self._confirmed(answer, sent_us)
+            elif error is ErrorCode.NONE or error in IN_DOUBT:
+                # A deposed coordinator's answer is worth nothing.
+                self._coordinator.forget()
+                self._tells_all, self._told_owned = True, None
+                self.later(self._beat)
+            else:
+                self._refused(error)
+
+        self._coordinator.send(request, lambda: self._attempt == attempt, answered)
+
+    def _topic_partitions(self) -> list[TopicPartitions]:
+        return [TopicPartitions(topic_id=self._topic_id, partitions=sorted(self.owned))] if self.owned else []
+
+    def _leads(self) -> tuple[int, int]:
+        return leads(self, self.ledger.group_id)
+
+    def _confirmed(self, answer: Any, sent_us: int) -> None:
+        self._tells_all = False
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            told = set()
+            for topic in answer.assignment.topic_partitions:
+                self._topic_id = topic.topic_id
+                told |= set(topic.partitions)
+            if told - self.owned:
+                self.has_read_at_last = False
+                self.simulation.counters.assignments += 1
+                self.counters.assignments += 1
+            self._to_revoke = self.owned - told
+            self._steps_to_revoke = STEPS_TO_REVOKE
+            self.owned |= told
+        self.owners.heard(self.id, sent_us)
+        self.owners.told(self.id, self.owned, self.simulation.scheduler.now_us, is_asked_first=True)
+        self._next()
+
+    def _refused(self, error: ErrorCode) -> None:
+        """The request was certainly not carried out."""
+        if error in STALE:
+            self._tells_all, self._told_owned = True, None
+            self.later(self._beat)
+            return
+        if error not in FENCED:
+            raise Breach("members are understood", f"{self.ledger.group_id} gets {error.name}")
+        self.counters.fenced += self.epoch > 0
+        self._lose_all()
+        self.later(self._beat)
+
+    # As a member.
+
+    def _next(self) -> None:
+        self.later(self._act, HEARTBEAT_MS)
+
+    def _act(self) -> None:
+        kind = self.chance.uniform()
+        if self._to_revoke:
+            self._step_to_revoke(kind)
+        elif self.simulation.is_over_for_producers:
+            if self.has_read_at_last or not self.owned:
+                self._beat()
+            else:
+                self._read()
+        elif self.epoch == 0 or not self.owned:
+            (self._leave if kind > 0.98 else self._beat)()
+        elif kind < 0.5:
+            self._beat()
+        elif kind < 0.82:
+            self._commit()
+        elif kind < 0.88:
+            self._leave()
+        elif kind < 0.92:
+            self._vanish()
+        elif kind < 0.95:
+            self._fall_silent()
+        else:
+            self._read()
+
+    def _step_to_revoke(self, kind: float) -> None:
+        """Before it gives partitions up, a member may commit, and heartbeat once more."""
+        self._steps_to_revoke -= 1
+        if kind < 0.5 or not self._steps_to_revoke:
+            self.counters.revocations += 1
+            self.owners.gives_up(self.id, self._to_revoke)
+            self.owned -= self._to_revoke
+            self._to_revoke = set()
+            self._beat()
+        elif kind < 0.8:
+            self._commit()
+        else:
+            self._beat()
+
+    def _commit(self) -> None:
+        numbers = {partition: self.ledger.issue(partition) for partition in sorted(self.owned)}
+        sent_us, attempt = self.simulation.scheduler.now_us, self._attempt
+
+        def answered(done: Deferred[Any]) -> None:
+            errors = self._count_commits(numbers, done)
+            taken = [partition for partition in numbers if errors.get(partition) is ErrorCode.NONE]
+            self.owners.committed(self.id, taken, sent_us, self.simulation.scheduler.now_us)
+            error = next((each for each in errors.values() if each is not ErrorCode.NONE), ErrorCode.NONE)
+            if error is ErrorCode.NONE:
+                self._next()
+            elif error in IN_DOUBT:
+                self.counters.commits_in_doubt += 1
+                self._coordinator.forget()
+                self._be_another()
+                self.later(self._beat)
+            else:
+                self._refused(error)
+
+        self._coordinator.send(self._commit_request(numbers), lambda: self._attempt == attempt, answered)
+
+    def _commit_request(self, numbers: dict[int, int]) -> Any:
+        return commit_request(self.ledger.group_id, self._topic_id, numbers, self.epoch, self.member_id)
+
+    def _count_commits(self, numbers: dict[int, int], done: Deferred[Any]) -> dict[int, ErrorCode]:
+        """Return the error of each partition. An older epoch may commit some of its partitions and others not."""
+        try:
+            rows = [row for topic in done.result().topics for row in topic.partitions]
+        except ChannelError:
+            return dict.fromkeys(numbers, ErrorCode.REQUEST_TIMED_OUT)
+        errors = {row.partition_index: ErrorCode(row.error_code) for row in rows}
+        for partition, error in errors.items():
+            if error is ErrorCode.NONE:
+                self.ledger.committed(partition, numbers[partition])
+                self.simulation.counters.commits += 1
+                self.counters.commits += 1
+            self.counters.commits_refused += error in STALE | FENCED
+        return errors
+
+    def _read(self) -> None:
+        attempt = self._attempt
+        asked_when: dict[int, int] = {}
+        is_last = self.simulation.is_over_for_producers
+
+        def asks() -> None:
+            nonlocal asked_when
+            asked_when = dict(self.ledger.settled)
+
+        def done(found: dict[int, int]) -> None:
+            self.ledger.fetched(asked_when, found)
+            self.has_read_at_last = is_last
+            self.counters.offsets_read += 1
+            self._next()
+
+        def refused(error: ErrorCode) -> bool:
+            if error in STALE | FENCED:
+                self._refused(error)
+            return error in STALE | FENCED
+
+        read_offsets(
+            self,
+            self._coordinator,
+            self.ledger.group_id,
+            (TOPIC, self._topic_id),
+            sorted(self.owned),
+            lambda: self._attempt == attempt,
+            asks,
+            done,
+            (self.member_id, self.epoch),
+            refused,
+        )
+
+    # Leaving the group.
+
+    def _leave(self) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.ledger.group_id, member_id=self.member_id, member_epoch=LEAVES
+        )
+        self._lose_all()
+        self.counters.left += 1
+        attempt = self._attempt
+
+        def answered(done: Deferred[Any]) -> None:
+            error, _ = outcome_of(done)
+            if error not in IN_DOUBT | FENCED | {ErrorCode.NONE}:
+                raise Breach("members are understood", f"{self.ledger.group_id} gets {error.name}")
+            self._be_away()
+
+        self._coordinator.send(request, lambda: self._attempt == attempt, answered)
+
+    def _vanish(self) -> None:
+        """Disappear without leaving, so that the session expires. A commit in flight may arrive much later."""
+        self.counters.vanished += 1
+        if self.chance.happens(0.5):
+            numbers = {partition: self.ledger.issue(partition) for partition in sorted(self.owned)}
+            request = self._commit_request(numbers)
+            late = Coordinated(self, GROUP, self.ledger.group_id, LATE_PURPOSE)
+            self.call_after(
+                self._long_ms(),
+                lambda: late.send(
+                    request, lambda: True, lambda done: _ignore(self._count_commits(numbers, done))
+                ),
+            )
+        self._be_away()
+
+    def _be_away(self) -> None:
+        self.simulation.counters.members_gone += 1
+        self._be_another()
+        self.call_after(1 + self.chance.randrange(AWAY_MS), self._beat)
+
+    def _fall_silent(self) -> None:
+        """Long enough to be fenced or not, and then go on as if nothing had happened."""
+        self.counters.silences += 1
+        then: Callable[[], None] = self._commit if self.chance.happens(0.5) else self._beat
+        self.call_after(self._long_ms() // 2, then)
+
+    def _long_ms(self) -> int:
+        return GROUP_SESSION_MS + self.chance.randrange(AWAY_MS)
+
+
+def _ignore(_: Iterable[Any]) -> None:
+    """A late commit counts if it was taken. Nobody waits for it."""
