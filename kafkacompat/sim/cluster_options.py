@@ -202,6 +202,8 @@ def consumer_group_shape(seed: int) -> dict[str, Any]:
         "assignment_ms": chance.between(100, 600) if chance.happens(0.3) else 0,
         "partitions": chance.between(2, 5),
         "change_ms": chance.between(500, 2_000) if chance.happens(0.4) else 0,
+        # A conversion is one batch with the records of all members, and must fit into a segment.
+        "segment_bytes": chance.between(4_000, 8_000) if chance.happens(0.4) else 0,
         "producers": 1,
         "think_ms": 400,
         "members": 0,
