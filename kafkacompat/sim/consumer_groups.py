@@ -12,7 +12,7 @@ from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
 from kafkacompat.sim.consumer_members import ConsumerMember
 from kafkacompat.sim.group_commits import GROUP_SESSION_MS, TOPIC
 from kafkacompat.sim.group_offsets import leads
-from kafkacompat.sim.group_oracles import GroupLedger, Owners
+from kafkacompat.sim.group_oracles import Grant, GroupLedger, Owners
 from kafkacompat.sim.groups import Member
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
@@ -95,8 +95,8 @@ class EmbeddedMember(Member):
     def assigned(self, partitions: list[int]) -> None:
         self.counters.embedded_assignments += bool(self._was_converted)
         if self._is_sure:
-            now_us = self.simulation.scheduler.now_us
-            self.owners.told(self.id, partitions, now_us, is_asked_first=False)
+            grant = Grant(self._sent_us, self.simulation.scheduler.now_us)
+            self.owners.told(self.id, partitions, grant, is_asked_first=False)
 
     def committed(self, partitions: Iterable[int], sent_us: int) -> None:
         self.owners.committed(self.id, partitions, sent_us, self.simulation.scheduler.now_us)
@@ -140,7 +140,7 @@ class ConsumerGroups:
         """Return what a healed cluster has not done for them yet. None if everything is done."""
         if not self._members:
             return None
-        everyone = [*self._members, *self._embedded]
+        everyone: list[ConsumerMember | EmbeddedMember] = [*self._members, *self._embedded]
         owned = {each.id: sorted(each.owned or ()) for each in everyone}
         if not all(each.is_settled for each in self._members) or any(
             each.owned is None for each in self._embedded

@@ -26,7 +26,7 @@ from kafkacompat.sim.group_commits import (
     commit_request,
 )
 from kafkacompat.sim.group_offsets import IN_DOUBT, leads, read_offsets
-from kafkacompat.sim.group_oracles import GroupLedger, Owners
+from kafkacompat.sim.group_oracles import Grant, GroupLedger, Owners
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import (
@@ -163,7 +163,8 @@ class ConsumerMember(GroupClient):
             self._steps_to_revoke = STEPS_TO_REVOKE
             self.owned |= told
         self.owners.heard(self.id, sent_us)
-        self.owners.told(self.id, self.owned, self.simulation.scheduler.now_us, is_asked_first=True)
+        grant = Grant(sent_us, self.simulation.scheduler.now_us)
+        self.owners.told(self.id, self.owned, grant, is_asked_first=True)
         self._next()
 
     def _refused(self, error: ErrorCode) -> None:

@@ -7,6 +7,7 @@ fetched number shows which commits were lost. `Owners` knows which members of a 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
 
 from kafkacompat.sim.quorum_oracles import Breach
 
@@ -61,6 +62,13 @@ class GroupLedger:
                 )
 
 
+class Grant(NamedTuple):
+    """When a member got a partition: after it had asked, and before it was told."""
+
+    asked_us: int
+    told_us: int
+
+
 class Owners:
     """What the members of a group of both protocols own at a time, as they know it.
 
@@ -72,8 +80,7 @@ class Owners:
     def __init__(self, group_id: str, session_us: int) -> None:
         self._group_id = group_id
         self._session_us = session_us
-        self._since_us: dict[Hashable, dict[int, int]] = {}
-        """Member -> partition -> when it was told that it owns the partition."""
+        self._grants: dict[Hashable, dict[int, Grant]] = {}
         self._until_us: dict[Hashable, int] = {}
         self._asked_first: set[Hashable] = set()
 
@@ -81,13 +88,15 @@ class Owners:
         """The coordinator has answered the member's request: its session began after the request was sent."""
         self._until_us[member] = sent_us + self._session_us
 
-    def told(self, member: Hashable, partitions: Iterable[int], now_us: int, *, is_asked_first: bool) -> None:
+    def told(
+        self, member: Hashable, partitions: Iterable[int], grant: Grant, *, is_asked_first: bool
+    ) -> None:
         """The coordinator has confirmed that the member owns these. `is_asked_first`: before another gets any of them."""
-        before = self._since_us.get(member, {})
-        self._since_us[member] = {each: before.get(each, now_us) for each in partitions}
+        before = self._grants.get(member, {})
+        self._grants[member] = {each: before.get(each, grant) for each in partitions}
         (self._asked_first.add if is_asked_first else self._asked_first.discard)(member)
-        for partition in self._since_us[member]:
-            for other in self._others_with(partition, member, now_us):
+        for partition in self._grants[member]:
+            for other in self._others_with(partition, member, grant.told_us):
                 if other in self._asked_first:
                     raise Breach(
                         "one owner a partition",
@@ -97,26 +106,29 @@ class Owners:
     def gives_up(self, member: Hashable, partitions: Iterable[int] | None = None) -> None:
         """All of its partitions if `partitions` is None. Call it before the coordinator is told."""
         if partitions is None:
-            self._since_us.pop(member, None)
+            self._grants.pop(member, None)
             return
-        owned = self._since_us.get(member, {})
+        owned = self._grants.get(member, {})
         for partition in partitions:
             owned.pop(partition, None)
 
     def committed(self, member: Hashable, partitions: Iterable[int], sent_us: int, now_us: int) -> None:
-        """A commit was acknowledged that the member sent at `sent_us`."""
+        """A commit was acknowledged that the member sent at `sent_us`. Nobody may have got the partition between the
+        member and the commit."""
         for partition in partitions:
-            for other, since_us in self._others_with(partition, member, now_us).items():
-                if since_us < sent_us:
+            own = self._grants.get(member, {}).get(partition)
+            for other, grant in self._others_with(partition, member, now_us).items():
+                if grant.told_us < sent_us and (own is None or own.told_us < grant.asked_us):
                     raise Breach(
                         "only the owner commits",
-                        f"{self._group_id}-{partition} is of {other} since {since_us}, and {member} commits at {sent_us}",
+                        f"{self._group_id}-{partition} is of {other} since {grant.told_us}, and {member}, which had it "
+                        f"before, commits at {sent_us}",
                     )
 
-    def _others_with(self, partition: int, member: Hashable, now_us: int) -> dict[Hashable, int]:
-        """Return who else owns it, and since when."""
+    def _others_with(self, partition: int, member: Hashable, now_us: int) -> dict[Hashable, Grant]:
+        """Return who else owns it."""
         return {
             other: owned[partition]
-            for other, owned in self._since_us.items()
+            for other, owned in self._grants.items()
             if other != member and partition in owned and now_us < self._until_us.get(other, 0)
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.sim.group_oracles import NOTHING, GroupLedger
+from kafkacompat.sim.group_oracles import NOTHING, Grant, GroupLedger, Owners
 from kafkacompat.sim.quorum_oracles import Breach
 
 
@@ -45,3 +45,45 @@ def test_a_partition_has_one_owner_in_each_generation() -> None:
     ledger.assigned(2, "b", [0])
     with pytest.raises(Breach, match="of a and of b in generation 1"):
         ledger.assigned(1, "b", [1])
+
+
+SESSION_US = 700
+
+
+def owners() -> Owners:
+    found = Owners("g", SESSION_US)
+    found.heard("a", 0)
+    found.told("a", [0, 1], Grant(0, 10), is_asked_first=True)
+    return found
+
+
+def test_a_partition_has_one_owner_until_it_gives_it_up() -> None:
+    ledger = owners()
+    with pytest.raises(Breach, match="g-1 is of a, and b is told that it is its own"):
+        ledger.told("b", [1], Grant(20, 30), is_asked_first=True)
+    ledger = owners()
+    ledger.gives_up("a", [1])
+    ledger.told("b", [1], Grant(20, 30), is_asked_first=True)
+    ledger.heard("b", 20)
+    with pytest.raises(Breach, match="one owner a partition"):
+        ledger.told("a", [0, 1], Grant(40, 50), is_asked_first=True)
+
+
+def test_a_member_that_was_silent_for_its_session_counts_no_longer() -> None:
+    ledger = owners()
+    with pytest.raises(Breach):
+        ledger.told("b", [0], Grant(0, SESSION_US - 1), is_asked_first=True)
+    owners().told("b", [0], Grant(0, SESSION_US), is_asked_first=True)
+
+
+def test_only_the_last_owner_commits() -> None:
+    ledger = Owners("g", SESSION_US)
+    for member, since in (("a", 0), ("b", 20)):
+        ledger.heard(member, since)
+        ledger.told(member, [0], Grant(since, since + 10), is_asked_first=False)
+    ledger.committed("a", [0], 25, 40)  # on its way when the other got the partition
+    ledger.committed("b", [0], 35, 40)
+    ledger.committed("a", [1], 35, 40)
+    with pytest.raises(Breach, match="g-0 is of b since 30, and a, which had it before, commits at 35"):
+        ledger.committed("a", [0], 35, 40)
+    ledger.committed("a", [0], 35, 20 + SESSION_US)

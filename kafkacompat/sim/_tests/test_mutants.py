@@ -6,6 +6,7 @@ import pytest
 
 from kafkacompat.sim._tests import cluster_mutants, mutants
 from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.consumer_group_mutants import CONSUMER_GROUP_MUTANTS
 from kafkacompat.sim._tests.disk_mutants import DISK_MUTANTS
 from kafkacompat.sim._tests.fault_mutants import FAULT_MUTANTS
 from kafkacompat.sim._tests.group_mutants import GROUP_MUTANTS
@@ -19,6 +20,7 @@ EVERY_MUTANT = (
     *DISK_MUTANTS,
     *FAULT_MUTANTS,
     *GROUP_MUTANTS,
+    *CONSUMER_GROUP_MUTANTS,
     *KEEPING_MUTANTS,
     *LIFE_MUTANTS,
     *TRANSACTION_MUTANTS,

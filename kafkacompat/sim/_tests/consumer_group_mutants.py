@@ -1,0 +1,92 @@
+"""Bugs planted in consumer groups (KIP-848). The simulation with groups of both protocols must find each of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.group import machine
+from kafkacompat.group.consumer import consumer_group, conversion, replay
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup
+from kafkacompat.group.consumer.current_assignment import Reconciliation
+from kafkacompat.sim._tests.cluster_mutants import Plant
+
+CURRENT_ASSIGNMENT = 8
+
+
+def partitions_are_given_away_before_they_are_revoked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerGroup, "partition_epoch", lambda self, topic_id, partition: -1)
+    patch.setattr(consumer_group, "report", lambda *_: None)
+
+
+def a_heartbeat_that_tells_nothing_gives_everything_up(patch: pytest.MonkeyPatch) -> None:
+    original = Reconciliation._owns_any
+    patch.setattr(
+        Reconciliation, "_owns_any", lambda self, revoked: self.owned is not None and original(self, revoked)
+    )
+
+
+def every_epoch_of_a_consumer_may_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerGroup, "validate_offset_commit", lambda *_: None)
+
+
+def a_new_coordinator_forgets_what_is_to_be_revoked(patch: pytest.MonkeyPatch) -> None:
+    original = machine.take_up
+
+    def take_up(env: Any, group: ConsumerGroup) -> None:
+        for member in list(group.members.values()):
+            group.update_member(replace(member, pending_revocation={}))
+        original(env, group)
+
+    patch.setattr(machine, "take_up", take_up)
+
+
+def a_new_coordinator_forgets_targets(patch: pytest.MonkeyPatch) -> None:
+    original = machine.take_up
+
+    def take_up(env: Any, group: ConsumerGroup) -> None:
+        group.targets.clear()
+        original(env, group)
+
+    patch.setattr(machine, "take_up", take_up)
+
+
+def a_new_coordinator_takes_no_sessions_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(machine, "take_up", lambda env, group: None)
+
+
+def partitions_of_fenced_members_are_not_released(patch: pytest.MonkeyPatch) -> None:
+    original = replay._REPLAYS[CURRENT_ASSIGNMENT]
+
+    def current_assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
+        epochs = {topic_id: dict(each) for topic_id, each in group.partition_epochs.items()}
+        original(group, key, value)
+        if value is None:
+            group.partition_epochs = epochs
+
+    patch.setitem(replay._REPLAYS, CURRENT_ASSIGNMENT, current_assignment)
+
+
+def a_conversion_forgets_what_classic_members_own(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(conversion, "assigned_partitions", lambda assignment, topics: {})
+
+
+CONSUMER_GROUP_MUTANTS: tuple[Plant, ...] = (
+    partitions_are_given_away_before_they_are_revoked,
+    a_heartbeat_that_tells_nothing_gives_everything_up,
+    every_epoch_of_a_consumer_may_commit,
+    a_new_coordinator_forgets_what_is_to_be_revoked,
+    a_new_coordinator_forgets_targets,
+    a_new_coordinator_takes_no_sessions_up,
+    partitions_of_fenced_members_are_not_released,
+    a_conversion_forgets_what_classic_members_own,
+)
+CONSUMER_GROUP_MUTANTS_SEEN_AT = {
+    "every_epoch_of_a_consumer_may_commit": 3,
+    "a_new_coordinator_forgets_what_is_to_be_revoked": 17,
+    "a_new_coordinator_forgets_targets": 14,
+    "partitions_of_fenced_members_are_not_released": 1,
+}
+"""The seeds that found them when they were planted, unless it was the first seed."""
