@@ -95,6 +95,8 @@ class Owners:
         before = self._grants.get(member, {})
         self._grants[member] = {each: before.get(each, grant) for each in partitions}
         (self._asked_first.add if is_asked_first else self._asked_first.discard)(member)
+        if grant.told_us >= self._until_us.get(member, 0):
+            return  # the answer took longer than a session, in which another may have got them
         for partition in self._grants[member]:
             for other in self._others_with(partition, member, grant.told_us):
                 if other in self._asked_first:
