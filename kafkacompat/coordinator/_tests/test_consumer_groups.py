@@ -61,6 +61,17 @@ def test_partitions_are_revoked_before_they_are_given_away(world: World) -> None
     assert described(world)[0].group_state == "Stable"
 
 
+def test_a_heartbeat_without_partitions_gives_nothing_up(world: World) -> None:
+    one, two = Member(world, "one", "t"), Member(world, "two", "t")
+    one.join()
+    one.keeps = True
+    two.join()
+    one.beat()
+    assert one.beat(topic_partitions=None).member_epoch == 2
+    two.beat()
+    assert two.partitions == set()
+
+
 def test_a_member_that_leaves_hands_its_partitions_on(world: World) -> None:
     one, two = Member(world, "one", "t"), Member(world, "two", "t")
     one.join()
@@ -548,6 +559,7 @@ def test_a_downgrade_that_the_log_refuses_leaves_the_group(world: World) -> None
     assert new.leave().error_code == E.COORDINATOR_NOT_AVAILABLE
     world.partitions.refusal = None
     assert {each.member_id for each in described(world)[0].members} == {old, "new"}
+    new.beat()  # from now on it looks at its topics only when it hears of a change
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 4), topic_image("u", 1)])
     epoch = described(world)[0].group_epoch
     new.beat()
