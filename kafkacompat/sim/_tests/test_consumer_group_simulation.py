@@ -42,7 +42,7 @@ KIND = Kind(
     run=lambda seed: simulation_of(seed).run(),
     fewest_events=MIN_CLUSTER_EVENTS,
     fewest_faults=MIN_CLUSTER_FAULTS,
-    budget_s=16.0,
+    budget_s=10.0,
     at_least=16,
 )
 

@@ -53,6 +53,7 @@ SESSION_US = 700
 def owners() -> Owners:
     found = Owners("g", SESSION_US)
     found.heard("a", 0)
+    found.heard("b", 20)
     found.told("a", [0, 1], Grant(0, 10), is_asked_first=True)
     return found
 
@@ -64,7 +65,6 @@ def test_a_partition_has_one_owner_until_it_gives_it_up() -> None:
     ledger = owners()
     ledger.gives_up("a", [1])
     ledger.told("b", [1], Grant(20, 30), is_asked_first=True)
-    ledger.heard("b", 20)
     with pytest.raises(Breach, match="one owner a partition"):
         ledger.told("a", [0, 1], Grant(40, 50), is_asked_first=True)
 
@@ -72,8 +72,14 @@ def test_a_partition_has_one_owner_until_it_gives_it_up() -> None:
 def test_a_member_that_was_silent_for_its_session_counts_no_longer() -> None:
     ledger = owners()
     with pytest.raises(Breach):
-        ledger.told("b", [0], Grant(0, SESSION_US - 1), is_asked_first=True)
-    owners().told("b", [0], Grant(0, SESSION_US), is_asked_first=True)
+        ledger.told("b", [0], Grant(20, SESSION_US - 1), is_asked_first=True)
+    owners().told("b", [0], Grant(20, SESSION_US), is_asked_first=True)
+
+
+def test_an_answer_that_took_longer_than_a_session_proves_nothing() -> None:
+    ledger = owners()
+    ledger.heard("a", 500)
+    ledger.told("b", [0], Grant(20, 20 + SESSION_US), is_asked_first=True)
 
 
 def test_only_the_last_owner_commits() -> None:
