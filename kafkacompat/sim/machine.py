@@ -240,10 +240,10 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
 
 
 def consumer_group_numbers(options: ClusterOptions) -> dict[str, int]:
+    """Short times, which must be allowed as well."""
+    times = {"session.timeout.ms": GROUP_SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
     return {
-        "group.consumer.min.session.timeout.ms": 100,
-        "group.consumer.session.timeout.ms": GROUP_SESSION_MS,
-        "group.consumer.min.heartbeat.interval.ms": 50,
-        "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
+        **{f"group.consumer.{name}": time_ms for name, time_ms in times.items()},
+        **{f"group.consumer.min.{name}": time_ms for name, time_ms in times.items()},
         "group.consumer.assignment.interval.ms": options.assignment_ms,
     }
