@@ -1,0 +1,282 @@
+"""Consumer groups (KIP-848) in every state continue when their coordinator changes: another program opens the data
+directory, the node dies, stops, hangs, or another node becomes the coordinator, of the same kind or the other one.
+
+These tests start both kinds of brokers, whatever kind the other tests use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interop_tests.cluster import views
+from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
+from interop_tests.cluster.test_mixed import FORMAT
+from interop_tests.cluster.test_mixed import SETTINGS as MIXED
+from interop_tests.consumer_groups.held_groups import (
+    COORDINATOR_MOVES,
+    PARTITIONS,
+    SETTINGS,
+    TOPIC,
+    HeldGroups,
+)
+from interop_tests.consumer_groups.load import GROUP, Load, described_load
+from interop_tests.harness.broker import APACHE, KAFKACOMPAT
+from interop_tests.harness.groups import coordinator
+from interop_tests.harness.raw_kafka import create_topic
+from interop_tests.harness.switching import SwitchingBroker
+from interop_tests.harness.wire import Connection
+
+pytestmark = pytest.mark.needs_control
+
+OFFSETS_TOPIC = "__consumer_offsets"
+LOAD = "load"
+LOAD_PARTITIONS = 3
+ELECTION_NOT_NEEDED = 84
+OTHER = {APACHE: KAFKACOMPAT, KAFKACOMPAT: APACHE}
+QUICK = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+
+
+@pytest.mark.parametrize("first", [APACHE, KAFKACOMPAT])
+def test_the_other_program_opens_the_directory_and_gives_it_back(tmp_path: Path, first: str) -> None:
+    """Each program says what the other one said. The members continue, and leave their states as they would have."""
+    broker = SwitchingBroker(first, tmp_path / "node", True, SETTINGS)
+    held = HeldGroups(lambda: broker.bootstrap)
+    try:
+        broker.start()
+        create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+        coordinator(held.home(), "any")
+        said = held.begin()
+        broker.become(OTHER[first])
+        held.has_moved()
+        assert held.said() == said
+        held.go_on()
+        held.finish()
+        said = held.begin()
+        broker.become(first)
+        held.has_moved()
+        assert held.said() == said
+        held.go_on()
+        held.finish()
+    finally:
+        held.close()
+        broker.kill()
+
+
+# --- clusters
+
+
+class Scene:
+    """A cluster with the groups that are held in their states, and a group at work. One node coordinates all groups."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        cluster.create_topic(TOPIC, PARTITIONS, replication_factor=len(cluster.brokers))
+        cluster.create_topic(LOAD, LOAD_PARTITIONS, replication_factor=len(cluster.brokers))
+        with Connection(cluster.brokers[0].bootstrap) as connection:
+            # The offsets topic is created when a group is first looked for.
+            connection.call("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [GROUP]})
+        cluster.leader(OFFSETS_TOPIC)
+        self.held = HeldGroups(self.find)
+        self.load = Load(cluster.bootstrap, LOAD, LOAD_PARTITIONS, self.told)
+
+    def close(self) -> None:
+        self.load.abandon()
+        self.held.close()
+
+    # the coordinator
+
+    def home(self) -> int | None:
+        """The coordinator in the newest of the brokers' views, or None if it does not serve. A node that was paused may
+        still take itself for the coordinator."""
+        serving = [node for node in self.cluster.brokers if node.serves]
+        seen = [views.ask([node], lambda wire: views.partitions(wire, OFFSETS_TOPIC)) for node in serving]
+        newest = max((found[0] for found in seen if found), key=lambda each: each.epoch, default=None)
+        return newest.leader if newest and newest.leader in [node.node_id for node in serving] else None
+
+    def find(self) -> str | None:
+        home = self.home()
+        return None if home is None else self.cluster.nodes[home].bootstrap
+
+    def ask(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The answer of the coordinator. None while there is none."""
+        address = self.find()
+        if address is None:
+            return None
+        try:
+            with Connection(address, timeout_s=5) as connection:
+                (found,) = connection.call(api, version, body)["Groups"]
+        except views.BROKEN:
+            return None
+        if found["ErrorCode"] in COORDINATOR_MOVES:
+            return None
+        assert found["ErrorCode"] == 0, found
+        return found
+
+    def told(self) -> dict[int, int] | None:
+        """The committed offsets of the group at work."""
+        asked = {"GroupId": GROUP, "MemberId": None, "MemberEpoch": -1, "Topics": None}
+        found = self.ask("OffsetFetch", 9, {"Groups": [asked], "RequireStable": True})
+        if found is None:
+            return None
+        return {
+            each["PartitionIndex"]: each["CommittedOffset"]
+            for topic in found["Topics"]
+            for each in topic["Partitions"]
+        }
+
+    def settled(self, members: int) -> dict[str, Any]:
+        """The group at work, when it is stable with this number of members."""
+
+        def probe() -> dict[str, Any] | None:
+            body = {"GroupIds": [GROUP], "IncludeAuthorizedOperations": False}
+            found = self.ask("ConsumerGroupDescribe", 1, body)
+            if found is None or found["GroupState"] != "Stable" or len(found["Members"]) != members:
+                return None
+            return found
+
+        return described_load(self.cluster.wait(probe, f"the group is stable with {members} members"))
+
+    def reassign(self, replicas: list[int]) -> None:
+        partition = {"PartitionIndex": 0, "Replicas": replicas}
+        body = {"TimeoutMs": 15000, "Topics": [{"Name": OFFSETS_TOPIC, "Partitions": [partition]}]}
+        reply = self.cluster.ask(lambda wire: wire.call("AlterPartitionReassignments", 0, body))
+        assert reply is not None
+        assert reply["ErrorCode"] == reply["Responses"][0]["Partitions"][0]["ErrorCode"] == 0, reply
+
+        def is_done() -> bool:
+            found = self.cluster.partition(OFFSETS_TOPIC)
+            return found is not None and list(found.replicas) == replicas and set(found.isr) == set(replicas)
+
+        self.cluster.wait(is_done, f"the replicas of the offsets are {replicas}")
+
+    def elect(self, node_id: int) -> None:
+        """Make the node the preferred leader of the offsets, and elect it."""
+        others = [node.node_id for node in self.cluster.brokers if node.node_id != node_id]
+        self.reassign([node_id, *others])
+        topics = [{"Topic": OFFSETS_TOPIC, "Partitions": [0]}]
+        body = {"ElectionType": 0, "TopicPartitions": topics, "TimeoutMs": 15000}
+
+        def is_elected() -> bool:
+            reply = self.cluster.ask(lambda wire: wire.call("ElectLeaders", 2, body))
+            codes = reply and [
+                each["ErrorCode"]
+                for topic in reply["ReplicaElectionResults"]
+                for each in topic["PartitionResult"]
+            ]
+            return codes in ([0], [ELECTION_NOT_NEEDED])
+
+        self.cluster.wait(is_elected, f"node {node_id} is elected")
+
+    def survives(self, change: Callable[[int], None], mend: bool = True) -> None:
+        """Hold groups in every state while `change`, which gets the coordinator's id, replaces the coordinator."""
+        before = self.home()
+        assert before is not None
+        said = self.held.begin()
+        change(before)
+        self.held.has_moved()
+        assert self.home() != before
+        assert self.held.said() == said
+        self.held.go_on()
+        self.held.finish()
+        self.load.goes_on()
+        if mend:
+            self.cluster.mend()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Callable[..., Scene]]:
+    made: list[tuple[Cluster, Scene | None]] = []
+
+    def make(kinds: list[str], roles: Any, settings: dict[str, str], format_options: Any = ()) -> Scene:
+        cluster = Cluster(
+            kinds,
+            tmp_path / "cluster",
+            len(kinds),
+            roles,
+            {**settings, **QUICK, **SETTINGS, "auto.leader.rebalance.enable": "false"},
+            format_options=format_options,
+        )
+        made.append((cluster, None))
+        cluster.start()
+        made.append((cluster, Scene(cluster)))
+        return made[-1][1]
+
+    yield make
+    for cluster, each in reversed(made):
+        if each is not None:
+            each.close()
+        cluster.close()
+
+
+def test_a_coordinator_of_three_is_replaced(scene: Callable[..., Scene]) -> None:
+    """While a member of the group at work joins or leaves, its coordinator is killed, stopped, paused and moved."""
+    at = scene([KAFKACOMPAT] * 3, "broker,controller", {})
+    cluster, load = at.cluster, at.load
+    load.start(2)
+    at.settled(2)
+
+    def next_of(node_id: int) -> int:
+        return node_id % 3 + 1
+
+    def killed(home: int) -> None:
+        load.add()
+        cluster.nodes[home].kill()
+
+    def stopped(home: int) -> None:
+        left = load.drop()
+        assert cluster.nodes[home].stop() == 0
+        left.stop()
+
+    def paused(home: int) -> None:
+        load.add()
+        cluster.nodes[home].pause()
+
+    def elected(home: int) -> None:
+        left = load.drop()
+        at.elect(next_of(home))
+        left.stop()
+
+    def reassigned(home: int) -> None:
+        load.add()
+        at.reassign([next_of(home)])
+
+    for change, members in ((killed, 3), (stopped, 2), (paused, 3), (elected, 2), (reassigned, 3)):
+        at.survives(change)
+        at.settled(members)
+    at.reassign([1, 2, 3])
+    load.end()
+
+
+def test_the_coordinator_moves_between_apache_kafka_and_kafkacompat(scene: Callable[..., Scene]) -> None:
+    """At Kafka's default group.version. No member of the group at work gets another epoch or other partitions."""
+    at = scene([KAFKACOMPAT, KAFKACOMPAT, APACHE], [CONTROLLER, BROKER, BROKER], MIXED, FORMAT)
+    ours, theirs = 2, 3
+    for node in at.cluster.brokers:
+        with Connection(node.bootstrap) as connection:
+            features = connection.call(
+                "ApiVersions", 4, {"ClientSoftwareName": "a", "ClientSoftwareVersion": "1"}
+            )
+        levels = {each["Name"]: each["MaxVersionLevel"] for each in features["FinalizedFeatures"]}
+        assert levels["group.version"] == 1
+    at.elect(ours)
+    at.load.start(2)
+    before = at.settled(2)
+
+    def elected(home: int) -> None:
+        at.elect(ours + theirs - home)
+
+    def killed(home: int) -> None:
+        at.cluster.nodes[home].kill()
+
+    def stopped(home: int) -> None:
+        assert at.cluster.nodes[home].stop() in (0, 143)
+
+    for change, home in ((elected, theirs), (elected, ours), (killed, theirs), (stopped, ours)):
+        at.survives(change, mend=home == theirs)
+        assert at.home() == home
+        assert at.settled(2) == before
+    at.load.end()
