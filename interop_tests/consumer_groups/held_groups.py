@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from interop_tests.cluster.views import BROKEN
@@ -25,6 +25,8 @@ SETTINGS = {
     # No member is fenced while the coordinator changes.
     "group.consumer.max.session.timeout.ms": "600000",
     "group.consumer.session.timeout.ms": "600000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "1000",
 }
 LONG_MS = 600_000
 LEAVES, LEAVES_FOR_A_WHILE = -1, -2
@@ -98,9 +100,11 @@ class HeldMember:
             if epoch > 0:
                 assert self.send(MemberEpoch=epoch)["ErrorCode"] == FENCED_MEMBER_EPOCH
 
-    def commit(self, offset: int, epoch: int | None = None) -> list[int]:
-        """Commit this offset for every partition. Returns the partitions' error codes."""
-        partitions = [{"PartitionIndex": each, "CommittedOffset": offset} for each in range(PARTITIONS)]
+    def commit(
+        self, offset: int, epoch: int | None = None, numbers: Iterable[int] = range(PARTITIONS)
+    ) -> set[int]:
+        """Commit this offset for these partitions. Returns the error codes."""
+        partitions = [{"PartitionIndex": each, "CommittedOffset": offset} for each in numbers]
         body = {
             "GroupId": self.group,
             "GenerationIdOrMemberEpoch": self.epoch if epoch is None else epoch,
@@ -109,12 +113,17 @@ class HeldMember:
             "Topics": [{"Name": TOPIC, "Partitions": partitions}],
         }
         reply = self._home().call("OffsetCommit", 9, body)
-        return [each["ErrorCode"] for each in reply["Topics"][0]["Partitions"]]
+        return {each["ErrorCode"] for each in reply["Topics"][0]["Partitions"]}
 
-    def may_commit(self, offset: int) -> dict[int, list[int]]:
-        """The error codes of a commit of the offset that is committed, by each epoch up to the present one and the next
-        one."""
-        return {epoch: self.commit(offset, epoch) for epoch in range(1, self.epoch + 2)}
+    def may_commit(self, offset: int) -> dict[tuple[int, int], set[int]]:
+        """The error codes of a commit of the offset that is committed already, by epoch and partition. A member may
+        commit with an older epoch, if it has had the partition since then."""
+        epochs = range(max(self.epoch - 3, 1), self.epoch + 2)
+        return {
+            (epoch, number): self.commit(offset, epoch, [number])
+            for epoch in epochs
+            for number in range(PARTITIONS)
+        }
 
 
 class HeldGroups:
@@ -321,13 +330,13 @@ class HeldGroups:
         self.last.join()
         if found["ErrorCode"] == 0:
             assert self.last.epoch == found["GroupEpoch"] + 1
-        assert set(self.last.commit(self.offset + 1)) == {ErrorCode.NONE}
+        assert self.last.commit(self.offset + 1) == {ErrorCode.NONE}
         self.last.leave()
 
     def _commit(self) -> None:
         """Every member commits the next offset."""
         self.offset += 1
         for each in self._members():
-            assert set(each.commit(self.offset)) == {ErrorCode.NONE}, each.group
+            assert each.commit(self.offset) == {ErrorCode.NONE}, each.group
         assert self.classic is not None
         assert self.classic.commit(TOPIC, self.offset) == ErrorCode.NONE

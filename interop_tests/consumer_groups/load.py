@@ -123,6 +123,7 @@ class Load:
     ) -> None:
         self.ledger = Ledger()
         self.members: list[LoadMember] = []
+        self._gone: list[LoadMember] = []
         self._bootstrap = bootstrap
         self._topic = topic
         self._ask = ask
@@ -141,11 +142,10 @@ class Load:
         self._count += 1
         self.members.append(LoadMember(self._bootstrap, self._topic, self.ledger, f"member-{self._count}"))
 
-    def drop(self) -> LoadMember:
+    def drop(self) -> None:
         """The oldest member leaves."""
-        member = self.members.pop(0)
-        member.end()
-        return member
+        self._gone.append(self.members.pop(0))
+        self._gone[-1].end()
 
     def goes_on(self) -> None:
         """The writer and each member continue, and the coordinator tells every acknowledged commit."""
@@ -178,7 +178,7 @@ class Load:
             lambda: self.ledger.copy() == self._work.sent or self.ledger.faults, "everything is committed"
         )
         self.told()
-        for member in self.members:
+        for member in self.members + self._gone:
             member.stop()
         assert not self.ledger.faults, self.ledger.faults[:5]
 

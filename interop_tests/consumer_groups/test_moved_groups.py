@@ -28,7 +28,8 @@ from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.harness.groups import coordinator
 from interop_tests.harness.raw_kafka import create_topic
 from interop_tests.harness.switching import SwitchingBroker
-from interop_tests.harness.wire import Connection
+from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection, Silence
 
 pytestmark = pytest.mark.needs_control
 
@@ -128,17 +129,24 @@ class Scene:
             for each in topic["Partitions"]
         }
 
-    def settled(self, members: int) -> dict[str, Any]:
-        """The group at work, when it is stable with this number of members."""
+    def described(self, members: int) -> dict[str, Any]:
+        """The group at work, when it has this number of members."""
+        body = {"GroupIds": [GROUP], "IncludeAuthorizedOperations": False}
 
         def probe() -> dict[str, Any] | None:
-            body = {"GroupIds": [GROUP], "IncludeAuthorizedOperations": False}
             found = self.ask("ConsumerGroupDescribe", 1, body)
-            if found is None or found["GroupState"] != "Stable" or len(found["Members"]) != members:
-                return None
-            return found
+            return found if found is not None and len(found["Members"]) == members else None
 
-        return described_load(self.cluster.wait(probe, f"the group is stable with {members} members"))
+        return wait_until(probe, f"the group has {members} members")
+
+    def settled(self, members: int) -> dict[str, Any]:
+        """The group at work, when this number of members shares the partitions."""
+
+        def probe() -> dict[str, Any] | None:
+            found = self.described(members)
+            return found if found["GroupState"] == "Stable" else None
+
+        return described_load(self.cluster.wait(probe, "the group is stable"))
 
     def reassign(self, replicas: list[int]) -> None:
         partition = {"PartitionIndex": 0, "Replicas": replicas}
@@ -171,20 +179,23 @@ class Scene:
 
         self.cluster.wait(is_elected, f"node {node_id} is elected")
 
-    def survives(self, change: Callable[[int], None], mend: bool = True) -> None:
-        """Hold groups in every state while `change`, which gets the coordinator's id, replaces the coordinator."""
-        before = self.home()
-        assert before is not None
+    def survives(self, change: Callable[[int], None], members: int) -> None:
+        """Hold groups in every state while `change` happens to the coordinator, whose id it gets. The group at work
+        gets this number of members just before."""
+        home = self.home()
+        assert home is not None
         said = self.held.begin()
-        change(before)
+        if members > len(self.load.members):
+            self.load.add()
+        elif members < len(self.load.members):
+            self.load.drop()
+        self.described(members)
+        change(home)
         self.held.has_moved()
-        assert self.home() != before
         assert self.held.said() == said
         self.held.go_on()
         self.held.finish()
         self.load.goes_on()
-        if mend:
-            self.cluster.mend()
 
 
 @pytest.fixture
@@ -213,55 +224,55 @@ def scene(tmp_path: Path) -> Iterator[Callable[..., Scene]]:
 
 
 def test_a_coordinator_of_three_is_replaced(scene: Callable[..., Scene]) -> None:
-    """While a member of the group at work joins or leaves, its coordinator is killed, stopped, paused and moved."""
+    """A member of the group at work has just joined or left when its coordinator is killed, stopped, paused or moved."""
     at = scene([KAFKACOMPAT] * 3, "broker,controller", {})
-    cluster, load = at.cluster, at.load
-    load.start(2)
+    cluster = at.cluster
+    at.load.start(2)
     at.settled(2)
 
     def next_of(node_id: int) -> int:
         return node_id % 3 + 1
 
     def killed(home: int) -> None:
-        load.add()
         cluster.nodes[home].kill()
 
     def stopped(home: int) -> None:
-        left = load.drop()
         assert cluster.nodes[home].stop() == 0
-        left.stop()
 
     def paused(home: int) -> None:
-        load.add()
         cluster.nodes[home].pause()
 
+    def paused_for_a_moment(home: int) -> None:
+        cluster.nodes[home].pause()
+        with Connection(cluster.nodes[home].bootstrap, timeout_s=1) as connection, pytest.raises(Silence):
+            connection.call("ApiVersions", 0, {})
+        cluster.nodes[home].resume()
+
     def elected(home: int) -> None:
-        left = load.drop()
         at.elect(next_of(home))
-        left.stop()
 
     def reassigned(home: int) -> None:
-        load.add()
         at.reassign([next_of(home)])
 
-    for change, members in ((killed, 3), (stopped, 2), (paused, 3), (elected, 2), (reassigned, 3)):
-        at.survives(change)
+    changes = (killed, stopped, paused, elected, reassigned, paused_for_a_moment)
+    for change, members in zip(changes, (3, 2, 3, 2, 3, 2), strict=True):
+        home = at.home()
+        at.survives(change, members)
+        assert change is paused_for_a_moment or at.home() != home
+        cluster.mend()
         at.settled(members)
-    at.reassign([1, 2, 3])
-    load.end()
+    at.load.end()
 
 
 def test_the_coordinator_moves_between_apache_kafka_and_kafkacompat(scene: Callable[..., Scene]) -> None:
     """At Kafka's default group.version. No member of the group at work gets another epoch or other partitions."""
     at = scene([KAFKACOMPAT, KAFKACOMPAT, APACHE], [CONTROLLER, BROKER, BROKER], MIXED, FORMAT)
     ours, theirs = 2, 3
+    told = {"ClientSoftwareName": "interop", "ClientSoftwareVersion": "1"}
     for node in at.cluster.brokers:
         with Connection(node.bootstrap) as connection:
-            features = connection.call(
-                "ApiVersions", 4, {"ClientSoftwareName": "a", "ClientSoftwareVersion": "1"}
-            )
-        levels = {each["Name"]: each["MaxVersionLevel"] for each in features["FinalizedFeatures"]}
-        assert levels["group.version"] == 1
+            features = connection.call("ApiVersions", 4, told)["FinalizedFeatures"]
+        assert {each["Name"]: each["MaxVersionLevel"] for each in features}["group.version"] == 1
     at.elect(ours)
     at.load.start(2)
     before = at.settled(2)
@@ -276,7 +287,9 @@ def test_the_coordinator_moves_between_apache_kafka_and_kafkacompat(scene: Calla
         assert at.cluster.nodes[home].stop() in (0, 143)
 
     for change, home in ((elected, theirs), (elected, ours), (killed, theirs), (stopped, ours)):
-        at.survives(change, mend=home == theirs)
+        at.survives(change, 2)
         assert at.home() == home
         assert at.settled(2) == before
+        if change is killed:
+            at.cluster.mend()
     at.load.end()
