@@ -7,6 +7,7 @@ say of the groups what the old one said, and the members continue at their epoch
 from __future__ import annotations
 
 import itertools
+import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -31,6 +32,11 @@ SETTINGS = {
 LONG_MS = 600_000
 LEAVES, LEAVES_FOR_A_WHILE = -1, -2
 FENCED_MEMBER_EPOCH = 110
+EVERYTHING = struct.pack(
+    f">hih{len(TOPIC)}si{PARTITIONS}ii",
+    *(0, 1, len(TOPIC), TOPIC.encode(), PARTITIONS, *range(PARTITIONS), -1),
+)
+"""A classic consumer's assignment of all partitions."""
 COORDINATOR_MOVES = (14, 15, 16)
 """The coordinator is loading, is not available, or has moved."""
 STATES = ("mixed", "released", "revoking", "matching", "empty")
@@ -199,16 +205,21 @@ class HeldGroups:
         for group in fetched:
             for topic in group["Topics"]:
                 topic["Partitions"].sort(key=lambda each: each["PartitionIndex"])
-        filters: dict[str, list[str]] = {"StatesFilter": [], "TypesFilter": []}
-        listed = self.home().call("ListGroups", 5, filters)["Groups"]
         return {
             "described": self.described(),
             "offsets": sorted(fetched, key=lambda each: each["GroupId"]),
-            "listed": sorted(
-                (each for each in listed if each["GroupId"] in STATES), key=lambda each: each["GroupId"]
-            ),
+            "listed": self._listed(),
             "commits": [each.may_commit(self.offset) for each in self._members()],
         }
+
+    def _listed(self) -> dict[str, dict[str, Any]]:
+        filters: dict[str, list[str]] = {"StatesFilter": [], "TypesFilter": []}
+        listed = self.home().call("ListGroups", 5, filters)["Groups"]
+        return {each["GroupId"]: each for each in listed if each["GroupId"] in STATES}
+
+    def types(self) -> dict[str, str]:
+        """The groups' types in ListGroups."""
+        return {name: each["GroupType"] for name, each in self._listed().items()}
 
     def _members(self) -> Iterator[HeldMember]:
         """The members of the consumer protocol that are in their groups."""
@@ -256,13 +267,18 @@ class HeldGroups:
         self._settle(self.stays, self.comes)
         assert len(self.comes.partitions) == 2
         self.comes.leave()
+        self._settle(self.stays)
+        self._downgrade()
+
+    def _downgrade(self) -> None:
+        """The classic member is left alone. The group becomes a classic one, in which it rebalances."""
         assert self.classic is not None
-        (left,) = self.classic.leave()["Members"]
-        assert left["ErrorCode"] == 0
-        self.classic.close()
-        self.classic = None
-        for each in (self.stays, self.beside_classic):
-            self._settle(each)
+        self.beside_classic.leave()
+        assert self.classic.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+        generation = self.classic.generation
+        self._rejoin(self.classic)
+        assert (self.classic.is_leader, self.classic.generation) == (True, generation + 1)
+        assert self.types()["mixed"] == "classic"
 
     def _settle(self, *members: HeldMember) -> None:
         """The members of a group revoke and take, until they share all its partitions."""
@@ -275,28 +291,42 @@ class HeldGroups:
 
         wait_until(is_settled, f"the members of {members[0].group} share all partitions")
 
+    def _rejoin(self, member: classic.Member) -> None:
+        """JoinGroup and SyncGroup. The leader of a classic group gives itself everything."""
+        answer = member.join()
+        assert answer["ErrorCode"] == ErrorCode.NONE, answer
+        plan = {member.member_id: EVERYTHING} if member.is_leader else None
+        assert member.sync(plan)["ErrorCode"] == ErrorCode.NONE
+
     def _share_with_classic(self) -> None:
-        """A member of each protocol in one group, with two partitions each."""
-        if self.beside_classic.epoch == 0:
-            self.beside_classic.join()
-        self._settle(self.beside_classic)
-        protocols = {"range": classic.subscription(TOPIC)}
-        made = classic.Member(self.home().bootstrap, "mixed", protocols=protocols, session_timeout_ms=LONG_MS)
-        made.rebalance_timeout_ms = LONG_MS
-        self.classic = made
-        answer = made.receive_join(made.begin())
-        assert answer["ErrorCode"] == 0, answer
-        assert made.sync()["ErrorCode"] == 0
+        """A member of each protocol in one group, with two partitions each. The first time the classic member comes to
+        a consumer group, and later the other one to a classic group."""
+        self.beside_classic.join()
+        if self.classic is None:
+            self._settle(self.beside_classic)
+            self.classic = classic.Member(
+                self.home().bootstrap,
+                "mixed",
+                protocols={"range": classic.subscription(TOPIC)},
+                session_timeout_ms=LONG_MS,
+                rebalance_timeout_ms=LONG_MS,
+            )
+            self.classic.get_id()
+            self._rejoin(self.classic)
+        made = self.classic
 
         def is_settled() -> bool:
             self.beside_classic.take()
             if made.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS:
-                assert made.join()["ErrorCode"] == 0
-                assert made.sync()["ErrorCode"] == 0
-            return self.described()["mixed"]["GroupState"] == "Stable" and made.heartbeat() == 0
+                self._rejoin(made)
+            return (
+                len(self.beside_classic.partitions) == 2
+                and self.described()["mixed"]["GroupState"] == "Stable"
+                and made.heartbeat() == ErrorCode.NONE
+            )
 
         wait_until(is_settled, "both protocols have their partitions")
-        assert len(self.beside_classic.partitions) == 2
+        assert self.types()["mixed"] == "consumer"
 
     def _release(self) -> None:
         """A static member has gone for a while, and nobody gets its partitions."""

@@ -190,12 +190,16 @@ class Scene:
         elif members < len(self.load.members):
             self.load.drop()
         self.described(members)
-        change(home)
-        self.held.has_moved()
-        assert self.held.said() == said
-        self.held.go_on()
-        self.held.finish()
-        self.load.goes_on()
+        try:
+            change(home)
+            self.held.has_moved()
+            assert self.held.said() == said
+            self.held.go_on()
+            self.held.finish()
+            self.load.goes_on()
+        except AssertionError as error:
+            error.add_note(f"{change.__name__}, node {home} was the coordinator\n{self.cluster.logs()}")
+            raise
 
 
 @pytest.fixture
