@@ -24,7 +24,7 @@ from interop_tests.metrics.steady_load import SETTINGS, SteadyLoad
 INTERVAL_S = 15.0
 SERIES_PERCENT = 5.0
 """Clients that come and go have series for a minute after they have left, and their number varies a little."""
-MEMORY_PERCENT = 5.0
+MEMORY_PERCENT = 10.0
 RESIDENT = "process_resident_memory_bytes"
 BASELINE_PART = 0.1
 MB = 1e6
