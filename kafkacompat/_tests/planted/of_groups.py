@@ -240,4 +240,25 @@ BUGS = (
         "",
         ("coordinator/_tests/test_consumer_groups.py",),
     ),
+    PlantedBug(
+        "a member whose fencing the log refuses is not fenced again",
+        "group/consumer/sessions.py",
+        "            env.timers.schedule(key, RETRY_MS, fence)\n",
+        "",
+        ("coordinator/_tests/test_consumer_groups.py",),
+    ),
+    PlantedBug(
+        "a member whose leaving the log refuses stays for ever",
+        "group/consumer/conversion.py",
+        "CoordinatorResult(tuple(records), None, refused=lambda: take_up(env, group, members))",
+        "CoordinatorResult(tuple(records), None)",
+        ("coordinator/_tests/test_consumer_groups.py",),
+    ),
+    PlantedBug(
+        "a clock that is set back holds the assignments of a consumer group up",
+        "group/consumer/target_assignment.py",
+        "not since_ms <= now_ms < since_ms + interval_ms",
+        "now_ms >= since_ms + interval_ms",
+        ("coordinator/_tests/test_consumer_groups.py",),
+    ),
 )

@@ -229,6 +229,15 @@ def test_the_next_assignment_waits_for_its_interval() -> None:
     assert two.beat().member_epoch == 3
 
 
+def test_a_clock_that_is_set_back_does_not_hold_assignments_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_with(assignment_interval_ms=1_000)
+    one, two = Member(world, "one", "t"), Member(world, "two", "t")
+    one.join()
+    hour_ago_ms = world.time.now_ms() - 3_600_000
+    monkeypatch.setattr(world.time, "now_ms", lambda: hour_ago_ms)
+    assert two.join().member_epoch == 3
+
+
 def test_a_group_has_settings_of_its_own(world: World) -> None:
     world.coordinator._group_configs = lambda group_id: {  # type: ignore[method-assign]
         "consumer.session.timeout.ms": "50000",
@@ -564,6 +573,27 @@ def test_a_downgrade_that_the_log_refuses_leaves_the_group(world: World) -> None
     epoch = described(world)[0].group_epoch
     new.beat()
     assert described(world)[0].group_epoch == epoch + 1
+
+
+def test_a_member_whose_fencing_the_log_refuses_is_fenced_later(world: World) -> None:
+    one = Member(world, "one", "t")
+    one.join()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    world.time.advance(45_001)
+    world.partitions.refusal = None
+    assert [each.member_id for each in described(world)[0].members] == ["one"]
+    world.time.advance(500)
+    assert described(world)[0].members == []
+
+
+def test_a_member_whose_leaving_the_log_refuses_still_expires(world: World) -> None:
+    one = Member(world, "one", "t")
+    one.join()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    assert one.leave().error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.partitions.refusal = None
+    world.time.advance(45_001)
+    assert described(world)[0].members == []
 
 
 @pytest.mark.parametrize(

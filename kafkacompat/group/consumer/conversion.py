@@ -165,7 +165,8 @@ def fence_members(
                 by_regex[name] -= 1
     names = [name for name in by_name if by_name[name] > 0 or by_regex[name] > 0]
     records.append(epoch_record(group_id, group.group_epoch + 1, metadata_hash(env, names)))
-    return CoordinatorResult(tuple(records), None)
+    # Members that stay because the log takes no records must not stay for ever.
+    return CoordinatorResult(tuple(records), None, refused=lambda: take_up(env, group, members))
 
 
 # --- from consumer to classic

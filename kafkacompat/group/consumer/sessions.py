@@ -6,6 +6,7 @@ member sets the timers of its id anew.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
@@ -13,19 +14,25 @@ from kafkacompat.group.consumer.member import MemberState
 from kafkacompat.group.environment import Environment, GroupResult, TimerKey, nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkacompat.group.consumer.member import ConsumerGroupMember
 
+RETRY_MS = 500
+"""A fencing that the log refuses is tried again after this time."""
+
 
 def schedule_session_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
-    env.timers.schedule(_key("session", group_id, member_id), timeout_ms, _fencing(env, group_id, member_id))
+    key = _key("session", group_id, member_id)
+    env.timers.schedule(key, timeout_ms, _fencing(env, key, group_id, member_id))
 
 
-def take_up(env: Environment, group: ConsumerGroup) -> None:
-    """Every member gets a full session, after a load for example."""
+def take_up(
+    env: Environment, group: ConsumerGroup, members: Iterable[ConsumerGroupMember] | None = None
+) -> None:
+    """Every member gets a full session, after a load for example. Or only these."""
     timeout_ms = env.consumer_setting(group.group_id, "session_timeout_ms")
-    for member in group.members.values():
+    for member in group.members.values() if members is None else members:
         schedule_session_timeout(env, group.group_id, member.member_id, timeout_ms)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             schedule_rebalance_timeout(env, group.group_id, member)
@@ -34,10 +41,11 @@ def take_up(env: Environment, group: ConsumerGroup) -> None:
 def schedule_rebalance_timeout(env: Environment, group_id: str, member: ConsumerGroupMember) -> None:
     """The member has this long to revoke its partitions."""
     epoch = member.member_epoch
+    key = _key("rebalance", group_id, member.member_id)
     env.timers.schedule(
-        _key("rebalance", group_id, member.member_id),
+        key,
         member.rebalance_timeout_ms,
-        _fencing(env, group_id, member.member_id, lambda found: found.member_epoch == epoch),
+        _fencing(env, key, group_id, member.member_id, lambda found: found.member_epoch == epoch),
     )
 
 
@@ -49,7 +57,7 @@ def schedule_join_timeout_if_absent(env: Environment, group_id: str, member: Con
     """A classic member was told to join again."""
     key = _key("consumer-join", group_id, member.member_id)
     if not env.timers.is_scheduled(key):
-        env.timers.schedule(key, member.rebalance_timeout_ms, _fencing(env, group_id, member.member_id))
+        env.timers.schedule(key, member.rebalance_timeout_ms, _fencing(env, key, group_id, member.member_id))
 
 
 def cancel_join_timeout(env: Environment, group_id: str, member_id: str) -> None:
@@ -58,9 +66,8 @@ def cancel_join_timeout(env: Environment, group_id: str, member_id: str) -> None
 
 def schedule_sync_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
     """A classic member has joined, and must ask for its assignment."""
-    env.timers.schedule(
-        _key("consumer-sync", group_id, member_id), timeout_ms, _fencing(env, group_id, member_id)
-    )
+    key = _key("consumer-sync", group_id, member_id)
+    env.timers.schedule(key, timeout_ms, _fencing(env, key, group_id, member_id))
 
 
 def cancel_sync_timeout(env: Environment, group_id: str, member_id: str) -> None:
@@ -78,6 +85,7 @@ def _key(kind: str, group_id: str, member_id: str) -> TimerKey:
 
 def _fencing(
     env: Environment,
+    key: TimerKey,
     group_id: str,
     member_id: str,
     applies: Callable[[ConsumerGroupMember], bool] = lambda member: True,
@@ -88,6 +96,14 @@ def _fencing(
         if member is None or not applies(member):
             return nothing()
         assert isinstance(group, ConsumerGroup)
-        return env.fence(group, [member], now_ms)
+        result = env.fence(group, [member], now_ms)
+        undo = result.refused
+
+        def refused() -> None:
+            if undo is not None:
+                undo()
+            env.timers.schedule(key, RETRY_MS, fence)
+
+        return replace(result, refused=refused)
 
     return fence

@@ -96,10 +96,10 @@ def is_homogeneous(group: ConsumerGroup, change: Change | None, counts: dict[str
 
 
 def may_assign(env: Environment, group: ConsumerGroup, now_ms: int) -> bool:
-    """Whether group.consumer.assignment.interval.ms has passed. It may be 0, in case the clock was set back."""
+    """Whether group.consumer.assignment.interval.ms has passed, or the clock was set back. The interval may be 0."""
     interval_ms = env.consumer_setting(group.group_id, "assignment_interval_ms")
     since_ms = group.assignment_timestamp_ms
-    return not since_ms or not interval_ms or now_ms >= since_ms + interval_ms
+    return not since_ms or not interval_ms or not since_ms <= now_ms < since_ms + interval_ms
 
 
 def maybe_update_target(
