@@ -294,6 +294,23 @@ def test_regular_expressions_are_resolved_by_the_coordinator(world: World) -> No
     assert described(world)[0].group_state == "Empty"
 
 
+def test_expressions_are_resolved_although_the_clock_was_set_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Member(world, "one", regex=".")
+    one.join()
+    world.time.advance(0)
+    one.beat()
+    monkeypatch.setattr(world.time, "now_ms", lambda: world.time.ms)
+    world.publish(
+        [topic_image(OFFSETS_TOPIC, 1), topic_image("t", 3), topic_image("u", 1), topic_image("v", 2)]
+    )
+    one.beat()
+    world.time.advance(0)
+    one.beat()
+    assert {name for name, _ in one.partitions} == {"t", "u", "v"}
+
+
 def test_a_regular_expression_matches_the_whole_name_and_what_the_member_may_see(world: World) -> None:
     from kafkacompat.coordinator._tests.harness import context
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

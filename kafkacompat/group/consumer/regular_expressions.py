@@ -103,7 +103,8 @@ def _maybe_resolve(
     if env.tasks.is_scheduled(key):
         return
     last = next(iter(group.resolved.values()), None)
-    if last is not None and now_ms <= last.timestamp_ms + REFRESH_MIN_INTERVAL_MS:
+    # A time in the future is of a clock that was set back since then.
+    if last is not None and last.timestamp_ms <= now_ms <= last.timestamp_ms + REFRESH_MIN_INTERVAL_MS:
         return
     subscribed = set(group.regexes)
     if old.regex is not None and old.regex != new.regex and group.regexes.get(old.regex) == 1:
