@@ -126,6 +126,15 @@ BROKER_ROWS: dict[ApiKey, Row] = {
         GROUP_RIGHT, E.UNKNOWN_MEMBER_ID, **MEMBER, protocol_type="consumer", protocol_name="range"
     ),
     ApiKey.DESCRIBE_GROUPS: row(GROUP_RIGHT, groups=[GROUP]),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: row(
+        GROUP_RIGHT,
+        E.GROUP_ID_NOT_FOUND,
+        group_id=GROUP,
+        member_id="nobody",
+        member_epoch=1,
+        subscribed_topic_names=[TOPIC],
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: row(GROUP_RIGHT, E.GROUP_ID_NOT_FOUND, group_ids=[GROUP]),
     ApiKey.LIST_GROUPS: row(NONE, shows=GROUP),
     ApiKey.SASL_HANDSHAKE: row(E.ILLEGAL_SASL_STATE, E.ILLEGAL_SASL_STATE, mechanism="PLAIN"),
     ApiKey.API_VERSIONS: row(NONE, client_software_name="rows", client_software_version="1"),
