@@ -17,7 +17,7 @@ from kafkacompat.group.consumer.records import target_epoch_record, target_recor
 from kafkacompat.group.environment import Environment, GroupResult, nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Mapping
 
     from kafkacompat.group.consumer.member import ConsumerGroupMember
     from kafkacompat.group.records import GroupRecord
@@ -125,11 +125,16 @@ def maybe_update_target(
     spec = _spec(env, group, change, homogeneous)
     units = len(spec.members) + sum(spec.partition_counts.values())
     if units > AT_ONCE_UNITS and group.targets:
+        instances = {
+            each.instance_id: member_id
+            for member_id, each in spec.members.items()
+            if each.instance_id is not None
+        }
         env.tasks.schedule(
             "assigning partitions of a group",
             key,
             assign(spec),
-            lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, assigned, at_ms),
+            lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, instances, assigned, at_ms),
         )
         return last
     assigned = _all_steps(assign(spec))
@@ -139,13 +144,26 @@ def maybe_update_target(
 
 
 def _assigned(
-    env: Environment, group_id: str, group_epoch: int, assigned: dict[str, Assignment], now_ms: int
+    env: Environment,
+    group_id: str,
+    group_epoch: int,
+    instances: Mapping[str, str],
+    assigned: dict[str, Assignment],
+    now_ms: int,
 ) -> GroupResult:
     """Write what was assigned in steps, unless the group has gone or a later assignment has overtaken it. Members that
-    left meanwhile are left out. Those that joined get their part from the next assignment."""
+    left meanwhile are left out. Those that joined get their part from the next assignment.
+
+    `instances`: instance id -> member id at the start. A static member that was replaced since then hands its part on,
+    because a replacement causes no other assignment.
+    """
     group = env.groups.get(group_id)
     if not isinstance(group, ConsumerGroup) or not group.assignment_epoch < group_epoch <= group.group_epoch:
         return nothing()
+    for instance_id, former in instances.items():
+        present = group.static_members.get(instance_id)
+        if present is not None and present not in assigned:
+            assigned[present] = assigned[former]
     records = _changed(group, assigned, group.members)
     return CoordinatorResult((*records, target_epoch_record(group.group_id, group_epoch, now_ms)), None)
 
