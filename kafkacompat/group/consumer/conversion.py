@@ -138,12 +138,15 @@ def _consumer_group_of(env: Environment, classic: ClassicGroup) -> ConsumerGroup
 def fence_members(
     env: Environment, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], now_ms: int
 ) -> GroupResult:
-    """Remove members. If only classic members remain, the group becomes a classic one."""
+    """Remove members. If only classic members remain, the group becomes a classic one, unless that is impossible."""
     if not members:
         return CoordinatorResult((), None)
     gone = {member.member_id for member in members}
     if _may_downgrade_without(env, group, members):
-        return downgraded(env, group, gone, now_ms)
+        try:
+            return downgraded(env, group, gone, now_ms)
+        except Refused:
+            pass  # the members go all the same: their partitions must not stay with them
     group_id = group.group_id
     records: list[GroupRecord] = []
     for member in members:
@@ -203,7 +206,7 @@ def downgraded(
     rebalance: bool = True,
 ) -> GroupResult:
     """The classic group of the remaining members takes the group's place. `joining` replaces a static member by records
-    that come `before`."""
+    that come `before`. Raises Refused if the members' metadata cannot be converted."""
     gone = set(leaving)
     renamed: dict[str, str] = {}
     if joining is not None:
@@ -211,7 +214,12 @@ def downgraded(
         assert replaced is not None
         renamed[replaced.member_id] = joining.member_id
         gone.add(replaced.member_id)
-    classic = _classic_group_of(env, group, gone, joining, renamed, now_ms)
+    try:
+        classic = _classic_group_of(env, group, gone, joining, renamed, now_ms)
+    except (WireError, KeyError):  # only the first protocol of a member was read when it joined
+        raise Refused(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed."
+        ) from None
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     records = (*before, *group.tombstones(renamed), group_metadata_record(classic, assignments))
     group_id = group.group_id
