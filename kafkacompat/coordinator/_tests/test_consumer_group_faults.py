@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import pytest
 
 from kafkacompat.coordinator._tests.clients import join, subscription
 from kafkacompat.coordinator._tests.harness import World, topic_image
 from kafkacompat.coordinator._tests.members import Member, described, member_of
+from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.group.consumer import regular_expressions
+from kafkacompat.group.consumer.member import ConsumerGroupMember
+from kafkacompat.group.consumer.records import current_assignment_record, member_record
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.wire.errors import ErrorCode as E
@@ -24,6 +31,11 @@ def publish(world: World, **counts: int) -> None:
     world.publish(
         [topic_image(OFFSETS_TOPIC, 1), *(topic_image(name, count) for name, count in counts.items())]
     )
+
+
+def write(world: World, *records: Any) -> None:
+    """Records as another coordinator might have written them."""
+    world.coordinator._shard("g").write(lambda _: CoordinatorResult(records, None))
 
 
 def test_a_static_member_that_is_replaced_during_an_assignment_gets_its_part(world: World) -> None:
@@ -66,3 +78,41 @@ def test_a_static_member_stays_if_the_rest_cannot_become_a_classic_group(world: 
     refused = join(world, protocols=protocols, instance="i")
     assert refused.error_code == E.INCONSISTENT_GROUP_PROTOCOL
     assert one.beat().error_code == E.NONE
+
+
+def test_an_expression_that_cannot_be_compiled_does_not_hold_up_the_others(world: World) -> None:
+    one = Member(world, "one", regex="t")
+    one.join()
+    bad = ConsumerGroupMember("bad", subscribed_topic_regex="(")
+    write(world, member_record("g", bad), current_assignment_record("g", bad))
+    world.restart()
+    one.settle(2)
+    world.time.advance(0)
+    one.beat()
+    assert {name for name, _ in one.partitions} == {"t"}
+
+
+def test_expressions_are_compiled_and_matched_in_short_steps(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    class Slow:
+        programsize = 50_000
+
+        def fullmatch(self, name: str) -> bool:
+            done.append(name)
+            return False
+
+    def compiled(regex: str) -> Any:
+        done.append(regex)
+        return Slow()
+
+    publish(world, **{f"topic{index}": 1 for index in range(100)})
+    env = world.coordinator._shard("g").machine.env  # type: ignore[attr-defined]
+    monkeypatch.setattr(regular_expressions, "compiled", compiled)
+    steps = [0]
+    for _ in regular_expressions._resolve(env, "g", [f"regex{index}" for index in range(10)], None, 0):
+        steps.append(len(done))
+    assert len(done) == 10 * 102  # with the offsets topic
+    assert max(after - before for before, after in pairwise(steps)) <= 4

@@ -6,11 +6,13 @@ time in proportion to the text, whatever the expression is. It must match a topi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.group.consumer.assignor import Meter
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup, ResolvedRegularExpression
 from kafkacompat.group.consumer.records import (
     epoch_record,
@@ -25,10 +27,14 @@ if TYPE_CHECKING:
     from kafkacompat.group.consumer.member import ConsumerGroupMember
     from kafkacompat.group.records import GroupRecord
 
+logger = logging.getLogger(__name__)
+
 REFRESH_MIN_INTERVAL_MS = 10_000
-NAMES_A_STEP = 1_000
-MATCH_COST = 1
-"""Cost of matching one name with one expression, in microseconds."""
+COMPILE_NS = 1_000_000
+MATCH_NS = 1_500
+"""One name, before its characters count."""
+CHARACTER_NS = 15
+"""One character, for each instruction of the compiled expression. Most expressions need much less."""
 MEMORY_MAX = 1 << 20
 """Bytes that one compiled expression may take."""
 
@@ -122,30 +128,48 @@ def _maybe_resolve(
         env.tasks.schedule(
             "resolving regular expressions of a group",
             key,
-            _resolve(env, sorted(subscribed), may_describe, now_ms),
+            _resolve(env, group.group_id, sorted(subscribed), may_describe, now_ms),
             lambda resolved, at_ms: _resolved(env, group.group_id, resolved, at_ms),
         )
 
 
 def _resolve(
-    env: Environment, regexes: Iterable[str], may_describe: MayDescribe | None, now_ms: int
+    env: Environment, group_id: str, regexes: Iterable[str], may_describe: MayDescribe | None, now_ms: int
 ) -> Generator[int, None, dict[str, ResolvedRegularExpression]]:
+    """One expression after the other, because a compiled one may take much memory."""
     topics = env.topics
-    matchers = {regex: compiled(regex).fullmatch for regex in regexes}
-    found: dict[str, list[str]] = {regex: [] for regex in matchers}
     names = list(topics.by_name)
-    for regex, matches in matchers.items():
-        for start in range(0, len(names), NAMES_A_STEP):
-            some = [name for name in names[start : start + NAMES_A_STEP] if matches(name)]
-            if may_describe is not None and some:
-                allowed = may_describe(some)
-                some = [name for name in some if name in allowed]
-            found[regex] += some
-            yield NAMES_A_STEP * MATCH_COST
-    return {
-        regex: ResolvedRegularExpression(frozenset(names), topics.version, now_ms)
-        for regex, names in found.items()
-    }
+    meter = Meter()
+    resolved: dict[str, ResolvedRegularExpression] = {}
+    for regex in regexes:
+        found: list[str] = []
+        try:
+            pattern = compiled(regex)
+        except Refused as refusal:
+            # Another broker has accepted it. It matches nothing here, and the others are resolved all the same.
+            logger.warning("group %s: %s", group_id[:64], str(refusal)[:256])
+        else:
+            character_ns = CHARACTER_NS * pattern.programsize
+            some: list[str] = []
+            for name in names:
+                if pattern.fullmatch(name):
+                    some.append(name)
+                if cost := meter.spend(MATCH_NS + character_ns * len(name)):
+                    found += _visible(some, may_describe)
+                    some = []
+                    yield cost
+            found += _visible(some, may_describe)
+        resolved[regex] = ResolvedRegularExpression(frozenset(found), topics.version, now_ms)
+        if cost := meter.spend(COMPILE_NS):
+            yield cost
+    return resolved
+
+
+def _visible(names: list[str], may_describe: MayDescribe | None) -> list[str]:
+    if may_describe is None or not names:
+        return names
+    allowed = may_describe(names)
+    return [name for name in names if name in allowed]
 
 
 def _resolved(
