@@ -116,3 +116,19 @@ def test_expressions_are_compiled_and_matched_in_short_steps(
         steps.append(len(done))
     assert len(done) == 10 * 102  # with the offsets topic
     assert max(after - before for before, after in pairwise(steps)) <= 4
+
+
+def test_a_classic_member_whose_join_is_not_committed_in_time_expires(world: World) -> None:
+    one = Member(world, "one", "t")
+    one.join()
+    world.partitions.held = True
+    parked = join(world, version=3, session=10_000)
+    world.partitions.release(E.REQUEST_TIMED_OUT)
+    assert parked.result().error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.partitions.release()
+    assert len(described(world)[0].members) == 2
+    for _ in range(3):
+        world.time.advance(5_000)
+        one.beat()
+    assert [each.member_id for each in described(world)[0].members] == ["one"]
+    assert one.partitions == {("t", 0), ("t", 1), ("t", 2)}

@@ -111,6 +111,8 @@ def join_consumer_group(
         target = maybe_update_target(env, group, group_epoch, change, homogeneous, records, now_ms)
         updated = reconcile(env, group, updated, target, has_changed, owned, records)
         result = CoordinatorResult(tuple(records), None)
+        # Also a member whose client hears of a failure may be in the log, and must not stay for ever.
+        schedule_session_timeout(env, request.group_id, updated.member_id, request.session_timeout_ms)
     response = JoinGroupResponse(
         member_id=updated.member_id,
         generation_id=updated.member_epoch,
