@@ -113,8 +113,11 @@ class GroupMachine:
         """Every member gets a full session. A group that is larger than the present group.max.size is rebalanced."""
         for group in list(self.groups.values()):
             if isinstance(group, ConsumerGroup):
-                take_up(self.env, group)
-                yield None
+                for member_id in list(group.members):
+                    member = group.members.get(member_id)
+                    if member is not None and self.groups.get(group.group_id) is group:
+                        take_up(self.env, group, (member,))
+                    yield None
             if not isinstance(group, ClassicGroup):
                 continue
             for member in list(group.members.values()):

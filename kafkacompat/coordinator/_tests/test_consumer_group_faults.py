@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,3 +133,18 @@ def test_a_classic_member_whose_join_is_not_committed_in_time_expires(world: Wor
         one.beat()
     assert [each.member_id for each in described(world)[0].members] == ["one"]
     assert one.partitions == {("t", 0), ("t", 1), ("t", 2)}
+
+
+def test_the_members_of_a_loaded_group_are_taken_up_in_short_steps(world: World) -> None:
+    for index in range(20):
+        Member(world, f"m{index}", "t").join()
+    machine = world.coordinator._shard("g").machine
+    scheduled: list[Any] = []
+    machine.env.timers = SimpleNamespace(  # type: ignore[attr-defined]
+        schedule=lambda key, delay_ms, operation: scheduled.append(key), is_scheduled=lambda key: False
+    )
+    counts = [0]
+    for _ in machine.on_loaded(0):
+        counts.append(len(scheduled))
+    assert len(scheduled) == 20
+    assert max(after - before for before, after in pairwise(counts)) == 1
