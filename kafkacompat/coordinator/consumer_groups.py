@@ -118,18 +118,16 @@ class ImageTopics:
         ]
 
 
-def changed_topics(old: MetadataImage, new: MetadataImage) -> tuple[list[str], bool]:
+def changed_topics(old: MetadataImage, new: MetadataImage) -> tuple[set[str], bool]:
     """The names of topics that were created, deleted, or have other partitions or replicas, and whether any is new."""
-    changed: list[str] = []
+    former_of = old.topics.get
+    changed = {name for name in old.topics if name not in new.topics}
     has_new = False
-    for name, topic in new.topics.items():
-        former = old.topics.get(name)
-        if former is topic:
-            continue
+    for topic in [topic for name, topic in new.topics.items() if former_of(name) is not topic]:
+        former = former_of(topic.name)
         has_new = has_new or former is None or former.id != topic.id
         if former is None or _differs(former, topic):
-            changed.append(name)
-    changed += [name for name in old.topics if name not in new.topics]
+            changed.add(topic.name)
     return changed, has_new
 
 

@@ -158,9 +158,11 @@ class GroupCoordinator:
         for shard in self._shards:
             _machine(shard).on_topics(self._topics, changed, has_new)
         deleted = {
-            topic.name: topic_id
-            for topic_id, topic in old.topics_by_id.items()
-            if topic_id not in new.topics_by_id and topic.name != OFFSETS_TOPIC
+            name: topic.id
+            for name in changed
+            if (topic := old.topics.get(name)) is not None
+            and topic.id not in new.topics_by_id
+            and name != OFFSETS_TOPIC
         }
         if not deleted:
             return
@@ -197,7 +199,7 @@ class GroupCoordinator:
         machine.env.note_rebalance = self._note_rebalance
         if self._assignment_interval_ms is not None:
             machine.env.assignment_interval_ms = self._assignment_interval_ms
-        machine.on_topics(self._topics, (), has_new=False)
+        machine.on_topics(self._topics, set(), has_new=False)
         return machine
 
     def _group_configs(self, group_id: str) -> Mapping[str, str]:

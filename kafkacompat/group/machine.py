@@ -7,7 +7,7 @@ see records.py for their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -175,15 +175,19 @@ class GroupMachine:
             group.live_keys.add(record.key)
             group.member_count += record.record_type in MEMBER_TYPES
 
-    def on_topics(self, topics: Topics, changed: Iterable[str], has_new: bool) -> None:
-        """The groups that subscribe to a changed topic look at it with their next heartbeat."""
+    def on_topics(self, topics: Topics, changed: set[str], has_new: bool) -> None:
+        """The groups that subscribe to a changed topic look at it with their next heartbeat.
+
+        Each shard looks at its own topics or at the changed ones, whichever are fewer: the first image changes all.
+        """
         env = self.env
         env.topics = topics
         if has_new or env.new_topics_version < 0:
             env.new_topics_version = topics.version
-        for name in changed:
-            env.topic_hashes.pop(name, None)
-            for group_id in env.subscribers.get(name, ()):
+        for name in changed & env.topic_hashes.keys():
+            del env.topic_hashes[name]
+        for name in changed & env.subscribers.keys():
+            for group_id in env.subscribers[name]:
                 group = self.groups.get(group_id)
                 if isinstance(group, ConsumerGroup):
                     group.request_metadata_refresh()

@@ -148,3 +148,19 @@ def test_the_members_of_a_loaded_group_are_taken_up_in_short_steps(world: World)
         counts.append(len(scheduled))
     assert len(scheduled) == 20
     assert max(after - before for before, after in pairwise(counts)) == 1
+
+
+def test_a_shard_does_not_look_at_thousands_of_topics_that_its_groups_do_not_name(world: World) -> None:
+    looked: list[int] = []
+
+    class Name(str):
+        def __hash__(self) -> int:
+            looked.append(1)
+            return super().__hash__()
+
+    Member(world, "one", "t").join()
+    machine = world.coordinator._shard("g").machine
+    changed: set[str] = {Name(f"topic{index}") for index in range(1_000)}
+    del looked[:]
+    machine.on_topics(machine.env.topics, changed, has_new=True)  # type: ignore[attr-defined]
+    assert len(looked) < 10
