@@ -114,9 +114,9 @@ class GroupMachine:
         for group in list(self.groups.values()):
             if isinstance(group, ConsumerGroup):
                 for member_id in list(group.members):
-                    member = group.members.get(member_id)
-                    if member is not None and self.groups.get(group.group_id) is group:
-                        take_up(self.env, group, (member,))
+                    found = group.members.get(member_id)
+                    if found is not None and self.groups.get(group.group_id) is group:
+                        take_up(self.env, group, (found,))
                     yield None
             if not isinstance(group, ClassicGroup):
                 continue

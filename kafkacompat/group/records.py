@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.coordinator.core import LOADED_ELEMENTS_MAX, STEP_COST, LoadFailure
 from kafkacompat.group.consumer.records import (
     MESSAGES,
+    VALUE_VERSION,
     ConsumerGroupRecord,
     decode_consumer_record,
     encode_consumer_record,
@@ -179,20 +180,29 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
 
 def decode_large(key: bytes, value: bytes) -> Generator[int, None, GroupRecord | None]:
     """Like `decode_record`, in steps that report their cost."""
-    if int.from_bytes(key[: _TYPE.size], "big", signed=True) != GROUP_METADATA:
+    record_type = int.from_bytes(key[: _TYPE.size], "big", signed=True)
+    if record_type != GROUP_METADATA and record_type not in MESSAGES:
         return decode_record(key, value)
     record = decode_record(key, None)
-    assert isinstance(record, GroupMetadataRecord)
+    assert isinstance(record, (GroupMetadataRecord, ConsumerGroupRecord))
+    if isinstance(record, GroupMetadataRecord):
+        value_class, version = GroupMetadataValue, _version(value, 4)
+    else:
+        value_class, version = MESSAGES[record_type][1], _version(value, VALUE_VERSION)
     try:
-        steps = steps_decoder(GroupMetadataValue, _version(value, 4))(value, 2, LOADED_ELEMENTS_MAX)
+        steps = steps_decoder(value_class, version)(value, 2, LOADED_ELEMENTS_MAX)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                return GroupMetadataRecord(record.group_id, end.value[0])
+                decoded = end.value[0]
+                break
             yield STEP_COST
     except WireError as error:
         raise LoadFailure(f"group {record.group_id[:64]!r} cannot be read: {error}") from error
+    if isinstance(record, GroupMetadataRecord):
+        return GroupMetadataRecord(record.group_id, decoded)
+    return ConsumerGroupRecord(record.key, decoded)
 
 
 def _decode_offset(record_type: int, value: bytes | None) -> OffsetAndMetadata | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 from kafkacompat.coordinator._tests.clients import join, subscription
 from kafkacompat.coordinator._tests.harness import World, topic_image
 from kafkacompat.coordinator._tests.members import Member, described, member_of
-from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
+from kafkacompat.group import records as group_records
 from kafkacompat.group.consumer import regular_expressions
 from kafkacompat.group.consumer.member import ConsumerGroupMember
-from kafkacompat.group.consumer.records import current_assignment_record, member_record
+from kafkacompat.group.consumer.records import current_assignment_record, member_record, target_record
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.wire.errors import ErrorCode as E
@@ -164,3 +166,20 @@ def test_a_shard_does_not_look_at_thousands_of_topics_that_its_groups_do_not_nam
     del looked[:]
     machine.on_topics(machine.env.topics, changed, has_new=True)  # type: ignore[attr-defined]
     assert len(looked) < 10
+
+
+def test_a_member_of_very_many_partitions_is_decoded_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = {index.to_bytes(16, "big"): frozenset({0}) for index in range(20_000)}
+    written = target_record("g", "one", target)
+    key, value = group_records.encode_record(written)
+    assert value is not None
+    told: list[Any] = []
+
+    def decoded() -> Iterator[int]:
+        told.append((yield from group_records.decode_large(key, value)))
+
+    assert len(list(decoded())) > 1
+    assert told == [written]
+    monkeypatch.setattr(group_records, "LOADED_ELEMENTS_MAX", 19_999)
+    with pytest.raises(LoadFailure, match="cannot be read"):
+        list(group_records.decode_large(key, value))
