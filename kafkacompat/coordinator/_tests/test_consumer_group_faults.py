@@ -183,3 +183,22 @@ def test_a_member_of_very_many_partitions_is_decoded_in_steps(monkeypatch: pytes
     monkeypatch.setattr(group_records, "LOADED_ELEMENTS_MAX", 19_999)
     with pytest.raises(LoadFailure, match="cannot be read"):
         list(group_records.decode_large(key, value))
+
+
+def test_an_assignment_for_a_member_that_the_log_refused_is_not_written(world: World) -> None:
+    publish(world, t=3_000)
+    one, two = Member(world, "one", "t"), Member(world, "two", "t")
+    one.join()
+    two.join()
+    for _ in range(3):
+        world.time.advance(0)
+        one.beat()
+        two.beat()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    assert Member(world, "never", "t").join().error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.partitions.refusal = None
+    two.leave()
+    for _ in range(3):
+        world.time.advance(0)
+        one.beat()
+    assert len(one.partitions) == 3_000

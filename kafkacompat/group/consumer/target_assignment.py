@@ -163,7 +163,11 @@ def _assigned(
     for instance_id, former in instances.items():
         present = group.static_members.get(instance_id)
         if present is not None and present not in assigned:
-            assigned[present] = assigned[former]
+            assigned[present] = assigned.pop(former)
+    if group_epoch == group.group_epoch and assigned.keys() != group.members.keys():
+        # The log refused the change for which this was computed, and the epoch is now that of another change. Nothing
+        # would cause another assignment, so the next heartbeat must.
+        return nothing()
     records = _changed(group, assigned, group.members)
     return CoordinatorResult((*records, target_epoch_record(group.group_id, group_epoch, now_ms)), None)
 
