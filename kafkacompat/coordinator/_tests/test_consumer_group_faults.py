@@ -15,6 +15,7 @@ from kafkacompat.coordinator._tests.members import Member, described, member_of
 from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
 from kafkacompat.group import records as group_records
 from kafkacompat.group.consumer import regular_expressions
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.member import ConsumerGroupMember
 from kafkacompat.group.consumer.records import current_assignment_record, member_record, target_record
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
@@ -202,3 +203,25 @@ def test_an_assignment_for_a_member_that_the_log_refused_is_not_written(world: W
         world.time.advance(0)
         one.beat()
     assert len(one.partitions) == 3_000
+
+
+def test_equal_subscriptions_by_name_and_expression_are_joined_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = [Member(world, f"m{index}", "u", regex="t") for index in range(20)]
+    for each in members:
+        each.join()
+        world.time.advance(0)
+    asked: list[str] = []
+    original = ConsumerGroup.topic_names_of
+
+    def counted(group: ConsumerGroup, member: ConsumerGroupMember) -> frozenset[str]:
+        asked.append(member.member_id)
+        return original(group, member)
+
+    monkeypatch.setattr(ConsumerGroup, "topic_names_of", counted)
+    members[0].leave()
+    members[1].beat()
+    assert 0 < len(asked) < 5
+    settled = [each for each in members[1:] for _ in range(3) if each.beat()]
+    assert set().union(*(each.partitions for each in settled)) == {("t", 0), ("t", 1), ("t", 2), ("u", 0)}

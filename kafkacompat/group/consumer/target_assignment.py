@@ -187,16 +187,18 @@ def _spec(env: Environment, group: ConsumerGroup, change: Change, homogeneous: b
     replaced = None if former is None or former.member_id == member.member_id else former.member_id
     members = {each.member_id: each for each in group.members.values() if each.member_id != replaced}
     members[member.member_id] = member
-    ids: dict[frozenset[str], frozenset[Uuid]] = {}
+    # Members with equal subscriptions share one set of ids: a union of names and matches may have all topics.
+    ids: dict[tuple[frozenset[str], str | None], frozenset[Uuid]] = {}
     counts: dict[Uuid, int] = {}
     specs = {}
     for member_id, each in members.items():
-        names = group.topic_names_of(each)
-        topic_ids = ids.get(names)
+        subscription = (each.subscribed_topic_names, each.regex)
+        topic_ids = ids.get(subscription)
         if topic_ids is None:
+            names = group.topic_names_of(each)
             known = [topic for name in names if (topic := env.topics.by_name.get(name)) is not None]
             counts.update((topic.id, len(topic.partitions)) for topic in known)
-            topic_ids = ids[names] = frozenset([topic.id for topic in known])
+            topic_ids = ids[subscription] = frozenset([topic.id for topic in known])
         of = replaced if replaced is not None and member_id == member.member_id else member_id
         specs[member_id] = MemberSpec(
             each.instance_id, each.rack_id, topic_ids, group.targets.get(of, NO_PARTITIONS)
