@@ -225,3 +225,29 @@ def test_equal_subscriptions_by_name_and_expression_are_joined_once(
     assert 0 < len(asked) < 5
     settled = [each for each in members[1:] for _ in range(3) if each.beat()]
     assert set().union(*(each.partitions for each in settled)) == {("t", 0), ("t", 1), ("t", 2), ("u", 0)}
+
+
+def test_a_step_towards_the_target_does_not_look_at_all_subscribed_topics(world: World) -> None:
+    publish(world, **{f"topic{index}": 1 for index in range(200)})
+    one, two = Member(world, "one", regex="topic.*"), Member(world, "two", regex="topic.*")
+    one.join()
+    world.time.advance(0)
+    one.beat()
+    two.join()
+    one.beat()
+    one.beat()
+    assert len(one.partitions) == 100
+    looked: list[str] = []
+
+    class Names(dict[str, Any]):
+        def get(self, name: str, default: Any = None) -> Any:
+            looked.append(name)
+            return super().get(name, default)
+
+    env = world.coordinator._shard("g").machine.env  # type: ignore[attr-defined]
+    known = env.topics
+    env.topics = SimpleNamespace(
+        version=known.version, by_name=Names(known.by_name), by_id=known.by_id, racks=known.racks
+    )
+    two.beat()
+    assert (len(two.partitions), looked) == (100, [])

@@ -32,7 +32,8 @@ class Reconciliation:
     target_epoch: int
     target: Assignment
     subscribed: AbstractSet[Uuid]
-    """The topics that the member subscribes to now."""
+    """Of the topics that the member has or gets, those that it subscribes to now. It may subscribe to all topics of the
+    cluster, so the others are left out."""
     has_subscription_changed: bool
     partition_epoch: Callable[[Uuid, int], int]
     """The epoch of a partition's owner, -1 if it is free."""

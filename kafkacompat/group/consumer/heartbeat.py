@@ -329,12 +329,17 @@ def reconcile(
     """The member after its next step towards the target. Raises Refused."""
     if not has_subscription_changed and member.is_reconciled_to(target.epoch):
         return member
-    by_name = env.topics.by_name
+    by_id = env.topics.by_id
     names = group.topic_names_of(member)
+    subscribed = {
+        topic_id
+        for topic_id in (*target.assignment, *member.assigned)
+        if (topic := by_id.get(topic_id)) is not None and topic.name in names
+    }
     reconciled = Reconciliation(
         target.epoch,
         target.assignment,
-        {topic.id for name in names if (topic := by_name.get(name)) is not None},
+        subscribed,
         has_subscription_changed,
         group.partition_epoch,
         owned,
