@@ -107,13 +107,11 @@ class ImageTopics:
         if all(broker.rack is None for broker in brokers.values()):
             return [[]] * len(topic.partitions)
         return [
-            sorted(
-                {
-                    broker.rack
-                    for replica in topic.partitions[index].replicas
-                    if (broker := brokers.get(replica)) is not None and broker.rack is not None
-                }
-            )
+            [
+                broker.rack
+                for replica in topic.partitions[index].replicas
+                if (broker := brokers.get(replica)) is not None and broker.rack is not None
+            ]
             for index in range(len(topic.partitions))
         ]
 

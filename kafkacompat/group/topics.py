@@ -34,7 +34,7 @@ class Topics(Protocol):
     def by_id(self) -> Mapping[Uuid, Topic]: ...
 
     def racks(self, topic: Topic) -> Sequence[Sequence[str]]:
-        """The racks of each partition's replicas, sorted, by partition index."""
+        """For each partition the racks of its replicas in any order, each as often as it has replicas."""
         ...
 
 

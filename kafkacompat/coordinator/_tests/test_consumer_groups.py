@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.clients import beat as classic_beat
 from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, subscription, sync
-from kafkacompat.coordinator._tests.harness import World, topic_image
+from kafkacompat.coordinator._tests.harness import World, image_of, topic_image
 from kafkacompat.coordinator._tests.members import Member, described, heartbeat, member_of
+from kafkacompat.coordinator.consumer_groups import ImageTopics
 from kafkacompat.group.consumer import target_assignment
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC
@@ -271,6 +274,25 @@ def test_a_topic_that_grows_or_goes_is_assigned_anew(world: World) -> None:
     one.beat()
     assert (one.epoch, len(one.partitions)) == (epoch + 1, 5)
     assert one.beat().member_epoch == epoch + 1
+
+
+def racked(world: World, racks: list[str], topic: TopicImage) -> MetadataImage:
+    """An image whose brokers have these racks, and lead and replicate the topic together."""
+    image = image_of([topic_image(OFFSETS_TOPIC, 1), topic], world.image.offset + 1)
+    (broker,) = image.brokers.values()
+    brokers = {index: replace(broker, id=index, rack=rack) for index, rack in enumerate(racks, 1)}
+    return replace(image, brokers=brokers)
+
+
+def replicated(name: str, replicas: tuple[int, ...]) -> TopicImage:
+    topic = topic_image(name, 1)
+    return replace(topic, partitions={0: replace(topic.partitions[0], replicas=replicas)})
+
+
+def test_a_rack_counts_in_the_metadata_hash_as_often_as_it_has_replicas(world: World) -> None:
+    image = racked(world, ["a", "a", "b"], replicated("v", (1, 2, 3)))
+    topics = ImageTopics(image)
+    assert sorted(topics.racks(image.topics["v"])[0]) == ["a", "a", "b"]
 
 
 def test_regular_expressions_are_resolved_by_the_coordinator(world: World) -> None:
