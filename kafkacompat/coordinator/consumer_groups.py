@@ -14,7 +14,6 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.group.consumer.describe import describe_consumer_group
 from kafkacompat.group.consumer.heartbeat import HeartbeatCaller, consumer_group_heartbeat
 from kafkacompat.group.consumer.validation import validate_heartbeat
-from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import DescribedGroup
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
@@ -35,7 +34,7 @@ def heartbeat(
     assignors: Sequence[str],
     may_describe: MayDescribe | None,
 ) -> Deferred[ConsumerGroupHeartbeatResponse]:
-    """`shard_of` raises Refused."""
+    """`shard_of` raises Refused. Kafka gives no message with an error of the coordinator itself."""
     caller = HeartbeatCaller(context.client_id or "", f"/{context.client_host}", may_describe)
     try:
         validate_heartbeat(request, context.api_version, assignors)
@@ -49,21 +48,7 @@ def heartbeat(
 
 
 def _refused(refusal: Refused) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(
-        error_code=refusal.code, error_message=refusal.message or message_of(refusal.code)
-    )
-
-
-def message_of(code: ErrorCode) -> str | None:
-    """Kafka's text for an error that comes without one of its own."""
-    return _MESSAGES.get(code)
-
-
-_MESSAGES = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
-}
+    return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
 
 
 def describe(

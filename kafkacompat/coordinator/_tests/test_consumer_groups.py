@@ -13,6 +13,7 @@ from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, s
 from kafkacompat.coordinator._tests.harness import World, image_of, topic_image
 from kafkacompat.coordinator._tests.members import Member, described, heartbeat, member_of
 from kafkacompat.coordinator.consumer_groups import ImageTopics
+from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.group.consumer import target_assignment
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC
@@ -199,6 +200,29 @@ def test_bad_requests_are_refused_with_a_reason(
     refused = heartbeat(world, **{**good, **fields})
     assert (refused.error_code, refused.error_message) == (code, message)
     assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+
+
+def test_an_error_of_the_coordinator_itself_has_no_message(world: World) -> None:
+    def told(member: Member) -> tuple[int, str | None]:
+        answer = member.join()
+        return answer.error_code, answer.error_message
+
+    one = Member(world, "one", "t")
+    for refusal, code in (
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+        (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+    ):
+        world.partitions.refusal = refusal
+        assert told(one) == (code, None)
+    world.partitions.refusal = None
+    (shard,) = world.coordinator._shards
+    shard.state = ShardState.LOADING
+    assert told(one) == (E.COORDINATOR_LOAD_IN_PROGRESS, None)
+    world.publish([topic_image(OFFSETS_TOPIC, 1, leader=2)])
+    assert told(one) == (E.NOT_COORDINATOR, None)
+    world.coordinator.stop()
+    assert told(one) == (E.COORDINATOR_NOT_AVAILABLE, None)
 
 
 def test_before_version_one_the_coordinator_makes_the_member_id(world: World) -> None:
