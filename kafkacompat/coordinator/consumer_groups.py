@@ -14,6 +14,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.group.consumer.describe import describe_consumer_group
 from kafkacompat.group.consumer.heartbeat import HeartbeatCaller, consumer_group_heartbeat
 from kafkacompat.group.consumer.validation import validate_heartbeat
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import DescribedGroup
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
@@ -33,8 +34,11 @@ def heartbeat(
     context: RequestContext,
     assignors: Sequence[str],
     may_describe: MayDescribe | None,
+    is_active: bool,
 ) -> Deferred[ConsumerGroupHeartbeatResponse]:
     """`shard_of` raises Refused. Kafka gives no message with an error of the coordinator itself."""
+    if not is_active:  # a member must not be told that its request is bad while nobody can serve it
+        return Deferred.of(_refused(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
     caller = HeartbeatCaller(context.client_id or "", f"/{context.client_host}", may_describe)
     try:
         validate_heartbeat(request, context.api_version, assignors)

@@ -232,7 +232,7 @@ class GroupCoordinator:
         may_describe: MayDescribe | None,
     ) -> Deferred[Any]:
         assignors = self._settings.group.consumer.assignors
-        return consumer_groups.heartbeat(self._shard, request, context, assignors, may_describe)
+        return consumer_groups.heartbeat(self._shard, request, context, assignors, may_describe, self._active)
 
     # --- offsets
 

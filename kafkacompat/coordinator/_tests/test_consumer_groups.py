@@ -223,6 +223,7 @@ def test_an_error_of_the_coordinator_itself_has_no_message(world: World) -> None
     assert told(one) == (E.NOT_COORDINATOR, None)
     world.coordinator.stop()
     assert told(one) == (E.COORDINATOR_NOT_AVAILABLE, None)
+    assert heartbeat(world, member_id="").error_code == E.COORDINATOR_NOT_AVAILABLE
 
 
 def test_before_version_one_the_coordinator_makes_the_member_id(world: World) -> None:
