@@ -6,7 +6,7 @@ membership (before KIP-447) is accepted, as in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ def commit_transactional_offsets(
     records: list[GroupRecord] = []
     topics = []
     for topic in request.topics:
+        check = None if may_commit is None else _check_of(may_commit, machine, topic.name)
         answers = []
         for each in topic.partitions:
             metadata = each.committed_metadata or ""
@@ -44,8 +45,8 @@ def commit_transactional_offsets(
             if java_length(metadata) > limit:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                if may_commit is not None:
-                    _check(may_commit, machine, topic.name, each.partition_index)
+                if check is not None:
+                    check(each.partition_index)
                 value = OffsetAndMetadata(
                     each.committed_offset, each.committed_leader_epoch, metadata, now_ms, -1, ZERO_UUID
                 )
@@ -72,11 +73,20 @@ def _validated(
         )
 
 
-def _check(may_commit: CommitPartitionValidator, machine: GroupMachine, topic: str, partition: int) -> None:
-    """The request has no topic ids. A topic that does not exist is assigned to nobody."""
+def _check_of(
+    may_commit: CommitPartitionValidator, machine: GroupMachine, topic: str
+) -> Callable[[int], None]:
+    """The check of a topic's partitions. The request has no topic ids. Raises Refused for a topic that does not exist,
+    because it is assigned to nobody."""
     known = machine.env.topics.by_name.get(topic)
-    with _stale_epochs_as_generations():
-        may_commit(topic, ZERO_UUID if known is None else known.id, partition)
+    if known is None:
+        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+
+    def check(partition: int) -> None:
+        with _stale_epochs_as_generations():
+            may_commit(topic, known.id, partition)
+
+    return check
 
 
 @contextmanager

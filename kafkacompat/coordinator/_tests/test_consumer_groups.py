@@ -13,11 +13,19 @@ from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, s
 from kafkacompat.coordinator._tests.harness import World, image_of, topic_image
 from kafkacompat.coordinator._tests.members import Member, described, heartbeat, member_of
 from kafkacompat.coordinator.consumer_groups import ImageTopics
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.group_sweeps import machine_of as group_machine
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.group.consumer import target_assignment
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
+from kafkacompat.group.transactional_commit import commit_transactional_offsets
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 T0, T1, T2 = (("t", index) for index in range(3))
 AT_ONCE = GroupSettings(
@@ -431,6 +439,32 @@ def test_a_commit_counts_for_what_the_member_has(world: World) -> None:
     one.leave()
     two.leave()
     assert commit(world, 9, version=9) == E.NONE
+
+
+def test_a_member_of_an_earlier_epoch_commits_in_a_transaction_what_it_still_has(world: World) -> None:
+    one, two = Member(world, "one", "t"), Member(world, "two", "u")
+    one.join()
+    two.join()
+    one.beat()
+    machine = group_machine(world.coordinator._shards.shard_for("g"))
+
+    def told(topic: str = "t", metadata: str = "", **fields: Any) -> int:
+        part = TxnOffsetCommitRequestPartition(committed_offset=5, committed_metadata=metadata)
+        fields = {"group_id": "g", "member_id": "one", "generation_id": 2, **fields}
+        request = TxnOffsetCommitRequest(
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[part])], **fields
+        )
+        try:
+            result = commit_transactional_offsets(machine, request, 5, world.time.now_ms())
+        except Refused as refusal:
+            return refusal.code
+        return int(result.response.topics[0].partitions[0].error_code)
+
+    assert (one.epoch, told(), told(metadata="x" * 4_097)) == (3, E.NONE, E.OFFSET_METADATA_TOO_LARGE)
+    assert told("u") == told(generation_id=4) == told(generation_id=1) == E.ILLEGAL_GENERATION
+    assert told("gone") == told("gone", "x" * 4_097) == E.ILLEGAL_GENERATION
+    assert told("gone", generation_id=3) == told(member_id="", generation_id=-1) == E.NONE
+    assert told(member_id="three") == E.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("stable", [False, True])
