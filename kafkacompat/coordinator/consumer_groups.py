@@ -127,3 +127,20 @@ def _differs(old: TopicImage, new: TopicImage) -> bool:
             for index, partition in new.partitions.items()
         )
     )
+
+
+def topics_with_other_racks(old: MetadataImage, new: MetadataImage) -> list[str]:
+    """The names of topics with replicas on brokers whose rack has changed. Racks are part of a group's metadata hash."""
+    if old.brokers is new.brokers or not old.topics:
+        return []
+    before = {broker.id: broker.rack for broker in old.brokers.values() if broker.rack is not None}
+    now = {broker.id: broker.rack for broker in new.brokers.values() if broker.rack is not None}
+    moved = {broker_id for broker_id, _ in before.items() ^ now.items()}
+    if not moved:
+        return []
+    return [
+        name
+        for name, topic in new.topics.items()
+        if name in old.topics
+        and any(not moved.isdisjoint(partition.replicas) for partition in topic.partitions.values())
+    ]

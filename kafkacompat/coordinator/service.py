@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator import classic_calls, consumer_groups
-from kafkacompat.coordinator.consumer_groups import ImageTopics, changed_topics
+from kafkacompat.coordinator.consumer_groups import ImageTopics, changed_topics, topics_with_other_racks
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_listing import describe_all, list_all
 from kafkacompat.coordinator.group_sweeps import GroupSweeps
@@ -152,9 +152,11 @@ class GroupCoordinator:
         if old.topics is not new.topics or old.brokers is not new.brokers:
             self._topics = ImageTopics(new)
         self._shards.on_image(old, new)
-        if old.topics is new.topics:
+        with_other_racks = topics_with_other_racks(old, new)
+        if old.topics is new.topics and not with_other_racks:
             return
         changed, has_new = changed_topics(old, new)
+        changed += with_other_racks
         for shard in self._shards:
             _machine(shard).on_topics(self._topics, changed, has_new)
         deleted = {

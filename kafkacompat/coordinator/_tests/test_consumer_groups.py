@@ -328,6 +328,23 @@ def test_a_rack_counts_in_the_metadata_hash_as_often_as_it_has_replicas(world: W
     assert sorted(topics.racks(image.topics["v"])[0]) == ["a", "a", "b"]
 
 
+def test_topics_are_looked_at_again_when_a_broker_has_another_rack(world: World) -> None:
+    def epoch_with(image: MetadataImage) -> int:
+        old, world.image = world.image, image
+        world.coordinator.on_image(old, image)
+        one.settle(2)
+        return int(described(world)[0].group_epoch)
+
+    one = Member(world, "one", "v")
+    one.join()
+    image = racked(world, ["a", "b", "c"], replicated("v", (1, 2)))
+    epoch = epoch_with(image)
+    for racks, bumps in ((["a", "b", "d"], 0), (["a", "c", "d"], 1), (["a", "c", "d"], 1)):
+        brokers = racked(world, racks, image.topics["v"]).brokers
+        image = replace(image, offset=image.offset + 1, brokers=brokers)
+        assert epoch_with(image) == epoch + bumps
+
+
 def test_regular_expressions_are_resolved_by_the_coordinator(world: World) -> None:
     one = Member(world, "one", regex="[tv].*")
     one.join()
