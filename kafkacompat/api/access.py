@@ -109,6 +109,14 @@ class RightToTopics:
         return known
 
 
+def describable(access: Access | None) -> Callable[[list[str]], set[str]] | None:
+    """Return which of some topics the sender may describe. None if it may describe all."""
+    if access is None:
+        return None
+    rights = RightToTopics(access, AclOperation.DESCRIBE)
+    return lambda names: {name for name in names if rights.holds(name)}
+
+
 def seen_of(
     access: Access,
     kind: ResourceType,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.access import RightToTopics, access_of
+from kafkacompat.api.access import RightToTopics, access_of, describable
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
@@ -26,16 +26,11 @@ def consumer_group_heartbeat(
     if not serves_consumer_groups(node):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     access = access_of(node, context)
-    may_describe = None
     if access is not None:
         rights = RightToTopics(access, AclOperation.DESCRIBE)
         if not all(rights.holds(name) for name in set(request.subscribed_topic_names or ())):
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-        def may_describe(names: list[str]) -> set[str]:
-            return {name for name in names if rights.holds(name)}
-
-    return node.groups.consumer_group_heartbeat(request, context, may_describe)
+    return node.groups.consumer_group_heartbeat(request, context, describable(access))
 
 
 def serves_consumer_groups(node: Node) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.access import access_of, describable
 from kafkacompat.api.handler import Handler
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
@@ -25,7 +26,10 @@ def join_group(node: Node, context: RequestContext, request: JoinGroupRequest) -
     version = context.api_version
     if version < FIRST_VERSION_WITH_REBALANCE_TIMEOUT:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    return node.groups.join_group(request, context).then(lambda response: _shaped(response, version))
+    may_describe = describable(access_of(node, context))
+    return node.groups.join_group(request, context, may_describe).then(
+        lambda response: _shaped(response, version)
+    )
 
 
 def _shaped(response: JoinGroupResponse, version: int) -> JoinGroupResponse:

@@ -30,6 +30,7 @@ from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.coordinator.shard import Shard
+    from kafkacompat.group.consumer.regular_expressions import MayDescribe
     from kafkacompat.group.environment import GroupResult, GroupSettings
     from kafkacompat.group.records import GroupRecord
     from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
@@ -47,7 +48,11 @@ ShardOf = Callable[[str], "Shard"]
 
 
 def join_group(
-    shard_of: ShardOf, settings: GroupSettings, request: JoinGroupRequest, context: RequestContext
+    shard_of: ShardOf,
+    settings: GroupSettings,
+    request: JoinGroupRequest,
+    context: RequestContext,
+    may_describe: MayDescribe | None,
 ) -> Deferred[Any]:
     refused = _join_refused(settings, request)
     if refused is not None:
@@ -58,6 +63,7 @@ def join_group(
         client_host=f"/{context.client_host}",
         requires_known_member_id=context.api_version >= KNOWN_MEMBER_ID_SINCE,
         can_skip_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
+        may_describe=may_describe,
     )
 
     def operation(now_ms: int) -> GroupResult:

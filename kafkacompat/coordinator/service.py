@@ -213,10 +213,12 @@ class GroupCoordinator:
 
     # --- membership
 
-    def join_group(self, request: JoinGroupRequest, context: RequestContext) -> Deferred[Any]:
+    def join_group(
+        self, request: JoinGroupRequest, context: RequestContext, may_describe: MayDescribe | None = None
+    ) -> Deferred[Any]:
         if not self._active:
             return Deferred.of(join_refusal(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        return classic_calls.join_group(self._shard, self._settings.group, request, context)
+        return classic_calls.join_group(self._shard, self._settings.group, request, context, may_describe)
 
     def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> Deferred[Any]:
         return classic_calls.sync_group(self._shard, request)

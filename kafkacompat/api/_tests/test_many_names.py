@@ -102,7 +102,7 @@ def test_many_groups_are_asked_for_once_each_in_steps() -> None:
     api = stepping_api(topic_image("t"))
 
     class Groups:
-        def offset_fetch(self, request: Any, context: Any) -> Deferred[Any]:
+        def offset_fetch(self, request: Any, context: Any, may_describe: Any = None) -> Deferred[Any]:
             (group,) = request.groups
             return Deferred.of(
                 OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=group.group_id)])
@@ -184,7 +184,7 @@ class SlowGroups:
     def __init__(self) -> None:
         self.asked: list[Deferred[Any]] = []
 
-    def offset_fetch(self, request: Any, context: Any) -> Deferred[Any]:
+    def offset_fetch(self, request: Any, context: Any, may_describe: Any = None) -> Deferred[Any]:
         self.asked.append(Deferred())
         return self.asked[-1]
 

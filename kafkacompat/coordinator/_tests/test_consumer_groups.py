@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.test_access import allow, authorizer, context
+from kafkacompat.api.join_group import HANDLER as JOIN
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.clients import beat as classic_beat
 from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, subscription, sync
@@ -17,10 +19,13 @@ from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_sweeps import machine_of as group_machine
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.group.consumer import target_assignment
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.group.transactional_commit import commit_transactional_offsets
 from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkacompat.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -384,7 +389,7 @@ def test_expressions_are_resolved_although_the_clock_was_set_back(
 
 
 def test_a_regular_expression_matches_the_whole_name_and_what_the_member_may_see(world: World) -> None:
-    from kafkacompat.coordinator._tests.harness import context
+    from kafkacompat.coordinator._tests.harness import context as plain_context
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 
     asked: list[str] = []
@@ -400,11 +405,34 @@ def test_a_regular_expression_matches_the_whole_name_and_what_the_member_may_see
         subscribed_topic_regex="[tu]|consumer",
         topic_partitions=[],
     )
-    world.coordinator.consumer_group_heartbeat(request, context(68, 1), may_describe)
+    world.coordinator.consumer_group_heartbeat(request, plain_context(68, 1), may_describe)
     world.time.advance(0)
     assert sorted(asked) == ["t", "u"]
     answer = heartbeat(world, member_id="one", member_epoch=1)
     assert len(answer.assignment.topic_partitions) == 1
+
+
+def test_a_classic_member_has_expressions_matched_with_its_own_rights(world: World) -> None:
+    Member(world, "one", regex="[tu]").join()
+    world.time.advance(0)
+    world.publish([topic_image(OFFSETS_TOPIC, 1), *(topic_image(name, 1) for name in "tuv")])
+    world.time.advance(10_001)
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=30_000,
+        group_instance_id="i",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription("v"))],
+    )
+    node = world.node
+    node.authorizer = authorizer(allow(ResourceType.TOPIC, AclOperation.DESCRIBE, "t"))
+    joined = JOIN.function(node, context(11, 9), request).result()
+    assert joined.error_code == E.NONE
+    world.time.advance(0)
+    group = group_machine(world.coordinator._shards.shard_for("g")).groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    assert group.resolved["[tu]"].topics == {"t"}
 
 
 # --- static members

@@ -6,6 +6,7 @@ The member and the group's state decide what a join does. Follows KIP-394 (ids a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,9 @@ class JoinCaller:
     requires_known_member_id: bool
     """Whether a dynamic member first gets an id and must join again with it."""
     can_skip_assignment: bool
+    may_describe: Callable[[list[str]], set[str]] | None = None
+    """Of topics that match an expression of the group, those that the client may describe. None if it may describe
+    all."""
 
 
 def join(env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms: int) -> GroupResult:

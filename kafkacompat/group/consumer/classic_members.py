@@ -95,7 +95,9 @@ def join_consumer_group(
         classic=ClassicMemberMetadata(request.session_timeout_ms, protocols),
     )
     names_changed = note_member(group, member, updated, records)
-    regex = maybe_update_regular_expressions(env, group, member, updated, None, records, now_ms)
+    regex = maybe_update_regular_expressions(
+        env, group, member, updated, caller.may_describe, records, now_ms
+    )
     has_changed = names_changed or regex is not RegexUpdate.NO_CHANGE
     change = Change(member, updated)
     group_epoch, homogeneous = maybe_update_epoch(env, group, change, has_changed, records, now_ms)
