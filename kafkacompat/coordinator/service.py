@@ -156,7 +156,7 @@ class GroupCoordinator:
         if old.topics is new.topics and not with_other_racks:
             return
         changed, has_new = changed_topics(old, new)
-        changed += with_other_racks
+        changed.update(with_other_racks)
         for shard in self._shards:
             _machine(shard).on_topics(self._topics, changed, has_new)
         deleted = {
