@@ -6,7 +6,6 @@ time in proportion to the text, whatever the expression is. It must match a topi
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,6 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.group.consumer.member import ConsumerGroupMember
     from kafkacompat.group.records import GroupRecord
-
-logger = logging.getLogger(__name__)
 
 REFRESH_MIN_INTERVAL_MS = 10_000
 COMPILE_NS = 1_000_000
@@ -128,13 +125,13 @@ def _maybe_resolve(
         env.tasks.schedule(
             "resolving regular expressions of a group",
             key,
-            _resolve(env, group.group_id, sorted(subscribed), may_describe, now_ms),
+            _resolve(env, sorted(subscribed), may_describe, now_ms),
             lambda resolved, at_ms: _resolved(env, group.group_id, resolved, at_ms),
         )
 
 
 def _resolve(
-    env: Environment, group_id: str, regexes: Iterable[str], may_describe: MayDescribe | None, now_ms: int
+    env: Environment, regexes: Iterable[str], may_describe: MayDescribe | None, now_ms: int
 ) -> Generator[int, None, dict[str, ResolvedRegularExpression]]:
     """One expression after the other, because a compiled one may take much memory."""
     topics = env.topics
@@ -145,9 +142,10 @@ def _resolve(
         found: list[str] = []
         try:
             pattern = compiled(regex)
-        except Refused as refusal:
-            # Another broker has accepted it. It matches nothing here, and the others are resolved all the same.
-            logger.warning("group %s: %s", group_id[:64], str(refusal)[:256])
+        except Refused:
+            # Another broker has accepted it. It matches nothing here, as the group's description shows, and the others
+            # are resolved all the same.
+            pass
         else:
             character_ns = CHARACTER_NS * pattern.programsize
             some: list[str] = []
