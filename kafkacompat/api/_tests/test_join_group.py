@@ -31,7 +31,6 @@ def test_no_protocol_is_null_from_version_seven_on(
     """Also if the members' protocol has an empty name (KIP-559)."""
     groups = SimpleNamespace(join_group=lambda *_: Deferred.of(JoinGroupResponse(protocol_name=chosen)))
     context = RequestContext(11, version, 0, None, 1, "L", "h")
-    answer: Any = HANDLER.function(
-        SimpleNamespace(groups=groups, authorizer=None), context, JoinGroupRequest()
-    )  # type: ignore[arg-type]
+    node: Any = SimpleNamespace(groups=groups, authorizer=None)
+    answer: Any = HANDLER.function(node, context, JoinGroupRequest())
     assert answer.result().protocol_name == told
