@@ -427,7 +427,7 @@ def test_a_classic_member_has_expressions_matched_with_its_own_rights(world: Wor
     )
     node = world.node
     node.authorizer = authorizer(allow(ResourceType.TOPIC, AclOperation.DESCRIBE, "t"))
-    joined = JOIN.function(node, context(11, 9), request).result()
+    joined = JOIN.function(node, context(11, 9), request).result()  # type: ignore[union-attr]
     assert joined.error_code == E.NONE
     world.time.advance(0)
     group = group_machine(world.coordinator._shards.shard_for("g")).groups["g"]
@@ -784,6 +784,47 @@ def test_a_custom_assignment_is_not_converted(world: World) -> None:
     assert refused.error_code == E.GROUP_ID_NOT_FOUND
     assert "custom assignor" in refused.error_message
     assert classic_beat(world, member_id, generation) == E.NONE
+
+
+def test_a_classic_join_is_refused_for_its_member_before_its_subscription_is_read(world: World) -> None:
+    Member(world, "one", "t", instance="i").join()
+    broken = (("range", b"\0"),)
+    assert join(world, "other", broken, instance="i").error_code == E.FENCED_INSTANCE_ID
+    assert join(world, "other", broken, instance="j").error_code == E.UNKNOWN_MEMBER_ID
+    assert join(world, "", broken, instance="i").error_code == E.UNKNOWN_SERVER_ERROR
+
+
+def test_classic_members_must_join_and_sync_in_time(world: World) -> None:
+    old = classic_group(world)
+    new = Member(world, "new", "t")
+    new.join()
+
+    def pass_time(seconds: int, generation: int) -> list[int]:
+        told = []
+        for _ in range(seconds // 5):
+            world.time.advance(5_000)
+            told.append(classic_beat(world, old, generation))
+            new.beat()
+        return told
+
+    assert set(pass_time(25, 1)) == {E.REBALANCE_IN_PROGRESS}
+    assert classic_beat(world, old, 1) == E.REBALANCE_IN_PROGRESS
+    assert pass_time(10, 1)[-1] == E.UNKNOWN_MEMBER_ID
+    new.beat()
+    assert new.partitions == {T0, T1, T2}
+    old, generation = classic(world)
+    assert set(pass_time(25, generation)) <= {E.NONE, E.REBALANCE_IN_PROGRESS}
+    assert pass_time(10, generation)[-1] == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_commit_does_not_keep_a_classic_member_of_a_consumer_group(world: World) -> None:
+    old = classic_group(world)
+    new = Member(world, "new", "t")
+    new.join()
+    world.time.advance(9_000)
+    assert commit(world, 5, member_id=old, generation=1) == E.NONE
+    world.time.advance(1_001)
+    assert [each.member_id for each in described(world)[0].members] == ["new"]
 
 
 def test_a_classic_member_takes_over_a_static_one(world: World) -> None:

@@ -66,12 +66,6 @@ def join_consumer_group(
     if is_unknown and request.group_instance_id is None and caller.requires_known_member_id:
         env.reply(caller.waiter, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
         return nothing()
-    try:
-        subscription = subscription_of(protocols[0][1])
-    except WireError:
-        raise Refused(
-            ErrorCode.UNKNOWN_SERVER_ERROR, "The embedded consumer protocol is malformed."
-        ) from None
     records: list[GroupRecord] = []
     replaced = group.static_member(request.group_instance_id)
     if request.group_instance_id is None:
@@ -80,6 +74,12 @@ def join_consumer_group(
         member = static_member_for(
             group, member_id, request.group_instance_id, is_unknown, records, epoch_of=None
         )
+    try:
+        subscription = subscription_of(protocols[0][1])
+    except WireError:
+        raise Refused(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "The embedded consumer protocol is malformed."
+        ) from None
     downgrades = replaced is not None and may_downgrade_replacing(env, group, replaced)
     updated = replace(
         member,
