@@ -32,6 +32,7 @@ from kafkacompat.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 
+WEEK_MS = 7 * 24 * 3_600_000
 T0, T1, T2 = (("t", index) for index in range(3))
 AT_ONCE = GroupSettings(
     initial_rebalance_delay_ms=0, consumer=ConsumerGroupSettings(assignment_interval_ms=0)
@@ -541,6 +542,76 @@ def test_offsets_are_told_to_members_at_their_epoch(world: World, stable: bool, 
     Member(world, "new", "t").join()
     assert told(member_id, 1)[0] == E.NONE
     assert told(member_id, 2)[0] == E.ILLEGAL_GENERATION
+
+
+def test_offsets_of_subscribed_topics_are_neither_deleted_nor_expired(world: World) -> None:
+    from kafkacompat.coordinator._tests.harness import context as plain_context
+    from kafkacompat.wire.messages.offset_delete_request import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestPartition,
+        OffsetDeleteRequestTopic,
+    )
+
+    def delete(topic: str) -> int:
+        parts = [OffsetDeleteRequestPartition(partition_index=0)]
+        request = OffsetDeleteRequest(
+            group_id="g", topics=[OffsetDeleteRequestTopic(name=topic, partitions=parts)]
+        )
+        answer = world.coordinator.offset_delete(request, plain_context(47, 0)).result()
+        return int(answer.topics[0].partitions[0].error_code)
+
+    def offsets() -> list[int]:
+        return [fetch(world, topic=topic).committed_offset for topic in "tu"]
+
+    for topic in "tu":
+        commit(world, 5, topic=topic)
+    one = Member(world, "one", regex="t|v")
+    one.join()
+    world.time.advance(0)
+    one.beat()
+    assert (delete("t"), delete("u"), offsets()) == (E.GROUP_SUBSCRIBED_TO_TOPIC, E.NONE, [5, -1])
+    commit(world, 6, topic="u", member_id="one", generation=one.epoch, version=9)
+    one.leave()
+    two = Member(world, "two", "t")
+    two.join()
+    for _ in range(WEEK_MS // 40_000 + 16):
+        world.time.advance(40_000)
+        two.beat()
+    assert offsets() == [5, -1]
+    two.leave()
+    world.time.advance(600_001)
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+    world.restart()
+    assert (offsets(), described(world)[0].error_code) == ([-1, -1], E.GROUP_ID_NOT_FOUND)
+
+
+def test_a_member_that_has_to_revoke_gets_its_time_again_from_the_next_coordinator(world: World) -> None:
+    one, two = Member(world, "one", "t", rebalance_ms=20_000), Member(world, "two", "t")
+    one.join()
+    one.keeps = True
+    two.join()
+    one.beat()
+    world.time.advance(15_000)
+    world.restart()
+    for seconds, members in ((15, {"one", "two"}), (10, {"two"})):
+        for _ in range(seconds // 5):
+            world.time.advance(5_000)
+            one.beat()
+            two.beat()
+        assert {each.member_id for each in described(world)[0].members} == members
+
+
+def test_a_topic_made_again_with_the_same_name_is_assigned_anew(world: World) -> None:
+    one = Member(world, "one", "t")
+    one.join()
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 3, bytes(15) + b"2")])
+    epoch = one.epoch
+    one.settle(3)
+    assert (one.epoch, one.partitions) == (epoch + 1, {T0, T1, T2})
+    assert set(one.owned) == {bytes(15) + b"2"}
+    world.restart()
+    one.beat()
+    assert one.epoch == epoch + 1
 
 
 def test_of_two_assignors_named_as_often_uniform_is_taken(world: World) -> None:
