@@ -116,7 +116,7 @@ def test_expressions_are_compiled_and_matched_in_short_steps(
     env = world.coordinator._shard("g").machine.env  # type: ignore[attr-defined]
     monkeypatch.setattr(regular_expressions, "compiled", compiled)
     steps = [0]
-    for _ in regular_expressions._resolve(env, "g", [f"regex{index}" for index in range(10)], None, 0):
+    for _ in regular_expressions._resolve(env, [f"regex{index}" for index in range(10)], None, 0):
         steps.append(len(done))
     assert len(done) == 10 * 102  # with the offsets topic
     assert max(after - before for before, after in pairwise(steps)) <= 4
