@@ -215,8 +215,8 @@ BUGS = (
     PlantedBug(
         "members of a consumer group never expire after a load",
         "group/machine.py",
-        "                take_up(self.env, group)\n",
-        "",
+        "                        take_up(self.env, group, (found,))\n",
+        "                        pass\n",
         ("coordinator/_tests/test_consumer_groups.py",),
     ),
     PlantedBug(

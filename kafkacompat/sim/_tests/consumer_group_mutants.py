@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,10 +36,10 @@ def every_epoch_of_a_consumer_may_commit(patch: pytest.MonkeyPatch) -> None:
 def a_new_coordinator_forgets_what_is_to_be_revoked(patch: pytest.MonkeyPatch) -> None:
     original = machine.take_up
 
-    def take_up(env: Any, group: ConsumerGroup) -> None:
-        for member in list(group.members.values()):
+    def take_up(env: Any, group: ConsumerGroup, members: Sequence[Any]) -> None:
+        for member in members:
             group.update_member(replace(member, pending_revocation={}))
-        original(env, group)
+        original(env, group, members)
 
     patch.setattr(machine, "take_up", take_up)
 
@@ -46,15 +47,15 @@ def a_new_coordinator_forgets_what_is_to_be_revoked(patch: pytest.MonkeyPatch) -
 def a_new_coordinator_forgets_targets(patch: pytest.MonkeyPatch) -> None:
     original = machine.take_up
 
-    def take_up(env: Any, group: ConsumerGroup) -> None:
+    def take_up(env: Any, group: ConsumerGroup, members: Sequence[Any]) -> None:
         group.targets.clear()
-        original(env, group)
+        original(env, group, members)
 
     patch.setattr(machine, "take_up", take_up)
 
 
 def a_new_coordinator_takes_no_sessions_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(machine, "take_up", lambda env, group: None)
+    patch.setattr(machine, "take_up", lambda env, group, members: None)
 
 
 def partitions_of_fenced_members_are_not_released(patch: pytest.MonkeyPatch) -> None:
