@@ -16,7 +16,6 @@ from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
 PARTITIONS = 3
-CONSUMER_GROUP_HEARTBEAT = 68
 COORDINATOR_MOVES = (14, 15, 16)
 """The coordinator is loading, is not available, or has moved."""
 
@@ -98,22 +97,12 @@ def offsets(cluster: Cluster, group: str) -> dict[str, Any] | None:
     return found if found["ErrorCode"] == 0 else None
 
 
-def serves(cluster: Cluster, api_key: int) -> bool:
-    """Whether the brokers list an API in ApiVersions."""
-    reply = cluster.wait(
-        lambda: cluster.ask(lambda connection: connection.call("ApiVersions", 0, {})), "versions are told"
-    )
-    return any(each["ApiKey"] == api_key for each in reply["ApiKeys"])
-
-
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_survives_its_coordinator(
     cluster: Cluster, unique: Callable[[str], str], protocol: str, measure: Measure
 ) -> None:
     """Two members continue with their partitions. Every record is read, and a record that its reader committed is not
     read again."""
-    if protocol == "consumer" and not serves(cluster, CONSUMER_GROUP_HEARTBEAT):
-        pytest.skip("the broker does not list ConsumerGroupHeartbeat in ApiVersions")
     topic, group = cluster.create_topic(unique("group"), PARTITIONS), unique("group")
     settings = {
         "bootstrap.servers": cluster.bootstrap,

@@ -1,21 +1,17 @@
-"""The APIs of consumer groups (KIP-848) in the coordinator, and the topics that their shards see."""
+"""ConsumerGroupHeartbeat (KIP-848) in the coordinator, and the topics that the groups' shards see."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.coordinator.group_listing import GROUP_COST, same
 from kafkacompat.coordinator.group_sweeps import machine_of
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred
-from kafkacompat.group.consumer.describe import describe_consumer_group
 from kafkacompat.group.consumer.heartbeat import HeartbeatCaller, consumer_group_heartbeat
 from kafkacompat.group.consumer.validation import validate_heartbeat
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.consumer_group_describe_response import DescribedGroup
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -53,28 +49,6 @@ def heartbeat(
 
 def _refused(refusal: Refused) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
-
-
-def describe(
-    names: Sequence[str], shard_of: Callable[[str], Shard]
-) -> Generator[int, None, list[Deferred[DescribedGroup]]]:
-    """One answer per name, in steps that report their cost. `shard_of` raises Refused."""
-    answers: list[Deferred[DescribedGroup]] = []
-    for group_id in names:
-
-        def refused(refusal: Refused, group_id: str = group_id) -> DescribedGroup:
-            return DescribedGroup(group_id=group_id, error_code=refusal.code)
-
-        try:
-            shard = shard_of(group_id)
-            shard.require_active()
-            described = yield from describe_consumer_group(machine_of(shard), group_id)
-            answer = shard.read(partial(same, described))
-        except Refused as refusal:
-            answer = Deferred.of(refused(refusal))
-        answers.append(or_refused(answer, refused))
-        yield GROUP_COST
-    return answers
 
 
 # --- topics

@@ -1,4 +1,4 @@
-"""DescribeGroups, and ListGroups over all shards of this node, in steps."""
+"""Describes groups of any kind, and ListGroups over all shards of this node, in steps."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kafkacompat.coordinator.group_sweeps import machine_of
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.deferred import Deferred
-from kafkacompat.group.describe import describe_group, list_groups, lowered
+from kafkacompat.group.describe import list_groups, lowered
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.describe_groups_response import DescribedGroup
 from kafkacompat.wire.messages.list_groups_response import ListedGroup
 
 if TYPE_CHECKING:
+    from kafkacompat.group.machine import GroupMachine
     from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 
 GROUP_COST = 20
@@ -26,20 +26,20 @@ T = TypeVar("T")
 
 
 def describe_all(
-    names: Sequence[str], shard_of: Callable[[str], Shard], absent_is_error: bool
-) -> Generator[int, None, list[Deferred[DescribedGroup]]]:
-    """One answer per name. `shard_of` raises Refused."""
-    answers: list[Deferred[DescribedGroup]] = []
+    names: Sequence[str],
+    shard_of: Callable[[str], Shard],
+    describe: Callable[[GroupMachine, str], Generator[int, None, T]],
+    refused_as: Callable[[str, Refused], T],
+) -> Generator[int, None, list[Deferred[T]]]:
+    """One answer per name, in steps that report their cost. `shard_of` raises Refused."""
+    answers: list[Deferred[T]] = []
     for group_id in names:
-
-        def refused(refusal: Refused, group_id: str = group_id) -> DescribedGroup:
-            return DescribedGroup(group_id=group_id, error_code=refusal.code)
-
+        refused = partial(refused_as, group_id)
         try:
             shard = shard_of(group_id)
             shard.require_active()
-            described = yield from describe_group(machine_of(shard), group_id, absent_is_error)
-            answer = shard.read(partial(same, described))
+            described = yield from describe(machine_of(shard), group_id)
+            answer = shard.read(partial(_same, described))
         except Refused as refusal:
             answer = Deferred.of(refused(refusal))
         answers.append(or_refused(answer, refused))
@@ -60,9 +60,9 @@ def list_all(
         if shard.state is ShardState.ACTIVE and machine_of(shard).groups:
             listed = yield from list_groups(machine_of(shard), states, types)
             if shard.state is ShardState.ACTIVE:  # otherwise another node leads them by now
-                answers.append(shard.read(partial(same, listed)))
+                answers.append(shard.read(partial(_same, listed)))
     return answers
 
 
-def same(value: T) -> T:
+def _same(value: T) -> T:
     return value

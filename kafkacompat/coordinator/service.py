@@ -27,6 +27,8 @@ from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.classic.rebalance import join_refusal
 from kafkacompat.group.commit import commit_offsets, see_offsets, tell_offsets
+from kafkacompat.group.consumer.describe import describe_consumer_group
+from kafkacompat.group.describe import describe_group
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.ids import OFFSETS_TOPIC
@@ -34,8 +36,11 @@ from kafkacompat.meters import RecentTimes
 from kafkacompat.stepping.works import Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
+from kafkacompat.wire.messages.consumer_group_describe_response import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
-from kafkacompat.wire.messages.describe_groups_response import DescribeGroupsResponse
+from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
@@ -306,16 +311,25 @@ class GroupCoordinator:
     def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Deferred[Any]:
         absent_is_error = context.api_version >= ABSENT_GROUP_ON_DESCRIBE_SINCE
         shard_of = partial(self._shard, may_be_empty=True)
+
+        def refused(group_id: str, refusal: Refused) -> DescribedGroup:
+            return DescribedGroup(group_id=group_id, error_code=refusal.code)
+
+        describe = partial(describe_group, absent_is_error=absent_is_error)
         described = self._steps.value(
-            "describing groups", describe_all(request.groups, shard_of, absent_is_error)
+            "describing groups", describe_all(request.groups, shard_of, describe, refused)
         )
         return described.and_then(gather).then(lambda groups: DescribeGroupsResponse(groups=groups))
 
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext
     ) -> Deferred[Any]:
+        def refused(group_id: str, refusal: Refused) -> DescribedConsumerGroup:
+            return DescribedConsumerGroup(group_id=group_id, error_code=refusal.code)
+
         described = self._steps.value(
-            "describing consumer groups", consumer_groups.describe(request.group_ids, self._shard)
+            "describing consumer groups",
+            describe_all(request.group_ids, self._shard, describe_consumer_group, refused),
         )
         return described.and_then(gather).then(lambda groups: ConsumerGroupDescribeResponse(groups=groups))
 

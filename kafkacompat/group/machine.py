@@ -33,6 +33,7 @@ from kafkacompat.group.records import (
     decode_record,
     encode_record,
 )
+from kafkacompat.stepping.works import at_once
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -195,13 +196,7 @@ class GroupMachine:
 
 def restored_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     """A group as in its last record: stable with members, empty without."""
-    steps = restored_in_steps(group_id, value)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            group: ClassicGroup = end.value
-            return group
+    return at_once(restored_in_steps(group_id, value))
 
 
 def restored_in_steps(group_id: str, value: GroupMetadataValue) -> Generator[int, None, ClassicGroup]:

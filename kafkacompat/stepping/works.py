@@ -23,6 +23,16 @@ TURN_COST = 4_000
 """The cost after which a turn ends: a fifth of the limit of one step, because the estimates are for an idle machine."""
 
 
+def at_once(work: Generator[int, None, T]) -> T:
+    """The value of a work that is known to be short, without turns of the loop in between."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+
 class Turn:
     """One caller at a time may hold something that takes much memory. The others wait in order, at most one for each partition."""
 

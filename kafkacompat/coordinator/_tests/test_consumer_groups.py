@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.api._tests.test_access import allow, authorizer, context
 from kafkacompat.api.join_group import HANDLER as JOIN
-from kafkacompat.controller.image import MetadataImage, TopicImage
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.clients import beat as classic_beat
 from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, subscription, sync
 from kafkacompat.coordinator._tests.harness import World, image_of, topic_image
@@ -281,15 +281,9 @@ def test_a_clock_that_is_set_back_does_not_hold_assignments_up(monkeypatch: pyte
 
 
 def test_a_group_has_settings_of_its_own(world: World) -> None:
-    world.coordinator._group_configs = lambda group_id: {  # type: ignore[method-assign]
-        "consumer.session.timeout.ms": "50000",
-        "consumer.heartbeat.interval.ms": "7000",
-    }
-    world.restart()
-    world.coordinator._shards.shard_for("g").machine.env.group_configs = lambda group_id: {  # type: ignore[attr-defined]
-        "consumer.session.timeout.ms": "50000",
-        "consumer.heartbeat.interval.ms": "7000",
-    }
+    own = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "7000"}
+    configured = replace(world.image, configs={(ConfigResourceType.GROUP, "g"): own})
+    world.coordinator.on_image(world.image, configured)
     one = Member(world, "one", "t")
     assert one.join().heartbeat_interval_ms == 7_000
     world.time.advance(49_000)

@@ -15,9 +15,10 @@ from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGro
 from kafkacompat.group.consumer.metadata_hash import group_hash, topic_hash
 from kafkacompat.group.consumer.records import target_epoch_record, target_record
 from kafkacompat.group.environment import Environment, GroupResult, nothing
+from kafkacompat.stepping.works import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkacompat.group.consumer.member import ConsumerGroupMember
     from kafkacompat.group.records import GroupRecord
@@ -137,7 +138,7 @@ def maybe_update_target(
             lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, instances, assigned, at_ms),
         )
         return last
-    assigned = _all_steps(assign(spec))
+    assigned = at_once(assign(spec))
     records += _changed(group, assigned, assigned)
     records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
     return Target(group_epoch, assigned.get(member.member_id, NO_PARTITIONS))
@@ -204,12 +205,3 @@ def _spec(env: Environment, group: ConsumerGroup, change: Change, homogeneous: b
             each.instance_id, each.rack_id, topic_ids, group.targets.get(of, NO_PARTITIONS)
         )
     return GroupSpec(specs, counts, homogeneous)
-
-
-def _all_steps(steps: Generator[int, None, dict[str, Assignment]]) -> dict[str, Assignment]:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            assigned: dict[str, Assignment] = end.value
-            return assigned
