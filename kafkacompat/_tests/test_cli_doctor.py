@@ -88,7 +88,7 @@ def test_a_cluster_that_is_well_has_no_complaint_and_every_check_is_told() -> No
         (
             replace(WELL, quorum=replace(QUORUM, observers={9: -1})),
             "WARN",
-            "observer 9 has never been at the end",
+            "observer 9 has not been at the end of the metadata log since node 1 leads",
         ),
         (
             replace(WELL, quorum=replace(QUORUM, voters={1: 100_000, 2: 100_000})),

@@ -195,11 +195,13 @@ def _quorum(quorum: QuorumFacts | None) -> Iterator[Finding]:
         if now_ms >= 0 and node_id != quorum.leader and now_ms - at > CAUGHT_UP_WITHIN_MS
     ]
     for node_id, role, late_ms in behind:
-        since = "has never been" if late_ms > now_ms else f"was {late_ms / 1000:.0f} s ago"
+        # A new leader does not know what its predecessor knew.
+        unknown = f"has not been at the end of the metadata log since node {quorum.leader} leads"
+        known = f"was {late_ms / 1000:.0f} s ago at the end of the metadata log"
         yield Finding(
             check,
             Level.FAIL if role == "voter" else Level.WARN,
-            f"{role} {node_id} {since} at the end of the metadata log",
+            f"{role} {node_id} {unknown if late_ms > now_ms else known}",
             f"start node {node_id}, or see in its log why it does not follow",
         )
     if not behind:
