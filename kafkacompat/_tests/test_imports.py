@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "controller": {"wire", "raft", "quota", "security", "api.request_context"},
     "group": {"wire", "coordinator.core"},
+    "share": {"wire.errors", "api.share_services"},
     "txn": {"wire", "coordinator.core"},
     "node": {"net", "wire", "controller", "api.request_context"},
     "api": {
