@@ -259,6 +259,20 @@ CORES = [
     "raft/request_manager",
     "raft/roles",
     "raft/voter_set",
+    "share/aborted",
+    "share/acknowledgement",
+    "share/acquisition",
+    "share/archiving",
+    "share/fetch_position",
+    "share/in_flight",
+    "share/loading",
+    "share/locks",
+    "share/releases",
+    "share/share_partition",
+    "share/start_offset",
+    "share/throttling",
+    "share/transitions",
+    "share/values",
 ]
 
 

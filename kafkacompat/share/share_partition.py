@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey
+from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, WriteState
+from kafkacompat.ids import NO_OFFSET, uuid_to_text
+from kafkacompat.share import archiving, fetch_position, loading, releases, start_offset
+from kafkacompat.share.aborted import aborted_batches, without
+from kafkacompat.share.acknowledgement import Acknowledgement
+from kafkacompat.share.acquisition import Acquisition
+from kafkacompat.share.in_flight import InFlightRecords
+from kafkacompat.share.transitions import StateBatches, Transition
 from kafkacompat.share.values import (
+    NOTHING_ACQUIRED,
+    SUCCEEDED,
     AbortedTransaction,
     AcknowledgementBatch,
     Acquired,
@@ -17,8 +26,15 @@ from kafkacompat.share.values import (
     PendingWrite,
     SharePartitionState,
     ShareSettings,
+    persister_error,
 )
-from kafkacompat.stepping.jobs import Steps
+from kafkacompat.stepping.jobs import Steps, all_steps
+from kafkacompat.wire.errors import ErrorCode
+
+
+def needs_reset_offset(read: ReadState) -> bool:
+    """Whether the group has no offset yet, so that the shell must find the one of `share.auto.offset.reset`."""
+    return read.error.code is ErrorCode.NONE and read.start_offset == NO_OFFSET
 
 
 class SharePartition:
@@ -37,12 +53,30 @@ class SharePartition:
         self.leader_epoch = leader_epoch
         self.state = SharePartitionState.EMPTY
         self.state_epoch = 0
-        self.start_offset = 0
+        self.expired_records = 0
+        """How many records were held beyond their locks."""
+        self._settings = settings
+        self._records = InFlightRecords()
+        self._writes: dict[int, Transition | None] = {}
+        self._last_token = 0
+        self._fetch_lock: tuple[Hashable, int] | None = None
+        """Who holds it, and since when."""
+        self._fetch_offset_metadata: tuple[int, object | None] = (NO_OFFSET, None)
+
+    @property
+    def start_offset(self) -> int:
         """Everything below it is terminal, or deleted from the log."""
-        self.end_offset = 0
+        return self._records.start_offset
+
+    @property
+    def end_offset(self) -> int:
         """The last offset that was ever acquired here. While nothing is in flight, the next offset to fetch."""
-        self.delivery_complete_count = 0
+        return self._records.end_offset
+
+    @property
+    def delivery_complete_count(self) -> int:
         """How many records in flight are acknowledged or archived."""
+        return self._records.delivery_complete_count
 
     # Initialization
 
@@ -51,44 +85,80 @@ class SharePartition:
 
         no error if ACTIVE, LEADER_NOT_AVAILABLE if INITIALIZING or FENCED, UNKNOWN_SERVER_ERROR if FAILED.
         """
-        raise NotImplementedError
+        if self.state is SharePartitionState.EMPTY:
+            self.state = SharePartitionState.INITIALIZING
+            return None
+        if self.state is SharePartitionState.ACTIVE:
+            return SUCCEEDED
+        if self.state is SharePartitionState.FAILED:
+            return self._failed("Share partition failed to load")
+        doing = "already initializing" if self.state is SharePartitionState.INITIALIZING else "fenced"
+        return ShareError(ErrorCode.LEADER_NOT_AVAILABLE, f"Share partition is {doing} {self._name()}")
 
     def initialize(self, read: ReadState, reset_offset: int) -> ShareError:
         """Become ACTIVE with the persisted state, or FAILED with the returned error.
 
         `reset_offset` is what `share.auto.offset.reset` says. It counts only if `needs_reset_offset(read)`.
         """
-        raise NotImplementedError
+        if read.error.code is not ErrorCode.NONE:
+            self.fail()
+            return persister_error(read.error)
+        self.state_epoch = read.state_epoch
+        first = reset_offset if read.start_offset == NO_OFFSET else read.start_offset
+        try:
+            loading.load(self._records, first, read.batches)
+        except loading.InvalidState as invalid:
+            self.fail()
+            if str(invalid):
+                return ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, str(invalid))
+            return self._failed("Failed to initialize the share partition")
+        if self.state is SharePartitionState.INITIALIZING:
+            self.state = SharePartitionState.ACTIVE
+        return SUCCEEDED
 
     def fail(self) -> None:
         """The state or the offset to begin at cannot be found out."""
-        raise NotImplementedError
+        self.state = SharePartitionState.FAILED
 
     def mark_fenced(self) -> None:
-        raise NotImplementedError
+        self.state = SharePartitionState.FENCED
+
+    def _failed(self, what: str) -> ShareError:
+        return ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what} {self._name()}")
+
+    def _name(self) -> str:
+        key = self.key
+        return f"{key.group_id}-{uuid_to_text(key.topic_id)}:{self.topic}-{key.partition}"
 
     # Fetches
 
     def maybe_acquire_fetch_lock(self, fetch_id: Hashable, now_ms: int) -> bool:
         """One fetch at a time reads and acquires. False if another holds the lock, or if this is not ACTIVE."""
-        raise NotImplementedError
+        if self.state is not SharePartitionState.ACTIVE or self._fetch_lock is not None:
+            return False
+        self._fetch_lock = (fetch_id, now_ms)
+        return True
 
-    def release_fetch_lock(self, fetch_id: Hashable, now_ms: int) -> None:
-        raise NotImplementedError
+    def release_fetch_lock(self, fetch_id: Hashable, now_ms: int) -> int | None:
+        """How long the fetch has held the lock; None if it did not hold it. The lock is free now in any case."""
+        lock = self._fetch_lock
+        self._fetch_lock = None
+        return now_ms - lock[1] if lock is not None and lock[0] == fetch_id else None
 
     def can_acquire_records(self) -> bool:
         """False if as many records are in flight as may be, and none of them is available."""
-        raise NotImplementedError
+        return fetch_position.can_acquire(self._records, self._settings().max_record_locks)
 
     def next_fetch_offset(self) -> int:
-        raise NotImplementedError
+        return fetch_position.next_fetch_offset(self._records)
 
     def fetch_offset_metadata(self, next_fetch_offset: int) -> object | None:
         """What `update_fetch_offset_metadata` last kept, if for this offset."""
-        raise NotImplementedError
+        offset, metadata = self._fetch_offset_metadata
+        return metadata if offset == next_fetch_offset else None
 
     def update_fetch_offset_metadata(self, next_fetch_offset: int, metadata: object | None) -> None:
-        raise NotImplementedError
+        self._fetch_offset_metadata = (next_fetch_offset, metadata)
 
     def acquire(
         self,
@@ -103,7 +173,20 @@ class SharePartition:
         now_ms: int,
     ) -> Acquired:
         """Give available and new records of the batches to the member. `batches` were read from `fetch_offset`."""
-        raise NotImplementedError
+        if self.state is not SharePartitionState.ACTIVE:
+            return NOTHING_ACQUIRED
+        acquisition = Acquisition(
+            self._records, self._settings(), member_id, acquire_mode, batch_size, batches, now_ms
+        )
+        count = acquisition.run(fetch_offset, max_fetch_records)
+        acquired = acquisition.acquired
+        if not read_committed or not aborted_transactions or not acquired:
+            return Acquired(acquired, count)
+        aborted = aborted_batches(batches, aborted_transactions)
+        for batch in aborted:
+            archiving.archive_acquired(self._records, batch.base_offset, batch.last_offset)
+        acquired = without(acquired, aborted)
+        return Acquired(acquired, sum(each.last_offset - each.first_offset + 1 for each in acquired))
 
     # Acknowledgements
 
@@ -111,7 +194,7 @@ class SharePartition:
         self, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int
     ) -> PendingWrite | ShareError:
         """All steps of `acknowledge_steps` at once."""
-        raise NotImplementedError
+        return all_steps(self.acknowledge_steps(member_id, batches, now_ms))
 
     def acknowledge_steps(
         self, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int
@@ -121,12 +204,33 @@ class SharePartition:
         Returns what must be written, or no error if there is nothing to write, or the error after all is undone. Other
         calls may come between two steps. A request of a few thousand records takes one step.
         """
-        raise NotImplementedError
-        yield
+        acknowledgement = Acknowledgement(self._records, self._settings(), member_id, now_ms)
+        error = yield from acknowledgement.steps(batches)
+        if error is SUCCEEDED:
+            return self._write(acknowledgement.transition, acknowledgement.transition) or SUCCEEDED
+        acknowledgement.transition.undo(now_ms)
+        return error
 
-    def release_acquired_records(self, member_id: str, now_ms: int) -> PendingWrite | ShareError:
+    def release_acquired_records(self, member_id: str) -> PendingWrite | ShareError:
         """Make available whatever the member holds: its session is over. Returns as `acknowledge`."""
-        raise NotImplementedError
+        transition = Transition(self._records, member_id, self._settings().delivery_count_limit)
+        releases.release(self._records, member_id, transition)
+        return self._write(transition, transition) or SUCCEEDED
+
+    def _write(self, batches: StateBatches, transition: Transition | None) -> PendingWrite | None:
+        if not batches.batches:
+            return None
+        self._last_token += 1
+        self._writes[self._last_token] = transition
+        records = self._records
+        state = WriteState(
+            self.state_epoch,
+            self.leader_epoch,
+            records.start_offset,
+            records.delivery_complete_count,
+            batches.batches,
+        )
+        return PendingWrite(self._last_token, state)
 
     def write_completed(self, token: int, error: ShareError, now_ms: int) -> ShareError:
         """The persister has answered. Returns what the requester is told: no error, or the persister's as clients see it.
@@ -134,35 +238,44 @@ class SharePartition:
         Each PendingWrite is completed exactly once. The shell also marks the share-partition fenced and drops it if the
         returned error is NOT_LEADER_OR_FOLLOWER, as Kafka does.
         """
-        raise NotImplementedError
+        transition = self._writes.pop(token)
+        if error.code is not ErrorCode.NONE:
+            if transition is not None:
+                transition.undo(now_ms)
+                return persister_error(error)
+            start_offset.advance(self._records)
+            return persister_error(error)
+        if transition is not None:
+            transition.complete()
+        start_offset.advance(self._records)
+        return SUCCEEDED
 
     # Time and the log
 
     def next_lock_deadline_ms(self) -> int | None:
         """When `expire_locks` should run next. It may be too early, never too late."""
-        raise NotImplementedError
+        return self._records.deadlines.next_ms()
 
     def expire_locks(self, now_ms: int) -> PendingWrite | None:
         """Make available or archive what was held too long. That holds whatever becomes of the write."""
-        raise NotImplementedError
+        written, count = releases.expire(self._records, now_ms, self._settings().delivery_count_limit)
+        self.expired_records += count
+        return self._write(written, None)
 
     def update_cache_and_offsets(self, log_start_offset: int) -> None:
         """The log now begins at this offset."""
-        raise NotImplementedError
+        archiving.follow_log_start(self._records, log_start_offset)
 
     def take_wakeup(self) -> bool:
         """Whether records may have become acquirable since the last call. Waiting share fetches should then look again."""
-        raise NotImplementedError
+        wakeup = self._records.wakeup
+        self._records.wakeup = False
+        return wakeup
 
     # Numbers
 
     def in_flight_records(self) -> int:
-        raise NotImplementedError
+        return self._records.count()
 
     def in_flight_batches(self) -> int:
-        raise NotImplementedError
-
-
-def needs_reset_offset(read: ReadState) -> bool:
-    """Whether the group has no offset yet, so that the shell must find the one of `share.auto.offset.reset`."""
-    raise NotImplementedError
+        return len(self._records.batches)

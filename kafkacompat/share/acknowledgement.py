@@ -1,0 +1,181 @@
+"""A member says what became of records that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kafkacompat.api.share_services import ShareError
+from kafkacompat.share.in_flight import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    InFlightBatch,
+    InFlightRecords,
+    Run,
+)
+from kafkacompat.share.transitions import Transition
+from kafkacompat.share.values import (
+    NO_MEMBER,
+    SUCCEEDED,
+    AcknowledgementBatch,
+    AcknowledgeType,
+    RecordState,
+    ShareSettings,
+)
+from kafkacompat.stepping.jobs import Pace, Steps
+from kafkacompat.wire.errors import ErrorCode
+
+UNITS_A_STEP = 4_000
+"""Runs and batches."""
+
+_STATE_OF: dict[int, RecordState] = {
+    AcknowledgeType.GAP: ARCHIVED,
+    AcknowledgeType.ACCEPT: ACKNOWLEDGED,
+    AcknowledgeType.RELEASE: AVAILABLE,
+    AcknowledgeType.REJECT: ARCHIVED,
+}
+_KNOWN_TYPES = frozenset(int(each) for each in AcknowledgeType)
+_RENEW = int(AcknowledgeType.RENEW)
+
+
+class Refused(Exception):
+    """The request cannot be carried out, and none of it is."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = ShareError(code, message)
+
+
+class Acknowledgement:
+    """One request of a member for one share-partition. What it changes is held by `transition`, also after an error."""
+
+    __slots__ = ("_deadline_ms", "_member_id", "_records", "_renews", "transition")
+
+    def __init__(
+        self, records: InFlightRecords, settings: ShareSettings, member_id: str, now_ms: int
+    ) -> None:
+        self._records = records
+        self._member_id = member_id
+        self._renews = settings.renew_acknowledge_enabled
+        self._deadline_ms = now_ms + settings.record_lock_duration_ms
+        self.transition = Transition(records, member_id, settings.delivery_count_limit)
+
+    def steps(self, batches: Sequence[AcknowledgementBatch]) -> Steps[ShareError]:
+        """Return the first error, or none."""
+        pace = Pace(UNITS_A_STEP)
+        try:
+            for batch in batches:
+                for units in self._acknowledge(batch):
+                    if pace.is_over(units):
+                        yield None
+        except Refused as refused:
+            return refused.error
+        return SUCCEEDED
+
+    def _acknowledge(self, request: AcknowledgementBatch) -> Iterator[int]:
+        """Yields how much was done since the last time."""
+        types = request.acknowledge_types
+        if not _KNOWN_TYPES.issuperset(types):
+            raise Refused(
+                ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: [{', '.join(map(str, types))}]"
+            )
+        yield 1 + len(types) // 100
+        if request.last_offset < self._records.start_offset:
+            return
+        for batch in self._batches_of(request):
+            # Another request may have come between, and may have moved the start offset.
+            if batch.last < self._records.start_offset:
+                continue
+            if not batch.per_offset:
+                run = batch.whole
+                self._check_owner_of_batch(run)
+                if (
+                    len(types) == 1
+                    and request.first_offset <= batch.first
+                    and batch.last <= request.last_offset
+                    and not self._records.begins_within(batch)
+                ):
+                    self._change(batch, run, types[0])
+                    yield 1
+                    continue
+                batch.per_offset = True
+            yield from self._acknowledge_offsets(batch, request)
+
+    def _batches_of(self, request: AcknowledgementBatch) -> list[InFlightBatch]:
+        records = self._records
+        first = request.first_offset
+        if records.floor(first) < 0:
+            if not records.batches or not first < records.start_offset <= request.last_offset:
+                raise Refused(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    "Batch record not found. The request batch offsets are not found in the cache.",
+                )
+            first = records.start_offset
+        batches = records.from_floor(first, request.last_offset)
+        if not batches or batches[-1].last < request.first_offset:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "Batch record not found. The first offset in request is past acquired records.",
+            )
+        if request.last_offset > batches[-1].last:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "Batch record not found. The last offset in request is past acquired records.",
+            )
+        return batches
+
+    def _check_owner_of_batch(self, run: Run) -> None:
+        if run.member_id == NO_MEMBER:
+            raise Refused(
+                ErrorCode.INVALID_RECORD_STATE,
+                "The batch cannot be acknowledged. The batch is not in the acquired state.",
+            )
+        if run.member_id != self._member_id:
+            raise Refused(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of batch record")
+
+    def _acknowledge_offsets(self, batch: InFlightBatch, request: AcknowledgementBatch) -> Iterator[int]:
+        types = request.acknowledge_types
+        offset = max(batch.first, request.first_offset)
+        last = min(batch.last, request.last_offset)
+        while (offset := max(offset, self._records.start_offset)) <= last:
+            run = batch.runs[batch.index_of(offset)]
+            if run.state is not ACQUIRED:
+                raise Refused(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    "The offset cannot be acknowledged. The offset is not acquired.",
+                )
+            if run.member_id != self._member_id:
+                raise Refused(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
+            end = min(run.last, last)
+            if len(types) == 1:
+                acknowledge_type = types[0]
+            else:
+                at = offset - request.first_offset
+                acknowledge_type = types[at]
+                end = offset + _alike(types, at, end - offset + 1) - 1
+            self._change(batch, batch.carve(offset, end)[0], acknowledge_type)
+            batch.join(offset, end)
+            yield 1 + (end - offset) // 100
+            offset = end + 1
+
+    def _change(self, batch: InFlightBatch, run: Run, acknowledge_type: int) -> None:
+        if acknowledge_type != _RENEW:
+            self.transition.start(batch, run, _STATE_OF[acknowledge_type])
+            return
+        if not self._renews:
+            raise Refused(
+                ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group."
+            )
+        # A renewed lock stays renewed even if another part of the request is refused.
+        run.deadline_ms = self._deadline_ms
+        self._records.deadlines.add(self._deadline_ms, batch)
+
+
+def _alike(types: Sequence[int], begin: int, most: int) -> int:
+    """How many types from `begin` on are the same, up to `most`."""
+    first = types[begin]
+    count = 1
+    while count < most and types[begin + count] == first:
+        count += 1
+    return count

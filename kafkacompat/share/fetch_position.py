@@ -1,0 +1,55 @@
+"""Where a share-partition is to be read next, and how much of it may be acquired."""
+
+from __future__ import annotations
+
+from kafkacompat.share import start_offset
+from kafkacompat.share.in_flight import InFlightRecords
+
+
+def next_fetch_offset(records: InFlightRecords) -> int:
+    """The first acquirable offset in flight, or else the one after the end."""
+    batches = records.batches
+    if not batches or records.start_offset > batches[-1].last:
+        records.find_next_fetch_offset = False
+        return records.end_offset
+    if not records.find_next_fetch_offset:
+        return records.end_offset + 1
+    offset = _first_acquirable(records)
+    if offset is None:
+        records.find_next_fetch_offset = False
+        return records.end_offset + 1
+    return offset
+
+
+def _first_acquirable(records: InFlightRecords) -> int | None:
+    gap_start = records.gap_start if records.has_gaps() else None
+    for batch in records.batches:
+        if gap_start is not None:
+            if batch.first > gap_start:
+                return gap_start
+            gap_start = max(batch.last + 1, gap_start)
+        for run in batch.runs:
+            if run.is_acquirable():
+                return run.first
+    return None
+
+
+def can_acquire(records: InFlightRecords, max_record_locks: int) -> bool:
+    if next_fetch_offset(records) != records.end_offset + 1 or records.count() < max_record_locks:
+        return True
+    # Records that were archived while they were acquired, such as those of aborted transactions, get no acknowledgement
+    # that would move the start offset.
+    return start_offset.advance(records) and records.count() < max_record_locks
+
+
+def room(
+    records: InFlightRecords, fetch_offset: int, max_records: int, last_offset: int, max_record_locks: int
+) -> tuple[int, int]:
+    """The last offset to acquire and the maximum number of records, for a read that ends at `last_offset`.
+
+    When as many records are in flight as may be, only those are acquired that are in flight already.
+    """
+    most = min(max_records, max_record_locks - records.count())
+    if most > 0 or fetch_offset > records.end_offset:
+        return last_offset, most
+    return min(last_offset, records.end_offset), min(max_records, records.end_offset - fetch_offset + 1)

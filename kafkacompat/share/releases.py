@@ -1,0 +1,62 @@
+"""Records that members hold become available again: their session is over, or their locks have ended."""
+
+from __future__ import annotations
+
+from kafkacompat.share.in_flight import ACQUIRED, ARCHIVED, AVAILABLE, InFlightBatch, InFlightRecords, Run
+from kafkacompat.share.transitions import StateBatches, Transition
+from kafkacompat.share.values import NO_MEMBER
+
+
+def release(records: InFlightRecords, member_id: str, transition: Transition) -> None:
+    """Whatever the member holds. Below the start offset it is archived."""
+    for batch in records.batches:
+        if not any(run.state is ACQUIRED and run.member_id == member_id for run in batch.runs):
+            continue
+        _cut_at_start(records, batch)
+        for run in batch.runs:
+            if run.state is ACQUIRED and run.member_id == member_id:
+                transition.start(batch, run, ARCHIVED if run.last < records.start_offset else AVAILABLE)
+        batch.join(batch.first, batch.last)
+
+
+def expire(records: InFlightRecords, now_ms: int, delivery_count_limit: int) -> tuple[StateBatches, int]:
+    """Locks that have ended. Returns what is to be written, and the number of records.
+
+    A record with a pending transition is left alone: it becomes available if that is undone.
+    """
+    written = StateBatches()
+    count = 0
+    for batch in sorted(records.deadlines.due(now_ms), key=lambda each: each.first):
+        _cut_at_start(records, batch)
+        next_ms = None
+        for run in batch.runs:
+            deadline_ms = run.deadline_ms
+            if run.state is not ACQUIRED or deadline_ms is None:
+                continue
+            if deadline_ms > now_ms:
+                next_ms = deadline_ms if next_ms is None else min(next_ms, deadline_ms)
+                continue
+            _expire(records, run, delivery_count_limit)
+            written.add(run)
+            count += run.last - run.first + 1
+        batch.join(batch.first, batch.last)
+        if next_ms is not None:
+            records.deadlines.add(next_ms, batch)
+    return written, count
+
+
+def _expire(records: InFlightRecords, run: Run, delivery_count_limit: int) -> None:
+    run.member_id = NO_MEMBER
+    run.deadline_ms = None
+    if run.last < records.start_offset or run.delivery_count >= delivery_count_limit:
+        run.state = ARCHIVED
+        records.delivery_complete_count += records.count_between(run.first, run.last)
+    else:
+        run.state = AVAILABLE
+        records.became_acquirable()
+
+
+def _cut_at_start(records: InFlightRecords, batch: InFlightBatch) -> None:
+    if records.begins_within(batch) and (batch.per_offset or batch.whole.state is ACQUIRED):
+        batch.cut(records.start_offset)
+        batch.per_offset = True

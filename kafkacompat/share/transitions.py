@@ -1,0 +1,100 @@
+"""Changes of state that count once the persister has written them, and are undone if it cannot."""
+
+from __future__ import annotations
+
+from kafkacompat.api.share_services import StateBatch
+from kafkacompat.share.in_flight import ACQUIRED, ARCHIVED, AVAILABLE, InFlightBatch, InFlightRecords, Run
+from kafkacompat.share.values import NO_MEMBER, RecordState
+
+
+class StateBatches:
+    """What the persister is to write. Neighbours with the same state are written as one."""
+
+    __slots__ = ("batches",)
+
+    def __init__(self) -> None:
+        self.batches: list[StateBatch] = []
+
+    def add(self, run: Run) -> None:
+        batches = self.batches
+        if batches:
+            first, last, state, count = batches[-1]
+            if last + 1 == run.first and state == run.state and count == run.delivery_count:
+                batches[-1] = StateBatch(first, run.last, state, count)
+                return
+        batches.append(StateBatch(run.first, run.last, int(run.state), run.delivery_count))
+
+
+class Transition(StateBatches):
+    """The changes of one request: records that one member holds become available, acknowledged or archived."""
+
+    __slots__ = ("_parts", "_records", "delivery_count_limit", "member_id")
+
+    def __init__(self, records: InFlightRecords, member_id: str, delivery_count_limit: int) -> None:
+        super().__init__()
+        self._records = records
+        self.member_id = member_id
+        self.delivery_count_limit = delivery_count_limit
+        self._parts: list[tuple[InFlightBatch, int, int]] = []
+        """Offsets of batches. Only those runs count that have this transition."""
+
+    def start(self, batch: InFlightBatch, run: Run, state: RecordState) -> None:
+        """Change a run that the member holds. A record that was delivered as often as allowed is not available again."""
+        if state is AVAILABLE and run.delivery_count >= self.delivery_count_limit:
+            state = ARCHIVED
+        run.state = state
+        run.member_id = NO_MEMBER
+        run.transition = self
+        self.add(run)
+        if state is not AVAILABLE:
+            self._records.delivery_complete_count += self._records.count_between(run.first, run.last)
+        parts = self._parts
+        if parts and parts[-1][0] is batch and parts[-1][1] <= run.first:
+            parts[-1] = (batch, parts[-1][1], run.last)
+        else:
+            parts.append((batch, run.first, run.last))
+
+    def complete(self) -> None:
+        """The changes are written."""
+        for batch, first, last in self._parts:
+            for run in batch.runs[batch.index_of(first) : batch.index_of(last) + 1]:
+                if run.transition is not self:
+                    continue
+                run.transition = None
+                run.deadline_ms = None
+                if run.state is AVAILABLE:
+                    self._records.became_acquirable()
+            batch.join(first, last)
+
+    def undo(self, now_ms: int) -> None:
+        """The records are held by the member again, as far as its locks last."""
+        records = self._records
+        for batch, first, last in self._parts:
+            if records.begins_within(batch):
+                batch.cut(records.start_offset)
+                batch.per_offset = True
+            for run in batch.runs[batch.index_of(first) : batch.index_of(last) + 1]:
+                if run.transition is self:
+                    self._undo(batch, run, now_ms)
+            batch.join(first, last)
+
+    def _undo(self, batch: InFlightBatch, run: Run, now_ms: int) -> None:
+        records = self._records
+        run.transition = None
+        deadline_ms = run.deadline_ms
+        if deadline_ms is None:
+            return
+        was_terminal = run.is_terminal()
+        if now_ms < deadline_ms:
+            run.state = ACQUIRED
+            run.member_id = self.member_id
+            records.deadlines.add(deadline_ms, batch)
+        else:
+            run.deadline_ms = None
+            if run.delivery_count >= self.delivery_count_limit or run.last < records.start_offset:
+                run.state = ARCHIVED
+            else:
+                run.state = AVAILABLE
+                records.became_acquirable()
+        if was_terminal and not run.is_terminal():
+            records.delivery_complete_count -= records.count_between(run.first, run.last)
