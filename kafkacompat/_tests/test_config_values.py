@@ -50,9 +50,10 @@ def start_with(changes: dict[str, str | None]) -> ServerConfig:
 
 
 def test_definitions_are_those_of_kafka_4_3() -> None:
-    assert len([key for key in broker_keys().values() if not key.internal]) == 340 + len(own_names())
+    described = [name for name, key in broker_keys().items() if not key.internal]
+    assert len(described) == 340 + len(own_names() & set(described))
     assert len([key for key in topic_keys().values() if not key.internal]) == 33
-    assert len(group_keys()) == 17
+    assert len([key for key in group_keys().values() if not key.internal]) == 17
     assert broker_keys()["node.id"].required
     assert broker_keys()["log.retention.ms"].default is None
     assert broker_keys()["log.cleanup.policy"].default == ("delete",)

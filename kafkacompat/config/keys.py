@@ -139,12 +139,14 @@ def render_value(key: ConfigKey, value: ConfigValue) -> str | None:
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
-OWN_TABLE = "own-broker-configs.tsv"
-
-
 def _table(name: str) -> list[list[str]]:
     text = (Path(__file__).parent / "tables" / name).read_text("utf-8")
     return [line.split("\t") for line in text.splitlines()[1:] if line]
+
+
+def _own_rows(kind: str) -> list[list[str]]:
+    """Settings that Kafka 4.3 does not have."""
+    return _table(f"own-{kind}-configs.tsv")
 
 
 @cache
@@ -158,9 +160,7 @@ def _load(kind: str) -> Mapping[str, ConfigKey]:
     types = ConfigType.__members__
     scopes = {scope.value: scope for scope in DynamicScope}
     keys: dict[str, ConfigKey] = {}
-    rows = _table(f"{kind}-configs.tsv")
-    if kind == "broker":
-        rows += _table(OWN_TABLE)
+    rows = _table(f"{kind}-configs.tsv") + _own_rows(kind)
     for name, type_name, default_text, valid_text, importance, *rest in rows:
         if valid_text not in validators or valid_text == "non-empty list":
             validators[valid_text] = validator_for(name, valid_text)
@@ -194,7 +194,7 @@ def broker_keys() -> Mapping[str, ConfigKey]:
 @cache
 def own_names() -> frozenset[str]:
     """The broker settings that Kafka does not have."""
-    return frozenset(row[0] for row in _table(OWN_TABLE))
+    return frozenset(row[0] for row in _own_rows("broker"))
 
 
 @cache

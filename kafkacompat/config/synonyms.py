@@ -65,7 +65,13 @@ TOPIC_TO_BROKER: Mapping[str, str] = MappingProxyType(
 """Topic settings without an entry have no broker default."""
 
 _GROUP_ONLY = frozenset(
-    {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
+    {
+        "errors.deadletterqueue.copy.record.enable",
+        "errors.deadletterqueue.topic.name",
+        "share.auto.offset.reset",
+        "share.isolation.level",
+        "share.renew.acknowledge.enable",
+    }
 )
 
 

@@ -27,6 +27,8 @@ class LogConfig:
     compression_type: str = "producer"
     compression_zstd_level: int = 3
     delete_retention_ms: int = 86400000
+    errors_deadletterqueue_group_enable: bool = False
+    """Ahead of Kafka 4.3 (KIP-1191)."""
     file_delete_delay_ms: int = 60000
     flush_messages: int = 2**63 - 1
     flush_ms: int = 2**63 - 1

@@ -1,0 +1,271 @@
+"""The dead-letter queue over the real partition manager and logs on the memory disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat._tests.doubles import HandTime, HandWorkers
+from kafkacompat.api.share_services import SharePartitionKey
+from kafkacompat.config import LogConfig
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
+from kafkacompat.coordinator._tests.harness import NODE_ID, image_of, topic_image
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.manager import LogManager
+from kafkacompat.partition._tests.fakes import partition_image
+from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.ports import FileSlice, WorkerPools
+from kafkacompat.records.batch import build_batch, iterate_batches
+from kafkacompat.records.read import records_of
+from kafkacompat.records.record import Record
+from kafkacompat.share.dead_letter_queue import ATTEMPTS, GROUP_ENABLE, DeadLetterQueue
+from kafkacompat.share.dead_letters import Cause, DeadLetterPolicy, DeadLetters
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from kafkacompat.wire.messages.produce_response import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+QUEUE = "dlq.orders"
+SOURCE = TopicPartition("orders", 4)
+OTHER = NODE_ID + 1
+
+
+class Peer:
+    """The channel to another broker. Requests wait for the test's answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, Deferred[Any]]] = []
+
+    def request(self, message: Any, timeout_ms: int) -> Deferred[Any]:
+        answer: Deferred[Any] = Deferred()
+        self.asked.append((message, answer))
+        return answer
+
+    def answer(self, code: ErrorCode) -> None:
+        _, answer = self.asked[-1]
+        part = PartitionProduceResponse(error_code=code)
+        answer.resolve(ProduceResponse(responses=[TopicProduceResponse(partition_responses=[part])]))
+
+
+class World:
+    def __init__(self, policy: DeadLetterPolicy | None = None) -> None:
+        self.time = HandTime()
+        self.workers = HandWorkers()
+        self.disk = MemoryDisk()
+        self.disk.make_directory("/data")
+        self.policy = policy or DeadLetterPolicy(QUEUE)
+        logs = LogManager(self.disk, [("/data", bytes(15) + b"\1")], LogConfig(), self.time)
+        logs.load_all()
+        self.manager = ReplicaManager(
+            NODE_ID, logs, self.time, self.time, WorkerPools.of_one(self.workers), lambda topic: LogConfig()
+        )
+        self.peer = Peer()
+        self.created: list[Any] = []
+        self.image = MetadataImage()
+        self.queue = DeadLetterQueue(
+            NODE_ID,
+            lambda: self.image,
+            lambda group: self.policy,
+            lambda topic: LogConfig(max_message_bytes=2_000),
+            self.manager,
+            lambda node: self.peer,
+            self._create,
+            self.time,
+            self.time,
+            self.workers,
+        )
+        self.publish(topic_image("orders", 5), topic_image(QUEUE, 3), enabled=True)
+        self.key = SharePartitionKey("workers", self.image.topics["orders"].id, SOURCE.partition)
+
+    def _create(self, request: Any) -> Deferred[Any]:
+        self.created += request.topics
+        return Deferred.of(
+            CreateTopicsResponse(topics=[CreatableTopicResult(name=each.name) for each in request.topics])
+        )
+
+    def publish(self, *topics: TopicImage, enabled: bool) -> None:
+        old = self.image
+        configs = {(ConfigResourceType.TOPIC, QUEUE): {GROUP_ENABLE: "true"}} if enabled else {}
+        self.image = replace(image_of(topics, old.offset + 1), configs=configs)
+        self.manager.on_image(old, self.image)
+        self.time.advance(0)
+
+    def fill(self, *values: bytes) -> None:
+        for value in values:
+            self.manager.append(SOURCE, build_batch([Record(0, 1, b"k", value)]), -1, 9, False)
+
+    def send(self, first: int, last: int) -> Deferred[bool]:
+        sent = self.queue.enqueue(
+            self.key, SOURCE, DeadLetters(first, last, 5, Cause.DELIVERY_COUNT_EXCEEDED)
+        )
+        self.run()
+        return sent
+
+    def run(self) -> None:
+        for _ in range(10):
+            self.workers.run_all()
+            self.time.advance(0)
+
+    def letters(self, index: int = 1) -> list[tuple[bytes | None, str]]:
+        """(value, source offset) of each dead letter in a partition of the queue. 4 % 3 is 1."""
+        log = self.manager.log(TopicPartition(QUEUE, index))
+        assert log is not None
+        found = []
+        if log.log_end_offset:
+            read = log.read(0, 1 << 20, log.log_end_offset, True).records
+            data = read.read() if isinstance(read, FileSlice) else read
+            for header in iterate_batches(data):
+                batch = bytes(data[header.position : header.position + header.size])
+                for _, record in records_of(batch, header):
+                    offset = dict(record.headers)["__dlq.errors.offset"] or b""
+                    found.append((record.value, offset.decode()))
+        return found
+
+
+def test_dead_letters_lie_in_the_partition_with_the_sources_number() -> None:
+    world = World()
+    world.fill(b"a", b"b")
+    assert world.send(0, 1).result() is True
+    assert world.letters() == [(None, "0"), (None, "1")]
+    assert world.queue.written == 2
+
+
+def test_records_are_copied_where_the_group_says_so() -> None:
+    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world.fill(b"a", b"b")
+    assert world.send(0, 1).result() is True
+    assert world.letters() == [(b"a", "0"), (b"b", "1")]
+
+
+def test_a_record_that_retention_took_is_told_without_its_contents() -> None:
+    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world.fill(b"a", b"b")
+    log = world.manager.log(SOURCE)
+    assert log is not None
+    world.run()
+    log.set_high_watermark(2)
+    log.increment_log_start_offset(2)
+    assert world.send(0, 1).result() is True
+    assert world.letters() == [(None, "0"), (None, "1")]
+
+
+def test_a_large_range_is_written_in_batches_that_the_topic_takes() -> None:
+    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world.fill(*[b"x" * 600] * 9)
+    assert world.send(0, 8).result() is True
+    assert [offset for _, offset in world.letters()] == [str(offset) for offset in range(9)]
+
+
+def test_ranges_of_a_share_partition_are_written_in_order() -> None:
+    world = World()
+    world.fill(b"a", b"b", b"c")
+    world.publish(topic_image("orders", 5), topic_image(QUEUE, 3, leader=OTHER), enabled=True)
+    first = world.send(0, 0)
+    second = world.send(1, 2)
+    assert len(world.peer.asked) == 1
+    world.peer.answer(ErrorCode.NONE)
+    assert first.result() is True
+    world.run()
+    assert not second.done
+    world.peer.answer(ErrorCode.NONE)
+    assert second.result() is True
+
+
+def test_the_leader_of_the_queue_is_asked() -> None:
+    world = World()
+    world.fill(b"a")
+    queue = topic_image(QUEUE, 3)
+    queue = replace(
+        queue, partitions={**queue.partitions, 1: partition_image(replicas=(OTHER,), leader=OTHER)}
+    )
+    world.publish(topic_image("orders", 5), queue, enabled=True)
+    sent = world.send(0, 0)
+    ((request, _),) = world.peer.asked
+    (topic,) = request.topic_data
+    assert (request.acks, topic.name, topic.topic_id, topic.partition_data[0].index) == (
+        -1,
+        QUEUE,
+        queue.id,
+        1,
+    )
+    world.peer.answer(ErrorCode.NONE)
+    assert sent.result() is True
+
+
+def test_a_lost_leader_is_tried_again_and_given_up_after_some_attempts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    world.publish(topic_image("orders", 5), topic_image(QUEUE, 3, leader=OTHER), enabled=True)
+    sent = world.send(0, 2)
+    for attempt in range(1, ATTEMPTS + 1):
+        assert len(world.peer.asked) == attempt
+        assert not sent.done
+        world.peer.answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        world.time.advance(30_000)
+    assert sent.result() is False
+    assert world.queue.given_up == 3
+    assert "'workers': no dead letters of orders-4, offsets 0 to 2: NOT_LEADER_OR_FOLLOWER" in caplog.text
+
+
+def test_an_error_that_no_attempt_mends_is_given_up_at_once() -> None:
+    world = World()
+    world.publish(topic_image("orders", 5), topic_image(QUEUE, 3, leader=OTHER), enabled=True)
+    sent = world.send(0, 0)
+    world.peer.answer(ErrorCode.MESSAGE_TOO_LARGE)
+    assert sent.result() is False
+    assert len(world.peer.asked) == 1
+
+
+def test_a_range_that_is_given_up_does_not_hold_up_the_next() -> None:
+    world = World()
+    world.fill(b"a")
+    world.policy = DeadLetterPolicy("wrong")
+    assert world.send(0, 0).result() is False
+    world.policy = DeadLetterPolicy(QUEUE)
+    assert world.send(0, 0).result() is True
+
+
+def test_a_missing_topic_is_created_where_the_broker_may() -> None:
+    world = World(DeadLetterPolicy(QUEUE, creates_topics=True))
+    world.fill(b"a")
+    world.publish(topic_image("orders", 5), enabled=False)
+    sent = world.send(0, 0)
+    (made,) = world.created
+    assert (made.name, [(each.name, each.value) for each in made.configs]) == (
+        QUEUE,
+        [(GROUP_ENABLE, "true")],
+    )
+    world.publish(topic_image("orders", 5), topic_image(QUEUE, 1), enabled=True)
+    assert not sent.done
+    world.time.advance(1_000)
+    world.run()
+    assert sent.result() is True
+    assert world.letters(0) == [(None, "0")]
+
+
+def test_a_topic_that_was_made_without_leave_takes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.publish(topic_image("orders", 5), topic_image(QUEUE, 3), enabled=False)
+    assert world.send(0, 0).result() is False
+    assert "errors.deadletterqueue.group.enable of topic dlq.orders is false" in caplog.text
+    assert world.letters() == []
+
+
+def test_nothing_is_written_after_the_end() -> None:
+    world = World()
+    world.publish(topic_image("orders", 5), topic_image(QUEUE, 3, leader=OTHER), enabled=True)
+    waiting = world.send(0, 0)
+    world.queue.close()
+    world.peer.answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.time.advance(60_000)
+    assert len(world.peer.asked) == 1
+    assert not waiting.done
+    assert world.send(0, 0).result() is False

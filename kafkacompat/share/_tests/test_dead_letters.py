@@ -1,0 +1,137 @@
+"""Dead letters: what they tell, what they copy, how large a batch is, and which topics take them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.ids import TopicPartition
+from kafkacompat.records.batch import build_batch, parse_header
+from kafkacompat.records.read import records_of
+from kafkacompat.records.record import Record
+from kafkacompat.share.dead_letters import (
+    RECORDS_AT_ONCE,
+    Cause,
+    DeadLetterPolicy,
+    DeadLetters,
+    Source,
+    Written,
+    build,
+    flaw_of_topic,
+    sources_in,
+)
+
+SOURCE = TopicPartition("orders", 5)
+REJECTED = DeadLetters(7, 9, 2, Cause.CLIENT_REJECT)
+ROOM = 1 << 20
+
+
+def contents(written: Written) -> list[Record]:
+    header = parse_header(written.batch)
+    return [record for _, record in records_of(written.batch, header)]
+
+
+def test_a_dead_letter_tells_where_it_came_from() -> None:
+    written = build("workers", SOURCE, REJECTED, 8, {}, ROOM, 1_234)
+    first, second = contents(written)
+    assert written.next_offset == 10
+    assert (first.key, first.value, first.timestamp_ms) == (None, None, 1_234)
+    assert first.headers == (
+        ("__dlq.errors.topic", b"orders"),
+        ("__dlq.errors.partition", b"5"),
+        ("__dlq.errors.offset", b"8"),
+        ("__dlq.errors.group", b"workers"),
+        ("__dlq.errors.delivery.count", b"2"),
+        ("__dlq.errors.message", b"Offset rejected by client."),
+    )
+    assert dict(second.headers)["__dlq.errors.offset"] == b"9"
+
+
+def test_a_copy_has_key_value_and_headers_of_the_record() -> None:
+    copied = Source(b"k", b"v", (("trace", b"1"), ("none", None)))
+    (record,) = contents(
+        build("g", SOURCE, DeadLetters(7, 7, 1, Cause.CLIENT_REJECT), 7, {7: copied}, ROOM, 0)
+    )
+    assert (record.key, record.value) == (b"k", b"v")
+    assert record.headers[:2] == (("trace", b"1"), ("none", None))
+    assert record.headers[2][0] == "__dlq.errors.topic"
+
+
+def test_a_batch_ends_at_the_topics_largest_batch() -> None:
+    letters = DeadLetters(0, 9, 1, Cause.DELIVERY_COUNT_EXCEEDED)
+    sources = {offset: Source(None, b"x" * 1_000) for offset in range(10)}
+    from_offset, batches = 0, []
+    while from_offset < 10:
+        written = build("g", SOURCE, letters, from_offset, sources, 3_000, 0)
+        assert len(written.batch) <= 3_000
+        batches.append(contents(written))
+        from_offset = written.next_offset
+    assert [dict(record.headers)["__dlq.errors.offset"] for batch in batches for record in batch] == [
+        str(offset).encode() for offset in range(10)
+    ]
+    assert all(record.value == b"x" * 1_000 for batch in batches for record in batch)
+    assert len(batches) == 5
+
+
+def test_a_record_that_is_too_large_to_copy_is_told_without_its_contents() -> None:
+    sources = {0: Source(b"k", b"x" * 5_000, (("h", b"1"),))}
+    letters = DeadLetters(0, 0, 1, Cause.CLIENT_REJECT)
+    written = build("g", SOURCE, letters, 0, sources, 3_000, 0)
+    (record,) = contents(written)
+    assert (record.key, record.value, len(record.headers)) == (None, None, 6)
+    assert written.next_offset == 1
+
+
+def test_a_batch_has_a_bounded_number_of_dead_letters() -> None:
+    letters = DeadLetters(0, RECORDS_AT_ONCE + 5, 1, Cause.CLIENT_REJECT)
+    written = build("g", SOURCE, letters, 0, {}, 1 << 30, 0)
+    assert written.next_offset == len(contents(written)) == RECORDS_AT_ONCE
+
+
+@pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
+def test_sources_are_found_in_batches(compression: int) -> None:
+    data = bytearray()
+    for base in (0, 3, 6):
+        records = [Record(delta, 0, b"k", str(base + delta).encode(), (("h", b"1"),)) for delta in range(3)]
+        data += build_batch(records, base_offset=base, compression=compression)
+    found = sources_in(data, 2, 6)
+    assert {offset: source.value for offset, source in found.items()} == {
+        2: b"2",
+        3: b"3",
+        4: b"4",
+        5: b"5",
+        6: b"6",
+    }
+    assert found[2] == Source(b"k", b"2", (("h", b"1"),))
+
+
+def test_a_batch_that_cannot_be_opened_has_no_sources() -> None:
+    good = build_batch([Record(0, 0, None, b"a")])
+    bad = build_batch([Record(0, 0, None, b"b" * 100)], base_offset=1, compression=1)
+    bad[61] ^= 0xFF
+    assert sources_in(good + bad, 0, 1) == {0: Source(None, b"a")}
+    assert sources_in(good[:30], 0, 1) == {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "exists", "is_enabled", "part"),
+    [
+        (DeadLetterPolicy("dlq.a"), True, True, None),
+        (DeadLetterPolicy("a", prefix=""), True, True, None),
+        (DeadLetterPolicy("dlq.a", creates_topics=True), False, False, None),
+        (DeadLetterPolicy("__a", prefix=""), True, True, "begins with __"),
+        (DeadLetterPolicy("a"), True, True, "does not begin with errors.deadletterqueue.topic.name.prefix"),
+        (DeadLetterPolicy("dlq.a"), False, False, "does not exist"),
+        (
+            DeadLetterPolicy("dlq.a"),
+            True,
+            False,
+            "errors.deadletterqueue.group.enable of topic dlq.a is false",
+        ),
+        (DeadLetterPolicy("dlq.a", creates_topics=True), True, False, "group.enable"),
+    ],
+)
+def test_topics_that_take_dead_letters(
+    policy: DeadLetterPolicy, exists: bool, is_enabled: bool, part: str | None
+) -> None:
+    flaw = flaw_of_topic(policy, exists, is_enabled)
+    assert flaw is None if part is None else part in str(flaw)

@@ -1,0 +1,168 @@
+"""Dead letters of a share group: the records that tell where an undeliverable record came from (KIP-1191).
+
+Pure. `dead_letter_queue` reads the source and writes to the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, build_batch, iterate_batches
+from kafkacompat.records.compression import DecompressionFailed, unpack
+from kafkacompat.records.record import Headers, Record, RecordMalformed, encode_record
+from kafkacompat.records.scan import walk_records
+
+if TYPE_CHECKING:
+    from kafkacompat.ids import TopicPartition
+    from kafkacompat.ports import Buffer
+
+INTERNAL_PREFIX = "__"
+COPIED_HEADERS_MAX = 10_000
+RECORDS_AT_ONCE = 500
+"""Dead letters in one batch."""
+UNPACKED_BYTES_MAX = 16 << 20
+"""A batch that expands to more is not opened: its dead letters tell only where they came from."""
+RECORD_OVERHEAD_BYTES = 10
+"""The length prefix and the varints that depend on the place in the batch."""
+
+
+class Cause(Enum):
+    """Why a record is not delivered any more. The text is that of Kafka's header."""
+
+    CLIENT_REJECT = "Offset rejected by client."
+    DELIVERY_COUNT_EXCEEDED = "Offset delivery count exceeded the threshold."
+
+
+class DeadLetters(NamedTuple):
+    """Records of a share-partition with the same fate. Both offsets belong to the range."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPolicy:
+    """The settings that hold for a group now."""
+
+    topic: str = ""
+    """errors.deadletterqueue.topic.name of the group. Empty: no dead letters."""
+    copies_records: bool = False
+    """errors.deadletterqueue.copy.record.enable of the group."""
+    prefix: str = "dlq."
+    """errors.deadletterqueue.topic.name.prefix of the broker."""
+    creates_topics: bool = False
+    """errors.deadletterqueue.auto.create.topics.enable of the broker."""
+
+
+def flaw_of_topic(policy: DeadLetterPolicy, exists: bool, is_enabled: bool) -> str | None:
+    """Why the group's topic takes no dead letters, None if it does. `is_enabled`:
+    errors.deadletterqueue.group.enable of the topic."""
+    name = policy.topic
+    if name.startswith(INTERNAL_PREFIX):
+        return f"errors.deadletterqueue.topic.name {name!r} begins with {INTERNAL_PREFIX}"
+    if policy.prefix and not name.startswith(policy.prefix):
+        return (
+            f"errors.deadletterqueue.topic.name {name!r} does not begin with "
+            f"errors.deadletterqueue.topic.name.prefix {policy.prefix!r}"
+        )
+    if not exists and not policy.creates_topics:
+        return f"topic {name} does not exist, and errors.deadletterqueue.auto.create.topics.enable is false"
+    if exists and not is_enabled:
+        return f"errors.deadletterqueue.group.enable of topic {name} is false"
+    return None
+
+
+class Source(NamedTuple):
+    """What a dead letter copies."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Headers = ()
+
+
+NO_SOURCE = Source()
+
+
+def sources_in(data: Buffer, first_offset: int, last_offset: int) -> dict[int, Source]:
+    """The records of these offsets, as far as the batches in `data` have them and can be opened."""
+    found: dict[int, Source] = {}
+    try:
+        for header in iterate_batches(data):
+            if header.base_offset > last_offset:
+                break
+            if header.last_offset < first_offset or header.is_control or header.magic != 2:
+                continue
+            batch = memoryview(data)[header.position : header.position + header.size]
+            body = unpack(header.codec, batch[HEADER_SIZE:], UNPACKED_BYTES_MAX)
+            if not isinstance(body, (bytes, bytearray)):
+                body = bytes(body)
+            for record in walk_records(
+                body, header.record_count, header.base_timestamp_ms, COPIED_HEADERS_MAX
+            ):
+                offset = header.base_offset + record.offset_delta
+                if offset > last_offset:
+                    break
+                if offset >= first_offset:
+                    found[offset] = Source(record.key, record.value, record.headers)
+    except (BatchCorrupt, DecompressionFailed, RecordMalformed):
+        return found
+    return found
+
+
+class Written(NamedTuple):
+    batch: bytearray
+    next_offset: int
+    """The first source offset that is not in the batch."""
+
+
+def build(
+    group_id: str,
+    source: TopicPartition,
+    letters: DeadLetters,
+    from_offset: int,
+    sources: Mapping[int, Source],
+    max_bytes: int,
+    now_ms: int,
+) -> Written:
+    """A batch of dead letters from `from_offset` on. It has at least one, and otherwise at most `max_bytes`.
+
+    A copied record that alone is larger becomes a dead letter without its contents.
+    """
+    records: list[Record] = []
+    size = HEADER_SIZE
+    end = min(letters.last_offset, from_offset + RECORDS_AT_ONCE - 1)
+    for offset in range(from_offset, end + 1):
+        told = _headers(group_id, source, offset, letters)
+        copied = sources.get(offset, NO_SOURCE)
+        record = Record(len(records), now_ms, copied.key, copied.value, (*copied.headers, *told))
+        own = _size(record, now_ms)
+        if HEADER_SIZE + own > max_bytes and copied is not NO_SOURCE:
+            record = Record(len(records), now_ms, None, None, tuple(told))
+            own = _size(record, now_ms)
+        if records and size + own > max_bytes:
+            break
+        records.append(record)
+        size += own
+    return Written(build_batch(records), from_offset + len(records))
+
+
+def _size(record: Record, now_ms: int) -> int:
+    return len(encode_record(record, now_ms)) + RECORD_OVERHEAD_BYTES
+
+
+def _headers(
+    group_id: str, source: TopicPartition, offset: int, letters: DeadLetters
+) -> Sequence[tuple[str, bytes]]:
+    return (
+        ("__dlq.errors.topic", source.topic.encode()),
+        ("__dlq.errors.partition", str(source.partition).encode()),
+        ("__dlq.errors.offset", str(offset).encode()),
+        ("__dlq.errors.group", group_id.encode("utf-8", "replace")),
+        ("__dlq.errors.delivery.count", str(letters.delivery_count).encode()),
+        ("__dlq.errors.message", letters.cause.value.encode()),
+    )
