@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "controller": {"wire", "raft", "quota", "security", "api.request_context"},
     "group": {"wire", "coordinator.core"},
-    "share": {"wire.errors", "api.share_services"},
+    "share": {"api.partition_services", "api.share_services", "controller.image", "records", "wire"},
     "txn": {"wire", "coordinator.core"},
     "node": {"net", "wire", "controller", "api.request_context"},
     "api": {

@@ -18,6 +18,7 @@ _RANGE = re.compile(r"\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\]( or -1)?")
 _VOTER = re.compile(r"\d+@(?:\[[0-9A-Fa-f:.%]+\]|[^:@]+):\d+")
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:@\s]+):\d+")
 _THROTTLED = re.compile(r"\*|\d+:\d+")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DURATION = re.compile(
     r"by_duration:(?i:P(?=\d|T\d)(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:[.,]\d{0,9})?S)?)?)"
 )
@@ -104,6 +105,12 @@ def _not_null(setting: str, value: ConfigValue) -> None:
         raise ConfigError(setting, None, f"{setting} must have a value", whole=True)
 
 
+def _dead_letter_topic(setting: str, value: ConfigValue) -> None:
+    assert isinstance(value, str)
+    if value and (not _TOPIC.fullmatch(value) or value in (".", "..") or value.startswith("__")):
+        raise ConfigError(setting, value, "expected the name of a topic that is not internal")
+
+
 def validator_for(setting: str, text: str) -> Validator | None:
     """The check for a text of the `valid` column. None for no bound.
 
@@ -136,6 +143,8 @@ def validator_for(setting: str, text: str) -> Validator | None:
         return _entries(_HOST_PORT, "host:port")
     if text == "non-empty string":
         return _not_empty
+    if text == "topic of dead letters":
+        return _dead_letter_topic
     if text == "non-null string":
         return _not_null
     if text[0] == "[":

@@ -33,7 +33,6 @@ _STATE_OF: dict[int, RecordState] = {
     AcknowledgeType.GAP: ARCHIVED,
     AcknowledgeType.ACCEPT: ACKNOWLEDGED,
     AcknowledgeType.RELEASE: AVAILABLE,
-    AcknowledgeType.REJECT: ARCHIVED,
 }
 _KNOWN_TYPES = frozenset(int(each) for each in AcknowledgeType)
 _RENEW = int(AcknowledgeType.RENEW)
@@ -59,7 +58,7 @@ class Acknowledgement:
         self._member_id = member_id
         self._renews = settings.renew_acknowledge_enabled
         self._deadline_ms = now_ms + settings.record_lock_duration_ms
-        self.transition = Transition(records, member_id, settings.delivery_count_limit)
+        self.transition = Transition(records, member_id, settings)
 
     def steps(self, batches: Sequence[AcknowledgementBatch]) -> Steps[ShareError]:
         """Return the first error, or none."""
@@ -160,6 +159,9 @@ class Acknowledgement:
             offset = end + 1
 
     def _change(self, batch: InFlightBatch, run: Run, acknowledge_type: int) -> None:
+        if acknowledge_type == AcknowledgeType.REJECT:
+            self.transition.reject(batch, run)
+            return
         if acknowledge_type != _RENEW:
             self.transition.start(batch, run, _STATE_OF[acknowledge_type])
             return

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from itertools import chain
 from operator import attrgetter
 
+from kafkacompat.share.dead_letters import Cause, DeadLetters
 from kafkacompat.share.locks import LockDeadlines, Locked
 from kafkacompat.share.values import NO_MEMBER, RecordState
 
 AVAILABLE = RecordState.AVAILABLE
 ACQUIRED = RecordState.ACQUIRED
 ACKNOWLEDGED = RecordState.ACKNOWLEDGED
+ARCHIVING = RecordState.ARCHIVING
 ARCHIVED = RecordState.ARCHIVED
 
 _first_of = attrgetter("first")
@@ -140,6 +142,7 @@ class InFlightRecords:
     __slots__ = (
         "_firsts",
         "batches",
+        "dead_letters",
         "deadlines",
         "delivery_complete_count",
         "end_offset",
@@ -164,6 +167,8 @@ class InFlightRecords:
         self.gap_end = 0
         """The end offset when the state was read. The gaps only count until the end has moved on."""
         self.wakeup = False
+        self.dead_letters: list[DeadLetters] = []
+        """Those of ARCHIVING records that nobody has taken yet."""
 
     def add(self, batch: InFlightBatch) -> None:
         """A batch with the same first offset is replaced."""
@@ -213,6 +218,10 @@ class InFlightRecords:
     def became_acquirable(self) -> None:
         self.find_next_fetch_offset = True
         self.wakeup = True
+
+    def bury(self, run: Run, cause: Cause) -> None:
+        """The record is ARCHIVING from now on, until its dead letter is written."""
+        self.dead_letters.append(DeadLetters(run.first, run.last, run.delivery_count, cause))
 
     def runs(self) -> Iterator[Run]:
         return chain.from_iterable(batch.runs for batch in self.batches)

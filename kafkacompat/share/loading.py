@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from kafkacompat.api.share_services import StateBatch
 from kafkacompat.share import start_offset
-from kafkacompat.share.in_flight import InFlightBatch, InFlightRecords, Run
+from kafkacompat.share.in_flight import ARCHIVING, InFlightBatch, InFlightRecords, Run
+from kafkacompat.share.transitions import cause_of
 from kafkacompat.share.values import RecordState
 
 
@@ -14,8 +15,13 @@ class InvalidState(Exception):
     """The persisted state contradicts itself."""
 
 
-def load(records: InFlightRecords, first_offset: int, batches: Sequence[StateBatch]) -> None:
-    """Begin at the start offset with the batches. What lies between them is acquired first, if the log has it."""
+def load(
+    records: InFlightRecords, first_offset: int, batches: Sequence[StateBatch], delivery_count_limit: int
+) -> None:
+    """Begin at the start offset with the batches. What lies between them is acquired first, if the log has it.
+
+    Dead letters that an earlier leader had not finished are written again.
+    """
     records.start_offset = first_offset
     expected = first_offset
     gap_start = None
@@ -31,6 +37,8 @@ def load(records: InFlightRecords, first_offset: int, batches: Sequence[StateBat
         records.add(InFlightBatch(run))
         if run.is_terminal():
             records.delivery_complete_count += last - first + 1
+        elif run.state is ARCHIVING:
+            records.bury(run, cause_of(run, delivery_count_limit))
     if not records.batches:
         records.end_offset = first_offset
         return

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from kafkacompat.share.in_flight import ACQUIRED, ARCHIVED, AVAILABLE, InFlightBatch, InFlightRecords, Run
-from kafkacompat.share.transitions import StateBatches, Transition
-from kafkacompat.share.values import NO_MEMBER
+from kafkacompat.share.dead_letters import Cause, DeadLetters
+from kafkacompat.share.in_flight import (
+    ACQUIRED,
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    InFlightBatch,
+    InFlightRecords,
+    Run,
+)
+from kafkacompat.share.transitions import StateBatches, Transition, undeliverable
+from kafkacompat.share.values import NO_MEMBER, ShareSettings
 
 
 def release(records: InFlightRecords, member_id: str, transition: Transition) -> None:
@@ -19,7 +28,7 @@ def release(records: InFlightRecords, member_id: str, transition: Transition) ->
         batch.join(batch.first, batch.last)
 
 
-def expire(records: InFlightRecords, now_ms: int, delivery_count_limit: int) -> tuple[StateBatches, int]:
+def expire(records: InFlightRecords, now_ms: int, settings: ShareSettings) -> tuple[StateBatches, int]:
     """Locks that have ended. Returns what is to be written, and the number of records.
 
     A record with a pending transition is left alone: it becomes available if that is undone.
@@ -36,7 +45,7 @@ def expire(records: InFlightRecords, now_ms: int, delivery_count_limit: int) -> 
             if deadline_ms > now_ms:
                 next_ms = deadline_ms if next_ms is None else min(next_ms, deadline_ms)
                 continue
-            _expire(records, run, delivery_count_limit)
+            _expire(records, run, settings)
             written.add(run)
             count += run.last - run.first + 1
         batch.join(batch.first, batch.last)
@@ -45,15 +54,35 @@ def expire(records: InFlightRecords, now_ms: int, delivery_count_limit: int) -> 
     return written, count
 
 
-def _expire(records: InFlightRecords, run: Run, delivery_count_limit: int) -> None:
+def _expire(records: InFlightRecords, run: Run, settings: ShareSettings) -> None:
     run.member_id = NO_MEMBER
     run.deadline_ms = None
-    if run.last < records.start_offset or run.delivery_count >= delivery_count_limit:
+    if run.last < records.start_offset:
         run.state = ARCHIVED
-        records.delivery_complete_count += records.count_between(run.first, run.last)
+    elif run.delivery_count >= settings.delivery_count_limit:
+        run.state = undeliverable(settings)
     else:
         run.state = AVAILABLE
         records.became_acquirable()
+    if run.state is ARCHIVED:
+        records.delivery_complete_count += records.count_between(run.first, run.last)
+    elif run.state is ARCHIVING:
+        records.bury(run, Cause.DELIVERY_COUNT_EXCEEDED)
+
+
+def archive_dead_letters(records: InFlightRecords, letters: DeadLetters) -> StateBatches:
+    """The dead letters are written, or given up. Returns what is to be written."""
+    written = StateBatches()
+    for batch in records.from_floor(letters.first_offset, letters.last_offset):
+        if batch.last < letters.first_offset:
+            continue
+        for run in batch.runs[batch.index_of(letters.first_offset) : batch.index_of(letters.last_offset) + 1]:
+            if run.state is ARCHIVING and run.transition is None:
+                run.state = ARCHIVED
+                records.delivery_complete_count += records.count_between(run.first, run.last)
+                written.add(run)
+        batch.join(letters.first_offset, letters.last_offset)
+    return written
 
 
 def _cut_at_start(records: InFlightRecords, batch: InFlightBatch) -> None:

@@ -13,6 +13,7 @@ from kafkacompat.share import archiving, fetch_position, loading, releases, star
 from kafkacompat.share.aborted import aborted_batches, without
 from kafkacompat.share.acknowledgement import Acknowledgement
 from kafkacompat.share.acquisition import Acquisition
+from kafkacompat.share.dead_letters import DeadLetters
 from kafkacompat.share.in_flight import InFlightRecords
 from kafkacompat.share.transitions import StateBatches, Transition
 from kafkacompat.share.values import (
@@ -106,7 +107,7 @@ class SharePartition:
         self.state_epoch = read.state_epoch
         first = reset_offset if read.start_offset == NO_OFFSET else read.start_offset
         try:
-            loading.load(self._records, first, read.batches)
+            loading.load(self._records, first, read.batches, self._settings().delivery_count_limit)
         except loading.InvalidState as invalid:
             self.fail()
             if str(invalid):
@@ -213,7 +214,7 @@ class SharePartition:
 
     def release_acquired_records(self, member_id: str) -> PendingWrite | ShareError:
         """Make available whatever the member holds: its session is over. Returns as `acknowledge`."""
-        transition = Transition(self._records, member_id, self._settings().delivery_count_limit)
+        transition = Transition(self._records, member_id, self._settings())
         releases.release(self._records, member_id, transition)
         return self._write(transition, transition) or SUCCEEDED
 
@@ -258,7 +259,7 @@ class SharePartition:
 
     def expire_locks(self, now_ms: int) -> PendingWrite | None:
         """Make available or archive what was held too long. That holds whatever becomes of the write."""
-        written, count = releases.expire(self._records, now_ms, self._settings().delivery_count_limit)
+        written, count = releases.expire(self._records, now_ms, self._settings())
         self.expired_records += count
         return self._write(written, None)
 
@@ -271,6 +272,19 @@ class SharePartition:
         wakeup = self._records.wakeup
         self._records.wakeup = False
         return wakeup
+
+    # Dead letters
+
+    def take_dead_letters(self) -> list[DeadLetters]:
+        """Records of which the dead letters are to be written now. `dead_letters_written` is then called for each."""
+        taken = self._records.dead_letters
+        if taken:
+            self._records.dead_letters = []
+        return taken
+
+    def dead_letters_written(self, letters: DeadLetters) -> PendingWrite | None:
+        """The dead letters are written or given up: archive the records. That holds whatever becomes of the write."""
+        return self._write(releases.archive_dead_letters(self._records, letters), None)
 
     # Numbers
 

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from kafkacompat.api.share_services import StateBatch
-from kafkacompat.share.in_flight import ACQUIRED, ARCHIVED, AVAILABLE, InFlightBatch, InFlightRecords, Run
-from kafkacompat.share.values import NO_MEMBER, RecordState
+from kafkacompat.share.dead_letters import Cause
+from kafkacompat.share.in_flight import (
+    ACQUIRED,
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    InFlightBatch,
+    InFlightRecords,
+    Run,
+)
+from kafkacompat.share.values import NO_MEMBER, RecordState, ShareSettings
 
 
 class StateBatches:
@@ -28,31 +37,36 @@ class StateBatches:
 class Transition(StateBatches):
     """The changes of one request: records that one member holds become available, acknowledged or archived."""
 
-    __slots__ = ("_parts", "_records", "delivery_count_limit", "member_id")
+    __slots__ = ("_delivery_count_limit", "_parts", "_records", "_undeliverable", "member_id")
 
-    def __init__(self, records: InFlightRecords, member_id: str, delivery_count_limit: int) -> None:
+    def __init__(self, records: InFlightRecords, member_id: str, settings: ShareSettings) -> None:
         super().__init__()
         self._records = records
         self.member_id = member_id
-        self.delivery_count_limit = delivery_count_limit
+        self._delivery_count_limit = settings.delivery_count_limit
+        self._undeliverable = undeliverable(settings)
         self._parts: list[tuple[InFlightBatch, int, int]] = []
         """Offsets of batches. Only those runs count that have this transition."""
 
     def start(self, batch: InFlightBatch, run: Run, state: RecordState) -> None:
         """Change a run that the member holds. A record that was delivered as often as allowed is not available again."""
-        if state is AVAILABLE and run.delivery_count >= self.delivery_count_limit:
-            state = ARCHIVED
+        if state is AVAILABLE and run.delivery_count >= self._delivery_count_limit:
+            state = self._undeliverable
         run.state = state
         run.member_id = NO_MEMBER
         run.transition = self
         self.add(run)
-        if state is not AVAILABLE:
+        if run.is_terminal():
             self._records.delivery_complete_count += self._records.count_between(run.first, run.last)
         parts = self._parts
         if parts and parts[-1][0] is batch and parts[-1][1] <= run.first:
             parts[-1] = (batch, parts[-1][1], run.last)
         else:
             parts.append((batch, run.first, run.last))
+
+    def reject(self, batch: InFlightBatch, run: Run) -> None:
+        """The member has no use for the run, now or later."""
+        self.start(batch, run, self._undeliverable)
 
     def complete(self) -> None:
         """The changes are written."""
@@ -64,6 +78,8 @@ class Transition(StateBatches):
                 run.deadline_ms = None
                 if run.state is AVAILABLE:
                     self._records.became_acquirable()
+                elif run.state is ARCHIVING:
+                    self._records.bury(run, cause_of(run, self._delivery_count_limit))
             batch.join(first, last)
 
     def undo(self, now_ms: int) -> None:
@@ -91,10 +107,26 @@ class Transition(StateBatches):
             records.deadlines.add(deadline_ms, batch)
         else:
             run.deadline_ms = None
-            if run.delivery_count >= self.delivery_count_limit or run.last < records.start_offset:
+            if run.last < records.start_offset:
                 run.state = ARCHIVED
+            elif run.delivery_count >= self._delivery_count_limit:
+                run.state = self._undeliverable
+                if run.state is ARCHIVING:
+                    records.bury(run, Cause.DELIVERY_COUNT_EXCEEDED)
             else:
                 run.state = AVAILABLE
                 records.became_acquirable()
         if was_terminal and not run.is_terminal():
             records.delivery_complete_count -= records.count_between(run.first, run.last)
+
+
+def undeliverable(settings: ShareSettings) -> RecordState:
+    """The state of a record that is not delivered any more."""
+    return ARCHIVING if settings.has_dead_letters else ARCHIVED
+
+
+def cause_of(run: Run, delivery_count_limit: int) -> Cause:
+    """The persister does not keep the cause, so the number of deliveries tells it. A record that is rejected at its last
+    delivery counts as one that exceeds the limit."""
+    exceeds = run.delivery_count >= delivery_count_limit
+    return Cause.DELIVERY_COUNT_EXCEEDED if exceeds else Cause.CLIENT_REJECT

@@ -34,7 +34,7 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """Reserved by KIP-1191."""
+    """The record is to become a dead letter (KIP-1191). Kafka 4.3 knows the value and never writes it."""
     ARCHIVED = 4
 
 
@@ -61,6 +61,8 @@ class ShareSettings:
     delivery_count_limit: int = 5
     max_record_locks: int = 2_000
     renew_acknowledge_enabled: bool = True
+    has_dead_letters: bool = False
+    """Whether the group has a dead-letter topic (KIP-1191)."""
 
 
 class FetchedBatch(NamedTuple):
