@@ -95,6 +95,7 @@ class Acknowledgement:
                     and batch.last <= request.last_offset
                     and not self._records.begins_within(batch)
                 ):
+                    self._check_renewal(types[0])
                     self._change(batch, run, types[0])
                     yield 1
                     continue
@@ -153,10 +154,17 @@ class Acknowledgement:
                 at = offset - request.first_offset
                 acknowledge_type = types[at]
                 end = offset + _alike(types, at, end - offset + 1) - 1
+            self._check_renewal(acknowledge_type)
             self._change(batch, batch.carve(offset, end)[0], acknowledge_type)
             batch.join(offset, end)
             yield 1 + (end - offset) // 100
             offset = end + 1
+
+    def _check_renewal(self, acknowledge_type: int) -> None:
+        if acknowledge_type == _RENEW and not self._renews:
+            raise Refused(
+                ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group."
+            )
 
     def _change(self, batch: InFlightBatch, run: Run, acknowledge_type: int) -> None:
         if acknowledge_type == AcknowledgeType.REJECT:
@@ -165,10 +173,6 @@ class Acknowledgement:
         if acknowledge_type != _RENEW:
             self.transition.start(batch, run, _STATE_OF[acknowledge_type])
             return
-        if not self._renews:
-            raise Refused(
-                ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group."
-            )
         # A renewed lock stays renewed even if another part of the request is refused.
         run.deadline_ms = self._deadline_ms
         self._records.deadlines.add(self._deadline_ms, batch)

@@ -65,6 +65,9 @@ class Acquisition:
         first_offset = batches[0].base_offset
         archiving.archive_stale(records, fetch_offset, first_offset)
         self._note_missing_gap(fetch_offset, first_offset)
+        if last_offset < first_offset:
+            # Only what is in flight may be acquired, and the log has lost it.
+            return 0
         base = self._align(first_offset)
         known = records.between(min(first_offset, base), last_offset)
         if not known:
@@ -106,7 +109,7 @@ class Acquisition:
             records.gap_start = first_offset
 
     def _align(self, first_offset: int) -> int:
-        """Where acquisition begins: with the batch in flight that has the offset, and never below the start offset."""
+        """Where acquisition begins: with the batch in flight that has the offset, if there is one."""
         records = self._records
         index = records.floor(first_offset)
         if index < 0:
@@ -163,10 +166,14 @@ class Acquisition:
         return taken
 
     def _acquire_new(self, first: int, last: int, most: int) -> int:
-        """Offsets that are not in flight yet. Whole batches of the log come into flight, however many are acquired."""
+        """Offsets that are not in flight yet. Whole batches of the log come into flight, however many are acquired.
+
+        The log may still have what it has lost officially, before the start offset in the same batch.
+        """
         records = self._records
-        if not records.batches:
-            first = max(first, records.end_offset)
+        first = max(first, records.start_offset)
+        if last < first:
+            return 0
         if most < last - first + 1:
             end = self._end_of_batch_with(first + most - 1)
             last = min(end, last) if records.has_gaps() else end

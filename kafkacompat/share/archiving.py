@@ -33,11 +33,11 @@ def archive_stale(records: InFlightRecords, fetch_offset: int, base_offset: int)
     if not records.batches or fetch_offset >= base_offset:
         return
     for batch in records.from_floor(fetch_offset, base_offset - 1):
-        if batch.last >= fetch_offset and (
-            archived := _archive(batch, fetch_offset, base_offset - 1, AVAILABLE)
-        ):
+        if batch.last >= fetch_offset:
+            archived = _archive(batch, fetch_offset, base_offset - 1, AVAILABLE)
             records.delivery_complete_count += archived
-            records.find_next_fetch_offset = True
+            if archived:
+                records.find_next_fetch_offset = True
 
 
 def archive_acquired(records: InFlightRecords, first: int, last: int) -> None:

@@ -37,8 +37,9 @@ def _first_acquirable(records: InFlightRecords) -> int | None:
 def can_acquire(records: InFlightRecords, max_record_locks: int) -> bool:
     if next_fetch_offset(records) != records.end_offset + 1 or records.count() < max_record_locks:
         return True
-    # Records that were archived while they were acquired, such as those of aborted transactions, get no acknowledgement
-    # that would move the start offset.
+    # The start offset may be held back although nothing is acquirable, and nobody would ever move it. Records that were
+    # archived while they were acquired get no acknowledgement, and gaps of the persisted state count until more is acquired.
+    records.gap_start = None
     return start_offset.advance(records) and records.count() < max_record_locks
 
 

@@ -36,22 +36,26 @@ def expire(records: InFlightRecords, now_ms: int, settings: ShareSettings) -> tu
     written = StateBatches()
     count = 0
     for batch in sorted(records.deadlines.due(now_ms), key=lambda each: each.first):
-        _cut_at_start(records, batch)
-        next_ms = None
-        for run in batch.runs:
-            deadline_ms = run.deadline_ms
-            if run.state is not ACQUIRED or deadline_ms is None:
-                continue
-            if deadline_ms > now_ms:
-                next_ms = deadline_ms if next_ms is None else min(next_ms, deadline_ms)
-                continue
-            _expire(records, run, settings)
-            written.add(run)
-            count += run.last - run.first + 1
-        batch.join(batch.first, batch.last)
+        if any(_is_expired(run, now_ms) for run in batch.runs):
+            _cut_at_start(records, batch)
+            for run in batch.runs:
+                if _is_expired(run, now_ms):
+                    _expire(records, run, settings)
+                    written.add(run)
+                    count += run.last - run.first + 1
+            batch.join(batch.first, batch.last)
+        # What has a pending transition is queued again if that is undone.
+        next_ms = min(
+            (run.deadline_ms for run in batch.runs if run.state is ACQUIRED and run.deadline_ms is not None),
+            default=None,
+        )
         if next_ms is not None:
             records.deadlines.add(next_ms, batch)
     return written, count
+
+
+def _is_expired(run: Run, now_ms: int) -> bool:
+    return run.state is ACQUIRED and run.deadline_ms is not None and run.deadline_ms <= now_ms
 
 
 def _expire(records: InFlightRecords, run: Run, settings: ShareSettings) -> None:

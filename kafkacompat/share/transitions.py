@@ -89,6 +89,8 @@ class Transition(StateBatches):
             if records.begins_within(batch):
                 batch.cut(records.start_offset)
                 batch.per_offset = True
+                first = min(first, records.start_offset)
+                last = max(last, records.start_offset)
             for run in batch.runs[batch.index_of(first) : batch.index_of(last) + 1]:
                 if run.transition is self:
                     self._undo(batch, run, now_ms)
