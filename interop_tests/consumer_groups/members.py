@@ -2,9 +2,10 @@
 
 The programs of clients/ take their settings as a JSON object in the only argument: bootstrap, group, client (its id),
 topic or regex, and perhaps assignor and instance. They subscribe and poll all the time, without automatic commits, from
-the earliest offset if nothing is committed. A command is a line of JSON on standard input: state, forget (what was
-read), commit (how: sync or async, offsets by partition) and close. The answer to each is a line: the partitions that
-the member owns, the offsets that it read by partition, and its last error.
+the earliest offset if nothing is committed. The program on Kafka's own consumer also takes the protocol, the strategy of
+the classic protocol, and commits: then it commits what it reads. A command is a line of JSON on standard input: state,
+forget (what was read), commit (how: sync or async, offsets by partition) and close. The answer to each is a line: the
+partitions that the member owns, the offsets that it read by partition, and its last error.
 """
 
 from __future__ import annotations

@@ -13,15 +13,18 @@ import java.util.Properties;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicReference;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * One member of a group of the consumer protocol, as members.py describes it: settings as JSON in the only argument,
+ * One member of a group, by default of the consumer protocol, as members.py describes it: settings as JSON in the only argument,
  * a command a line on standard input, and an answer a line on standard output.
  */
 public final class JavaMember {
@@ -30,6 +33,8 @@ public final class JavaMember {
     private final Map<String, List<Long>> read = new TreeMap<>();
     private final String topic;
     private final KafkaConsumer<String, String> consumer;
+    private final boolean commitsByItself;
+    private boolean isBehind;
     private String error;
 
     private JavaMember(JsonNode settings) {
@@ -37,7 +42,7 @@ public final class JavaMember {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", settings.get("bootstrap").asText());
         properties.put("group.id", settings.get("group").asText());
-        properties.put("group.protocol", "consumer");
+        properties.put("group.protocol", settings.path("protocol").asText("consumer"));
         properties.put("client.id", settings.get("client").asText());
         properties.put("auto.offset.reset", "earliest");
         properties.put("enable.auto.commit", "false");
@@ -46,6 +51,11 @@ public final class JavaMember {
         if (settings.hasNonNull("assignor")) {
             properties.put("group.remote.assignor", settings.get("assignor").asText());
         }
+        if (settings.hasNonNull("strategy")) {
+            properties.put("partition.assignment.strategy", settings.get("strategy").asText());
+            properties.put("heartbeat.interval.ms", "300");
+        }
+        commitsByItself = settings.hasNonNull("commits");
         if (settings.hasNonNull("instance")) {
             properties.put("group.instance.id", settings.get("instance").asText());
         }
@@ -65,9 +75,24 @@ public final class JavaMember {
             for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(20))) {
                 read.computeIfAbsent(record.topic() + "-" + record.partition(), name -> new ArrayList<>())
                     .add(record.offset());
+                isBehind = commitsByItself;
             }
+            commitWhatIsRead();
         } catch (RuntimeException failure) {
             error = failure.toString();
+        }
+    }
+
+    /** Of the partitions that the member has now. It fails while the member has to join again, or has lost its partitions. */
+    private void commitWhatIsRead() {
+        if (!isBehind) {
+            return;
+        }
+        try {
+            consumer.commitSync();
+            isBehind = false;
+        } catch (CommitFailedException | RebalanceInProgressException | RetriableException failure) {
+            // It is tried again after the next poll, with what the member has then.
         }
     }
 
@@ -100,6 +125,7 @@ public final class JavaMember {
                 commit(command);
                 break;
             case "close":
+                commitWhatIsRead();
                 consumer.close();
                 break;
             default:
