@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkacompat.ports import VerificationGuard
+from kafkacompat.wire.codec import steps_decoder
 from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.message import Message
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Buffer, Log, TransactionTerms
 
+M = TypeVar("M", bound=Message)
 R = TypeVar("R")
 T = TypeVar("T")
 U = TypeVar("U")
@@ -146,6 +149,20 @@ ELEMENT_COST = 6
 """Cost of decoding or applying one such element."""
 STEP_COST = STEP_UNITS * ELEMENT_COST
 """Cost of one step of decoding."""
+
+
+def decoded_in_steps(value_class: type[M], version: int, value: bytes) -> Generator[int, None, M]:
+    """The message behind the version of a record's value, in steps that report their cost. Raises WireError."""
+    steps = steps_decoder(value_class, version)(value, 2, LOADED_ELEMENTS_MAX)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            message: M = end.value[0]
+            return message
+        yield STEP_COST
+
+
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

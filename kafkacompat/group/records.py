@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import LOADED_ELEMENTS_MAX, STEP_COST, LoadFailure
+from kafkacompat.coordinator.core import LoadFailure, decoded_in_steps
 from kafkacompat.group.consumer.records import (
     MESSAGES,
     VALUE_VERSION,
@@ -21,7 +21,7 @@ from kafkacompat.group.consumer.records import (
 )
 from kafkacompat.group.kinds import GroupKind
 from kafkacompat.ids import ZERO_UUID, Uuid
-from kafkacompat.wire.codec import decode, encode, steps_decoder
+from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.messages.group_metadata_key import GroupMetadataKey
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue
@@ -190,14 +190,7 @@ def decode_large(key: bytes, value: bytes) -> Generator[int, None, GroupRecord |
     else:
         value_class, version = MESSAGES[record_type][1], _version(value, VALUE_VERSION)
     try:
-        steps = steps_decoder(value_class, version)(value, 2, LOADED_ELEMENTS_MAX)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                decoded = end.value[0]
-                break
-            yield STEP_COST
+        decoded: Any = yield from decoded_in_steps(value_class, version, value)
     except WireError as error:
         raise LoadFailure(f"group {record.group_id[:64]!r} cannot be read: {error}") from error
     if isinstance(record, GroupMetadataRecord):

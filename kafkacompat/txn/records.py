@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable
 from typing import NamedTuple
 
-from kafkacompat.coordinator.core import LOADED_ELEMENTS_MAX, STEP_COST, LoadFailure
+from kafkacompat.coordinator.core import LoadFailure, decoded_in_steps
 from kafkacompat.ids import NO_PRODUCER_ID, TopicPartition
+from kafkacompat.stepping.works import at_once
 from kafkacompat.txn.states import TransactionState
 from kafkacompat.txn.transaction_metadata import NO_PARTITIONS, TxnTransitMetadata
-from kafkacompat.wire.codec import decode, encode, steps_decoder
+from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
 from kafkacompat.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
@@ -73,13 +74,7 @@ def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
     """Run `decode_in_steps` at once."""
-    steps = decode_in_steps(key, value)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            record: TransactionRecord | None = end.value
-            return record
+    return at_once(decode_in_steps(key, value))
 
 
 def decode_in_steps(key: bytes, value: bytes | None) -> Generator[int, None, TransactionRecord | None]:
@@ -96,14 +91,7 @@ def decode_in_steps(key: bytes, value: bytes | None) -> Generator[int, None, Tra
     version = int.from_bytes(value[:2], "big", signed=True)
     if not 0 <= version <= TransactionLogValue.MAX_VERSION:
         return None
-    steps = steps_decoder(TransactionLogValue, version)(value, 2, LOADED_ELEMENTS_MAX)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            message: TransactionLogValue = end.value[0]
-            break
-        yield STEP_COST
+    message = yield from decoded_in_steps(TransactionLogValue, version, value)
     try:
         state = TransactionState(message.transaction_status)
     except ValueError as error:

@@ -261,4 +261,25 @@ BUGS = (
         "now_ms >= since_ms + interval_ms",
         ("coordinator/_tests/test_consumer_groups.py",),
     ),
+    PlantedBug(
+        "a consumer group takes any number of regular expressions",
+        "group/consumer/regular_expressions.py",
+        "                _throw_if_too_many(group, old)\n",
+        "",
+        ("coordinator/_tests/test_consumer_group_faults.py",),
+    ),
+    PlantedBug(
+        "what a write of matched topics has no room for is forgotten",
+        "group/consumer/regular_expressions.py",
+        "        _write_later(env, group_id, _given(left))\n",
+        "        pass\n",
+        ("coordinator/_tests/test_consumer_group_faults.py",),
+    ),
+    PlantedBug(
+        "an expression that a member gave up still counts for the topics of the group",
+        "group/consumer/subscribed_topics.py",
+        "        self._add(old - topics, 1, -1)\n",
+        "",
+        ("coordinator/_tests/test_consumer_groups.py", "coordinator/_tests/test_consumer_group_faults.py"),
+    ),
 )

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.coordinator import core
 from kafkacompat.coordinator._tests.clients import join, subscription
 from kafkacompat.coordinator._tests.harness import World, topic_image
 from kafkacompat.coordinator._tests.members import Member, described, member_of
 from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
+from kafkacompat.coordinator.group_sweeps import machine_of as group_machine
 from kafkacompat.group import records as group_records
 from kafkacompat.group.consumer import regular_expressions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
@@ -122,6 +124,54 @@ def test_expressions_are_compiled_and_matched_in_short_steps(
     assert max(after - before for before, after in pairwise(steps)) <= 4
 
 
+def test_a_group_has_room_for_so_many_expressions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular_expressions, "EXPRESSIONS_MAX", 2)
+    one, two, more = (Member(world, name, regex=f"[t{name}]") for name in ("one", "two", "more"))
+    one.join()
+    two.join()
+    refused = more.join()
+    assert (refused.error_code, refused.error_message) == (
+        E.INVALID_REGULAR_EXPRESSION,
+        "The group has reached its maximum of 2 regular expressions.",
+    )
+    assert Member(world, "same", regex="[tone]").join().error_code == E.NONE
+    assert two.beat(subscribed_topic_regex="[u]").error_code == E.NONE  # in the place of its former one
+    assert one.beat(subscribed_topic_regex="[v]").error_code == E.INVALID_REGULAR_EXPRESSION
+    assert two.leave().error_code == E.NONE
+    assert more.join().error_code == E.NONE
+
+
+def test_what_many_expressions_match_is_written_in_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regular_expressions, "NAMES_AT_ONCE", 3)
+    publish(world, **{f"topic{index}": 1 for index in range(4)})
+    members = [Member(world, f"m{index}", regex=f"topic[0-9]|{index}") for index in range(3)]
+    for member in members:
+        member.join()
+    members.append(Member(world, "last", regex="topic[01]"))
+    members[-1].join()
+    world.time.advance(10_001)
+    members[0].beat()
+    before = len(world.log().batches)
+    for _ in range(4):
+        world.time.advance(0)
+    assert len(world.log().batches) - before == 4
+    group = group_machine(world.coordinator._shards.shard_for("g")).groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    assert {regex: len(each.topics) for regex, each in group.resolved.items()} == {
+        "topic[0-9]|0": 4,
+        "topic[0-9]|1": 4,
+        "topic[0-9]|2": 4,
+        "topic[01]": 2,
+    }
+    for _ in range(6):
+        for member in members:
+            member.beat()
+    owned = [place for member in members for place in member.partitions]
+    assert sorted(owned) == [(f"topic{index}", 0) for index in range(4)]
+
+
 def test_a_classic_member_whose_join_is_not_committed_in_time_expires(world: World) -> None:
     one = Member(world, "one", "t")
     one.join()
@@ -181,7 +231,7 @@ def test_a_member_of_very_many_partitions_is_decoded_in_steps(monkeypatch: pytes
 
     assert len(list(decoded())) > 1
     assert told == [written]
-    monkeypatch.setattr(group_records, "LOADED_ELEMENTS_MAX", 19_999)
+    monkeypatch.setattr(core, "LOADED_ELEMENTS_MAX", 19_999)
     with pytest.raises(LoadFailure, match="cannot be read"):
         list(group_records.decode_large(key, value))
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandWorkers
+from kafkacompat.coordinator import core
 from kafkacompat.coordinator._tests.clients import fetch
 from kafkacompat.coordinator._tests.harness import Partitions, World, image_of
 from kafkacompat.coordinator._tests.test_runtime import batch, pair
 from kafkacompat.coordinator.loading import AT_ONCE_BYTES, LARGE_VALUE_BYTES
 from kafkacompat.coordinator.shard import Shard, ShardState
-from kafkacompat.group import records as group_records
 from kafkacompat.group.records import GroupMetadataRecord, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.records import compression
@@ -186,7 +186,7 @@ def test_a_large_group_is_taken_up_in_turns() -> None:
 def test_a_group_of_more_members_than_are_loaded_fails_the_shard(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(group_records, "LOADED_ELEMENTS_MAX", 4_999)
+    monkeypatch.setattr(core, "LOADED_ELEMENTS_MAX", 4_999)
     world, _, (shard,) = loading_world({0: [batch(group_of(5_000))]})
     world.time.advance(0)
     assert shard.state is ShardState.FAILED
@@ -209,5 +209,5 @@ def test_a_transaction_of_very_many_partitions_is_decoded_in_turns() -> None:
     spent, known = costs(machine.load_large(key, b"\0\0" + encode(value, 0), 0, -1))
     assert known
     assert len(machine.transactions["x"].values.partitions) == count
-    assert max(spent) <= group_records.STEP_COST
+    assert max(spent) <= core.STEP_COST
     assert sum(spent) > count // 10

@@ -41,6 +41,7 @@ from kafkacompat.group.consumer.records import (
     target_record,
 )
 from kafkacompat.group.consumer.sessions import cancel_timers, schedule_session_timeout, take_up
+from kafkacompat.group.consumer.subscribed_topics import SubscribedTopics
 from kafkacompat.group.consumer.target_assignment import metadata_hash
 from kafkacompat.group.environment import Environment, GroupResult
 from kafkacompat.group.records import GroupRecord
@@ -152,22 +153,18 @@ def fence_members(
     for member in members:
         records += member_tombstones(group_id, member.member_id)
         cancel_timers(env, group_id, member.member_id)
-    left: dict[str, int] = dict(group.regexes)
-    by_name: dict[str, int] = {name: count.by_name for name, count in group.topic_names.items()}
-    by_regex: dict[str, int] = {name: count.by_regex for name, count in group.topic_names.items()}
+    topics = SubscribedTopics(group)
+    subscribers = dict(group.regexes)
     for member in members:
-        for name in member.subscribed_topic_names:
-            by_name[name] -= 1
+        topics.rename(member.subscribed_topic_names, frozenset())
         if member.regex is not None:
-            left[member.regex] -= 1
-    for regex, count in left.items():
+            subscribers[member.regex] -= 1
+    for regex, count in subscribers.items():
         if count == 0:
             records.append(regular_expression_tombstone(group_id, regex))
-            resolved = group.resolved.get(regex)
-            for name in () if resolved is None else resolved.topics:
-                by_regex[name] -= 1
-    names = [name for name in by_name if by_name[name] > 0 or by_regex[name] > 0]
-    records.append(epoch_record(group_id, group.group_epoch + 1, metadata_hash(env, names)))
+            topics.match(regex)
+    found_hash = metadata_hash(env, topics.counts())
+    records.append(epoch_record(group_id, group.group_epoch + 1, found_hash))
     # Members that stay because the log takes no records must not stay for ever.
     return CoordinatorResult(tuple(records), None, refused=lambda: take_up(env, group, members))
 

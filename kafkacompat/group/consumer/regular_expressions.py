@@ -18,7 +18,8 @@ from kafkacompat.group.consumer.records import (
     regular_expression_record,
     regular_expression_tombstone,
 )
-from kafkacompat.group.consumer.target_assignment import metadata_hash, subscribed_counts
+from kafkacompat.group.consumer.subscribed_topics import SubscribedTopics
+from kafkacompat.group.consumer.target_assignment import metadata_hash
 from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
 from kafkacompat.wire.errors import ErrorCode
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from kafkacompat.group.records import GroupRecord
 
 REFRESH_MIN_INTERVAL_MS = 10_000
+EXPRESSIONS_MAX = 100
+"""Different expressions of one group. Kafka has no limit, but clients of one group share one or two."""
+NAMES_AT_ONCE = 5_000
+"""Matched names in one write, if more than one expression has that many together."""
 COMPILE_NS = 1_000_000
 MATCH_NS = 1_500
 """One name, before its characters count."""
@@ -82,6 +87,7 @@ def maybe_update_regular_expressions(
             records.append(regular_expression_tombstone(group.group_id, old.regex))
         if new.regex is not None:
             if new.regex not in group.regexes:
+                _throw_if_too_many(group, old)
                 compiled(new.regex)
                 is_new = True
             elif new.regex in group.resolved:
@@ -91,6 +97,16 @@ def maybe_update_regular_expressions(
     if is_new or group.regexes:
         _maybe_resolve(env, group, old, new, may_describe, is_new, now_ms)
     return update
+
+
+def _throw_if_too_many(group: ConsumerGroup, old: ConsumerGroupMember) -> None:
+    """If there is no room for another expression, and the member's former one does not make room."""
+    goes = old.regex is not None and group.regexes.get(old.regex) == 1
+    if len(group.regexes) - goes >= EXPRESSIONS_MAX:
+        raise Refused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"The group has reached its maximum of {EXPRESSIONS_MAX} regular expressions.",
+        )
 
 
 def _maybe_resolve(
@@ -122,12 +138,18 @@ def _maybe_resolve(
         or now_ms > last.timestamp_ms + env.settings.consumer.regex_refresh_interval_ms
     )
     if is_due and subscribed:
-        env.tasks.schedule(
-            "resolving regular expressions of a group",
-            key,
-            _resolve(env, sorted(subscribed), may_describe, now_ms),
-            lambda resolved, at_ms: _resolved(env, group.group_id, resolved, at_ms),
-        )
+        _write_later(env, group.group_id, _resolve(env, sorted(subscribed), may_describe, now_ms))
+
+
+def _write_later(
+    env: Environment, group_id: str, work: Generator[int, None, dict[str, ResolvedRegularExpression]]
+) -> None:
+    env.tasks.schedule(
+        "resolving regular expressions of a group",
+        ("regex", group_id),
+        work,
+        lambda resolved, at_ms: _resolved(env, group_id, resolved, at_ms),
+    )
 
 
 def _resolve(
@@ -170,30 +192,49 @@ def _visible(names: list[str], may_describe: MayDescribe | None) -> list[str]:
     return [name for name in names if name in allowed]
 
 
+def _given(
+    resolved: dict[str, ResolvedRegularExpression],
+) -> Generator[int, None, dict[str, ResolvedRegularExpression]]:
+    yield 0
+    return resolved
+
+
+def _cut(
+    resolved: dict[str, ResolvedRegularExpression],
+) -> tuple[dict[str, ResolvedRegularExpression], dict[str, ResolvedRegularExpression]]:
+    """The first expressions with NAMES_AT_ONCE names together, but at least one of them, and the others."""
+    first: dict[str, ResolvedRegularExpression] = {}
+    room = NAMES_AT_ONCE
+    for regex, each in resolved.items():
+        room -= len(each.topics)
+        if room < 0 and first:
+            break
+        first[regex] = each
+    return first, {regex: each for regex, each in resolved.items() if regex not in first}
+
+
 def _resolved(
     env: Environment, group_id: str, resolved: dict[str, ResolvedRegularExpression], now_ms: int
 ) -> GroupResult:
-    """Write what was found, and begin a new group epoch if it differs from before."""
+    """Write what was found, and begin a new group epoch if it differs from before. What is too much for one write follows
+    in others."""
     group = env.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         return nothing()
+    resolved, left = _cut(resolved)
+    if left:
+        _write_later(env, group_id, _given(left))
     records: list[GroupRecord] = []
-    counts = subscribed_counts(group, None)
+    topics = SubscribedTopics(group)
     bump = False
     for regex, new in resolved.items():
         if regex not in group.regexes:
             continue
         old = group.resolved.get(regex)
-        old_topics = frozenset() if old is None else old.topics
-        if old_topics != new.topics:
-            bump = True
-            for name in old_topics - new.topics:
-                counts[name][1] -= 1
-            for name in new.topics - old_topics:
-                counts.setdefault(name, [0, 0])[1] += 1
+        bump = bump or new.topics != (frozenset() if old is None else old.topics)
+        topics.match(regex, new.topics)
         records.append(regular_expression_record(group_id, regex, new.topics, new.version, new.timestamp_ms))
-    names = [name for name, (by_name, by_regex) in counts.items() if by_name > 0 or by_regex > 0]
-    found_hash = metadata_hash(env, names)
+    found_hash = metadata_hash(env, topics.counts())
     if bump or found_hash != group.metadata_hash:
         epoch = group.group_epoch + 1
         records.append(epoch_record(group_id, epoch, found_hash))

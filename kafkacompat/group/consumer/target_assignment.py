@@ -14,6 +14,7 @@ from kafkacompat.group.consumer.assignor import Assign, Assignment, GroupSpec, M
 from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGroup
 from kafkacompat.group.consumer.metadata_hash import group_hash, topic_hash
 from kafkacompat.group.consumer.records import target_epoch_record, target_record
+from kafkacompat.group.consumer.subscribed_topics import SubscribedTopics
 from kafkacompat.group.environment import Environment, GroupResult, nothing
 from kafkacompat.stepping.works import at_once
 
@@ -45,20 +46,13 @@ class Change(NamedTuple):
 
 def subscribed_counts(group: ConsumerGroup, change: Change | None) -> dict[str, list[int]]:
     """Topic -> [members that name it, regular expressions that match it], with the change."""
-    counts = {name: [count.by_name, count.by_regex] for name, count in group.topic_names.items()}
-    if change is None:
-        return counts
-    old, new = change
-    if old.subscribed_topic_names != new.subscribed_topic_names:
-        for name in old.subscribed_topic_names - new.subscribed_topic_names:
-            counts.setdefault(name, [0, 0])[0] -= 1
-        for name in new.subscribed_topic_names - old.subscribed_topic_names:
-            counts.setdefault(name, [0, 0])[0] += 1
-    if old.regex is not None and old.regex != new.regex and group.regexes.get(old.regex) == 1:
-        resolved = group.resolved.get(old.regex)
-        for name in () if resolved is None else resolved.topics:
-            counts.setdefault(name, [0, 0])[1] -= 1
-    return {name: count for name, count in counts.items() if count[0] > 0 or count[1] > 0}
+    topics = SubscribedTopics(group)
+    if change is not None:
+        old, new = change
+        topics.rename(old.subscribed_topic_names, new.subscribed_topic_names)
+        if old.regex is not None and old.regex != new.regex and group.regexes.get(old.regex) == 1:
+            topics.match(old.regex)
+    return topics.counts()
 
 
 def metadata_hash(env: Environment, names: Iterable[str]) -> int:
