@@ -141,6 +141,20 @@ def test_a_group_has_room_for_so_many_expressions(world: World, monkeypatch: pyt
     assert more.join().error_code == E.NONE
 
 
+def test_topics_of_an_expression_without_subscribers_count_no_more(world: World) -> None:
+    """Otherwise the next coordinator would find other topics than the record tells, and rebalance the group."""
+    one, two = Member(world, "one", "t"), Member(world, "two", regex="[u]")
+    one.join()
+    two.join()
+    world.time.advance(0)
+    two.leave()
+    one.settle(2)
+    epoch = described(world)[0].group_epoch
+    world.restart()
+    one.beat()
+    assert described(world)[0].group_epoch == epoch
+
+
 def test_what_many_expressions_match_is_written_in_parts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
