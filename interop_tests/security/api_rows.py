@@ -253,6 +253,21 @@ BROKER_ROWS: dict[ApiKey, Row] = {
         voter_id=ABSENT_NODE,
         voter_directory_id=b"d" * 16,
     ),
+    **{
+        key: row(
+            CLUSTER_RIGHT,
+            E.NOT_COORDINATOR,
+            group_id=GROUP,
+            topics=[{"topic_id": TOPIC_ID, "partitions": [{"partition": 0}]}],
+        )
+        for key in (
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        )
+    },
     ApiKey.ALTER_CLIENT_QUOTAS: row(CLUSTER_RIGHT, entries=[QUOTA]),
     ApiKey.CREATE_DELEGATION_TOKEN: row(DISABLED, DISABLED, max_lifetime_ms=-1),
     ApiKey.RENEW_DELEGATION_TOKEN: row(DISABLED, DISABLED, hmac=b"h" * 32),

@@ -17,6 +17,7 @@ from kafkacompat.quota.managers import QuotaManagers
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import DirectoryService, FetchService, PartitionService
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.api.share_services import ShareCoordinatorService, SharePersister
     from kafkacompat.api.transaction_services import Transactions
     from kafkacompat.config import LogConfig, ServerConfig
     from kafkacompat.controller.image import MetadataImage
@@ -201,6 +202,8 @@ class Node:
     auto_create: AutoTopicCreator
     dynamic: DynamicSettings
     transactions: Transactions
+    share_coordinator: ShareCoordinatorService
+    share_persister: SharePersister
     directories: DirectoryService | None = None
     """None if replicas cannot move between directories (the simulator)."""
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)

@@ -1,9 +1,8 @@
 """FindCoordinator (key 10, versions 0-6): the broker that coordinates a group or a transactional id.
 
 A key is mapped to a partition of the coordinator's topic, and the partition's leader to its endpoint on the caller's
-listener. If the topic does not exist yet, it is created. Share groups are not served: their keys are refused with
-INVALID_REQUEST. Kafka answers so for a coordinator type that it does not run, and clients then fail at once instead of
-asking until they time out. KIP-699.
+listener. If the topic does not exist yet, it is created. Only brokers look for the coordinators of share-partitions,
+whose keys are `group:topic id:partition`. KIP-699, KIP-932.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, access_of
 from kafkacompat.api.handler import Handler
-from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_for_key
+from kafkacompat.api.share_keys import share_partition_key
+from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, partition_for_key
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import ErrorCode
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 FIRST_BATCHED_VERSION = 4
 SHARE = 2
 FIRST_VERSION_WITH_SHARES = 6
-TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
-"""The topic for each key type: groups and transactional ids."""
+TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC, SHARE: SHARE_STATE_TOPIC}
+"""The topic for each key type: groups, transactional ids, share-partitions."""
 RESOURCES = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 NO_NODE = (-1, "", -1)
 LOCATED_A_STEP = 500
@@ -43,7 +43,7 @@ MESSAGES = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Only brokers may request this type of coordinator.",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Access to the group is refused.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Access to the transactional id is refused.",
-    ErrorCode.INVALID_REQUEST: "This type of coordinator is not supported.",
+    ErrorCode.INVALID_REQUEST: "The type of coordinator or the key is not supported.",
 }
 
 
@@ -78,14 +78,17 @@ def _locate(
     """Return (error, (node id, host, port))."""
     access = access_of(node, context)
     name = TOPICS.get(key_type)
-    if name is None:
-        is_of_nodes = key_type == SHARE and context.api_version >= FIRST_VERSION_WITH_SHARES
-        if is_of_nodes and access is not None:
-            code = CLUSTER_ACTION.refusal(access, None)
-            if code is not ErrorCode.NONE:
-                return code, NO_NODE
+    if name is None or (key_type == SHARE and context.api_version < FIRST_VERSION_WITH_SHARES):
         return ErrorCode.INVALID_REQUEST, NO_NODE
-    if access is not None and not access.allows(AclOperation.DESCRIBE, RESOURCES[key_type], key):
+    if key_type == SHARE:
+        code = ErrorCode.NONE if access is None else CLUSTER_ACTION.refusal(access, None)
+        if code is not ErrorCode.NONE:
+            return code, NO_NODE
+        try:
+            key = share_partition_key(key).coordinator_key
+        except ValueError:
+            return ErrorCode.INVALID_REQUEST, NO_NODE
+    elif access is not None and not access.allows(AclOperation.DESCRIBE, RESOURCES[key_type], key):
         return REFUSALS[RESOURCES[key_type]], NO_NODE
     topic = node.image.topics.get(name)
     if topic is None:

@@ -167,8 +167,10 @@ class PartitionService(Protocol):
         ...
 
     def delete_records(
-        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
-    ) -> Deferred[Mapping[TopicPartition, tuple[ErrorCode, int]]]: ...
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int, *, of_internal_topics: bool = False
+    ) -> Deferred[Mapping[TopicPartition, tuple[ErrorCode, int]]]:
+        """Move the log start of each partition. Only a coordinator may do so in an internal topic."""
+        ...
 
 
 class FetchService(Protocol):

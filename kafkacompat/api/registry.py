@@ -149,6 +149,17 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "describe_topic_partitions"),
     _entry(ApiKey.ADD_RAFT_VOTER, *TO_CONTROLLER),
     _entry(ApiKey.REMOVE_RAFT_VOTER, *TO_CONTROLLER),
+    _entry(
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE, "initialize_share_group_state", needs=(access.CLUSTER_ACTION,)
+    ),
+    _entry(ApiKey.READ_SHARE_GROUP_STATE, "read_share_group_state", needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.WRITE_SHARE_GROUP_STATE, "write_share_group_state", needs=(access.CLUSTER_ACTION,)),
+    _entry(ApiKey.DELETE_SHARE_GROUP_STATE, "delete_share_group_state", needs=(access.CLUSTER_ACTION,)),
+    _entry(
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        "read_share_group_state_summary",
+        needs=(access.CLUSTER_ACTION,),
+    ),
 )
 
 CONTROLLER_ENTRIES: tuple[Entry, ...] = (

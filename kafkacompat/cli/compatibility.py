@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kafkacompat.api.api_versions import SERVED_FEATURES
-from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY, CONTROLLER_APIS, TELEMETRY_ENTRIES
+from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY, CONTROLLER_APIS, TELEMETRY_ENTRIES, Entry
 from kafkacompat.config import without_effect_table
 from kafkacompat.controller.features import SUPPORTED_FEATURES
-from kafkacompat.wire.apis import APIS, Api
+from kafkacompat.wire.apis import APIS, Api, ApiKey
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 _PART = "<!-- begin {name}: written by python -m kafkacompat.cli.compatibility -->\n"
@@ -52,24 +52,30 @@ def apis() -> str:
         api
         for api in current
         if api.on_broker
-        and (api.forwardable or not api.cluster_action or int(api.key) in BROKER_APIS_WITH_TELEMETRY.by_key)
+        and (api.forwardable or not api.cluster_action or api.key == ApiKey.WRITE_TXN_MARKERS)
     ]
     other = [api for api in current if api not in for_clients]
     served = sum(int(api.key) in BROKER_APIS_WITH_TELEMETRY.by_key for api in for_clients)
     rows = [
         (str(int(api.key)), api.name, _range(api.oldest, api.latest), _served(api)) for api in for_clients
     ]
-    between = ", ".join(
-        f"{entry.name} ({entry.key}) {_range(entry.min_version, entry.max_version)}"
-        for entry in CONTROLLER_APIS.entries
-    )
+    among_brokers = [api for api in other if int(api.key) in BROKER_APIS_WITH_TELEMETRY.by_key]
+    brokers = _named(BROKER_APIS_WITH_TELEMETRY.by_key[int(api.key)] for api in among_brokers)
+    between = _named(CONTROLLER_APIS.entries)
     known = {**BROKER_APIS_WITH_TELEMETRY.by_key, **CONTROLLER_APIS.by_key}
-    names = ", ".join(f"{api.name} ({int(api.key)})" for api in other if int(api.key) not in known)
+    unknown = ", ".join(f"{api.name} ({int(api.key)})" for api in other if int(api.key) not in known)
     return (
         f"{served} of the {len(for_clients)} APIs that Kafka 4.3 has for clients are served. `-` means not advertised.\n\n"
         + _table(("key", "API", "Apache Kafka 4.3", "kafkacompat"), rows)
+        + f"\nBrokers also serve these APIs, to each other: {brokers}.\n"
         + f"\nControllers serve these APIs with these versions: {between}.\n"
-        + f"\nThese APIs between nodes are neither served nor advertised: {names}.\n"
+        + (f"\nThese APIs between nodes are neither served nor advertised: {unknown}.\n" if unknown else "")
+    )
+
+
+def _named(entries: Iterable[Entry]) -> str:
+    return ", ".join(
+        f"{entry.name} ({entry.key}) {_range(entry.min_version, entry.max_version)}" for entry in entries
     )
 
 

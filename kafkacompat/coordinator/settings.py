@@ -7,6 +7,7 @@ from typing import Protocol
 from kafkacompat.config.assignors import consumer_assignors
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.service import CoordinatorSettings
+from kafkacompat.coordinator.share_service import ShareCoordinatorSettings
 from kafkacompat.coordinator.transaction_service import TransactionCoordinatorSettings
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.txn.environment import TransactionSettings
@@ -57,4 +58,16 @@ def transaction_settings(config: Settings) -> TransactionCoordinatorSettings:
         abort_interval_ms=config.get_int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
         expiry_interval_ms=config.get_int("transaction.remove.expired.transaction.cleanup.interval.ms"),
         load_step_bytes=min(config.get_int("transaction.state.log.load.buffer.size"), LOAD_STEP_BYTES),
+    )
+
+
+def share_settings(config: Settings) -> ShareCoordinatorSettings:
+    """The settings in force at the start."""
+    return ShareCoordinatorSettings(
+        updates_per_snapshot=config.get_int("share.coordinator.snapshot.update.records.per.snapshot"),
+        write_timeout_ms=config.get_int("share.coordinator.write.timeout.ms"),
+        compression=config.get_int("share.coordinator.state.topic.compression.codec"),
+        prune_interval_ms=config.get_int("share.coordinator.state.topic.prune.interval.ms"),
+        cold_interval_ms=config.get_int("share.coordinator.cold.partition.snapshot.interval.ms"),
+        load_step_bytes=min(config.get_int("share.coordinator.load.buffer.size"), LOAD_STEP_BYTES),
     )

@@ -284,13 +284,14 @@ class ReplicaManager:
         return NONE, found.epoch, found.offset
 
     def delete_records(
-        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int, *, of_internal_topics: bool = False
     ) -> Deferred[Mapping[TopicPartition, tuple[ErrorCode, int]]]:
         refused: dict[TopicPartition, tuple[ErrorCode, int]] = {}
         required: dict[TopicPartition, int] = {}
         for partition, offset in offsets.items():
             core = self.core(partition)
-            if partition.topic in INTERNAL_TOPICS and self.hosted.is_known(partition):
+            is_internal = partition.topic in INTERNAL_TOPICS and not of_internal_topics
+            if is_internal and self.hosted.is_known(partition):
                 refused[partition] = (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
             elif core is None:
                 refused[partition] = (self.hosted.absent(partition), -1)

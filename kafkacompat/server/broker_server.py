@@ -20,7 +20,8 @@ from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
-from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
+from kafkacompat.coordinator.settings import coordinator_settings, share_settings, transaction_settings
+from kafkacompat.coordinator.shares_side import SharesSide
 from kafkacompat.coordinator.transactions_side import TransactionsSide
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH
@@ -162,6 +163,21 @@ class BrokerServer:
         )
         self._notices = SettingNotices(config.node_id)
         controller = ForwardingController(self._requests, shared.carry_out)
+        topics = OnDemandTopics(config, partial(self._create_topics, controller), _topic_not_made)
+        self._shares = SharesSide(
+            config.node_id,
+            config.inter_broker_listener_name,
+            doors.network.channels,
+            partitions,
+            topics,
+            lambda: partitions.image,
+            clock,
+            timers,
+            random,
+            doors.workers.loading,
+            share_settings(settings.effective),
+            doors.keep,
+        )
         self._node = Node(
             node_id=config.node_id,
             cluster_id=self._directories.identity.cluster_id,
@@ -176,9 +192,11 @@ class BrokerServer:
             log_manager=self.logs,
             directories=placement,
             image=MetadataImage(),
-            auto_create=OnDemandTopics(config, partial(self._create_topics, controller), _topic_not_made),
+            auto_create=topics,
             dynamic=settings,
             transactions=self._transactions.services,
+            share_coordinator=self._shares.coordinator,
+            share_persister=self._shares.persister,
             opening=self._opening,
             authorizer=shared.authorizer,
             quotas=quota_managers(config),
@@ -212,6 +230,10 @@ class BrokerServer:
         return self._transactions
 
     @property
+    def shares(self) -> SharesSide:
+        return self._shares
+
+    @property
     def quotas(self) -> QuotaManagers:
         return self._node.quotas
 
@@ -232,6 +254,7 @@ class BrokerServer:
         self._broker_logs.keep_checkpoints_true()
         self._groups.start()
         self._transactions.start()
+        self._shares.start()
         self._take_image(MetadataImage(), shared.machine.image)
         shared.machine.subscribe(self._take_image)
         bound_ms = self._session_timeout_ms
@@ -305,6 +328,7 @@ class BrokerServer:
         self.partitions.on_image(old, new)
         self._groups.on_image(old, new)
         self._transactions.on_image(old, new)
+        self._shares.on_image(old, new)
         self._opening.on_image(new)
 
     async def stop(self) -> bool:
@@ -326,6 +350,7 @@ class BrokerServer:
             # Forwarded requests will get no answer. They must not delay the drain of their connections.
             self._requests.close()
         self.partitions.hosted.finish_changes()
+        self._shares.stop()
         self._transactions.stop()
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)

@@ -161,6 +161,8 @@ class Api:
             auto_create=self.creator,
             dynamic=self.settings,
             transactions=Transactions(Anything(), Anything(), self.verifier, self.world.time),
+            share_coordinator=Anything(),
+            share_persister=Anything(),
         )
         self.dispatcher = ApiDispatcher(self.node)
         self.connection = ConnectionInfo(1, LISTENER, "127.0.0.1", 5555)

@@ -1,0 +1,35 @@
+"""InitializeShareGroupState (key 83, version 0): begin the state of share-partitions anew, whatever was known of them.
+
+Brokers send it to the share coordinator of the share-partitions. KIP-932.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.share_state_errors import refused_partitions
+from kafkacompat.wire.messages import initialize_share_group_state_response as told
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.wire.errors import ErrorCode
+    from kafkacompat.wire.messages.initialize_share_group_state_request import (
+        InitializeShareGroupStateRequest,
+    )
+
+
+def handle(node: Node, context: RequestContext, request: InitializeShareGroupStateRequest) -> Steps[Any]:
+    return told_in_steps(node.share_coordinator.initialize_state(request))
+
+
+def error_response(
+    request: InitializeShareGroupStateRequest, code: ErrorCode, version: int
+) -> told.InitializeShareGroupStateResponse:
+    results = refused_partitions(request, code, told.InitializeStateResult, told.PartitionResult)
+    return told.InitializeShareGroupStateResponse(results=results)
+
+
+HANDLER = Handler(handle, error_response)

@@ -1,0 +1,238 @@
+"""Upkeep of the share coordinator's shards: pruned logs, snapshots of cold share-partitions, and states of deleted
+topics.
+
+Walks all shards periodically, in steps. A shard that fails is reported, and the others continue. As in Kafka nothing is
+done while the cluster has no share groups (share.version 0).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.group_sweeps import TOMBSTONE_COST, stretches
+from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
+from kafkacompat.faults import report
+from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition, Uuid
+from kafkacompat.share_coordinator.machine import ShareCoordinatorMachine
+from kafkacompat.share_coordinator.records import ShareRecord
+from kafkacompat.share_coordinator.upkeep import cold_snapshots, is_written_again, tombstones_of_topics
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.stepping.works import Steps, Work
+
+logger = logging.getLogger(__name__)
+
+SHARE_VERSION = "share.version"
+PRUNE_TIMEOUT_MS = 30_000
+"""Time for the followers to remove pruned records too. They do so later in any case."""
+SNAPSHOT_BATCHES = 500
+"""State batches of snapshots that are written together, beyond the first one."""
+BATCH_COST = 2
+_LATER = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+
+
+class ShareSweeps:
+    """Call `start`, then `stop`. A round that is not complete at the next interval continues."""
+
+    def __init__(
+        self,
+        steps: Steps,
+        clock: Clock,
+        timers: Timers,
+        shards: Iterable[Shard],
+        partitions: PartitionService,
+    ) -> None:
+        self._steps = steps
+        self._clock = clock
+        self._timers = timers
+        self._shards = shards
+        self._partitions = partitions
+        self._handles: dict[str, TimerHandle] = {}
+        self._walking: set[str] = set()
+        self._has_share_groups = False
+        self._deleted: dict[Shard, set[Uuid]] = {}
+        """Topics that were deleted while a shard was loading, or whose states are being removed."""
+        self._dropping: set[Shard] = set()
+        self.pruned: dict[int, int] = {}
+        """Partition -> offset at which it was last pruned."""
+
+    def start(self, prune_interval_ms: int, cold_interval_ms: int) -> None:
+        self._plan("prune the share coordinator's partitions", prune_interval_ms, self._prune)
+        self._plan("snapshot cold share-partitions", cold_interval_ms, self._snapshot)
+
+    def stop(self) -> None:
+        for handle in self._handles.values():
+            handle.cancel()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Call it after the shards have followed the image."""
+        self._has_share_groups = new.features.get(SHARE_VERSION, 0) > 0
+        if old.topics is new.topics:
+            return
+        present = {shard.partition for shard in self._shards}
+        self.pruned = {index: offset for index, offset in self.pruned.items() if index in present}
+        if not present:
+            return
+        deleted = {topic_id for topic_id in old.topics_by_id if topic_id not in new.topics_by_id}
+        if deleted:
+            for shard in self._shards:
+                if shard.state in (ShardState.ACTIVE, ShardState.LOADING):
+                    self._deleted.setdefault(shard, set()).update(deleted)
+                    self.drop_topics(shard)
+
+    # --- rounds
+
+    def _plan(self, what: str, interval_ms: int, sweep: Callable[[Shard], Work]) -> None:
+        def run() -> None:
+            self._plan(what, interval_ms, sweep)
+            if self._has_share_groups and what not in self._walking:
+                self._walking.add(what)
+                self._steps.start_now(what, self._walk(what, sweep))
+
+        self._handles[what] = self._timers.call_after(interval_ms, run)
+
+    def _walk(self, what: str, sweep: Callable[[Shard], Work]) -> Work:
+        try:
+            for shard in self._shards:
+                if shard.state is not ShardState.ACTIVE:
+                    continue
+                for cost in sweep(shard):
+                    yield cost
+                    if shard.state is not ShardState.ACTIVE:
+                        break
+        finally:
+            self._walking.discard(what)
+
+    # --- pruning
+
+    def _prune(self, shard: Shard) -> Work:
+        """Remove the records below the oldest snapshot that is needed, once what replaces them is committed."""
+        yield OPERATION_COST
+        try:
+            found = shard.write(
+                lambda _: CoordinatorResult((), machine_of(shard).offsets.last_redundant_offset())
+            )
+        except Exception as error:
+            _failed("pruning", shard, error)
+            return
+        found.on_done(partial(self._prune_up_to, shard))
+
+    def _prune_up_to(self, shard: Shard, found: Deferred[int | None]) -> None:
+        try:
+            offset = found.result()
+        except Exception as error:
+            _failed("pruning", shard, error)
+            return
+        if offset is None or self.pruned.get(shard.partition) == offset:
+            return
+        name = TopicPartition(SHARE_STATE_TOPIC, shard.partition)
+        deletion = self._partitions.delete_records({name: offset}, PRUNE_TIMEOUT_MS, of_internal_topics=True)
+        deletion.on_done(partial(self._pruned, shard, name, offset))
+
+    def _pruned(
+        self, shard: Shard, name: TopicPartition, offset: int, done: Deferred[Mapping[TopicPartition, Any]]
+    ) -> None:
+        code, _ = done.result()[name]
+        if code is ErrorCode.NONE:
+            self.pruned[shard.partition] = offset
+        elif code is not ErrorCode.REQUEST_TIMED_OUT:
+            logger.warning("%s could not be pruned up to offset %d: %s", name, offset, code.name)
+
+    # --- cold share-partitions
+
+    def _snapshot(self, shard: Shard) -> Work:
+        machine = machine_of(shard)
+        keys = list(machine.states)
+        is_quiet = True
+        for stretch in stretches(iter(keys)):
+            is_quiet = is_quiet and all(is_written_again(machine, key) for key in stretch)
+            yield len(stretch)
+        if is_quiet:
+            return  # no share-partition changes, so there is nothing to prune
+        for stretch in stretches(iter(keys)):
+            records = cold_snapshots(machine, stretch, self._clock.now_ms())
+            yield from self._write("snapshotting cold share-partitions", shard, records)
+            yield len(stretch)
+
+    # --- deleted topics
+
+    def drop_topics(self, shard: Shard) -> None:
+        """Delete the states of deleted topics, including those deleted while the shard was loading."""
+        if shard in self._deleted and shard.state is ShardState.ACTIVE and shard not in self._dropping:
+            self._dropping.add(shard)
+            self._steps.start_now("deleting states of deleted topics", self._drop(shard))
+
+    def _drop(self, shard: Shard) -> Work:
+        machine = machine_of(shard)
+        try:
+            while deleted := self._deleted.pop(shard, None):
+                for stretch in stretches(iter(list(machine.states))):
+                    records = tombstones_of_topics(machine, stretch, deleted)
+                    yield from self._write("deleting states of deleted topics", shard, records)
+                    yield len(stretch)
+                    if shard.state is not ShardState.ACTIVE:
+                        return
+        finally:
+            self._dropping.discard(shard)
+            if shard.state is not ShardState.ACTIVE:
+                self._deleted.pop(shard, None)
+
+    def _write(self, what: str, shard: Shard, records: list[ShareRecord]) -> Work:
+        for together in _portions(records):
+            if shard.state is not ShardState.ACTIVE:
+                return
+            try:
+                written = shard.write(lambda _, together=together: CoordinatorResult(together, None))  # type: ignore[misc]
+            except Exception as error:
+                _failed(what, shard, error)
+                return
+            written.on_done(partial(_told, what, shard))
+            yield len(together) * TOMBSTONE_COST + sum(map(_size, together)) * BATCH_COST
+
+
+def _portions(records: list[ShareRecord]) -> Iterable[tuple[ShareRecord, ...]]:
+    portion: list[ShareRecord] = []
+    size = 0
+    for record in records:
+        if portion and (size + _size(record) > SNAPSHOT_BATCHES or len(portion) == 100):
+            yield tuple(portion)
+            portion, size = [], 0
+        portion.append(record)
+        size += _size(record)
+    if portion:
+        yield tuple(portion)
+
+
+def _size(record: ShareRecord) -> int:
+    return 0 if record.value is None else len(record.value.batches.items)
+
+
+def _told(what: str, shard: Shard, done: Deferred[None]) -> None:
+    try:
+        done.result()
+    except Exception as error:
+        _failed(what, shard, error)
+
+
+def _failed(what: str, shard: Shard, error: Exception) -> None:
+    if not isinstance(error, Refused):
+        report(f"{what} of share coordinator partition {shard.partition}", error)
+    elif error.code not in _LATER:
+        logger.warning("%s of share coordinator partition %d: %s", what, shard.partition, error)
+
+
+def machine_of(shard: Shard) -> ShareCoordinatorMachine:
+    machine = shard.machine
+    assert isinstance(machine, ShareCoordinatorMachine)
+    return machine

@@ -1,0 +1,61 @@
+"""A broker's parts for the state of share groups, connected: the share coordinator and the persister."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.node_queues import channels_to
+from kafkacompat.coordinator.share_persister import ShareStatePersister, Topics
+from kafkacompat.coordinator.share_service import ShareCoordinator, ShareCoordinatorSettings
+
+if TYPE_CHECKING:
+    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.ports import Clock, Random, Timers, Workers
+
+STATE_PURPOSE = "share-group-state"
+
+
+class SharesSide:
+    """`start`, `on_image` and `stop` are as in the group coordinator."""
+
+    def __init__(
+        self,
+        node_id: int,
+        listener_name: str,
+        channels: Any,
+        partitions: PartitionService,
+        topics: Topics,
+        image: Callable[[], MetadataImage],
+        clock: Clock,
+        timers: Timers,
+        random: Random,
+        workers: Workers | None,
+        settings: ShareCoordinatorSettings,
+        keep: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`listener_name` is the listener of the brokers. `image` returns the newest image that the partitions have
+        applied. `keep`: see Steps."""
+        self.coordinator = ShareCoordinator(node_id, partitions, clock, timers, workers, settings, keep)
+        self.persister = ShareStatePersister(
+            node_id,
+            image,
+            self.coordinator,
+            channels_to(channels, image, listener_name, STATE_PURPOSE),
+            topics,
+            timers,
+            random,
+        )
+
+    def start(self) -> None:
+        self.coordinator.start()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Call it after the partitions have applied the image."""
+        self.coordinator.on_image(old, new)
+        self.persister.on_image(old, new)
+
+    def stop(self) -> None:
+        self.persister.close()
+        self.coordinator.stop()

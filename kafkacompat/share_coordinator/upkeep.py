@@ -1,0 +1,44 @@
+"""Records that no request asks for: snapshots of cold share-partitions, and tombstones of deleted topics.
+
+The runtime walks the states in stretches, and writes what a stretch gives before the loop continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from kafkacompat.api.share_services import SharePartitionKey
+from kafkacompat.ids import Uuid
+from kafkacompat.share_coordinator.machine import ShareCoordinatorMachine
+from kafkacompat.share_coordinator.records import ShareRecord
+
+
+def is_written_again(machine: ShareCoordinatorMachine, key: SharePartitionKey) -> bool:
+    """Whether the latest snapshot of a share-partition was written because it is cold."""
+    state = machine.states.get(key)
+    return state is None or state.offset.create_timestamp != state.offset.write_timestamp
+
+
+def cold_snapshots(
+    machine: ShareCoordinatorMachine, keys: Iterable[SharePartitionKey], now_ms: int
+) -> list[ShareRecord]:
+    """Snapshots that let the log be pruned although these share-partitions have not changed for long.
+
+    If all share-partitions of the shard are written again, nothing can be gained: the caller then skips the round.
+    """
+    records: list[ShareRecord] = []
+    for key in keys:
+        state = machine.states.get(key)
+        if state is None or now_ms - state.offset.write_timestamp < machine.env.cold_interval_ms:
+            continue
+        offset = state.offset
+        value = replace(offset, snapshot_epoch=offset.snapshot_epoch + 1, write_timestamp=now_ms)
+        records.append(ShareRecord(key, value))
+    return records
+
+
+def tombstones_of_topics(
+    machine: ShareCoordinatorMachine, keys: Iterable[SharePartitionKey], deleted: Collection[Uuid]
+) -> list[ShareRecord]:
+    return [ShareRecord(key, None) for key in keys if key.topic_id in deleted and key in machine.states]
