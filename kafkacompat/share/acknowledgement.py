@@ -26,8 +26,10 @@ from kafkacompat.share.values import (
 from kafkacompat.stepping.jobs import Pace, Steps
 from kafkacompat.wire.errors import ErrorCode
 
-UNITS_A_STEP = 4_000
+UNITS_A_STEP = 1_000
 """Runs and batches."""
+
+OFFSETS_A_PIECE = 500
 
 _STATE_OF: dict[int, RecordState] = {
     AcknowledgeType.GAP: ARCHIVED,
@@ -95,7 +97,8 @@ class Acknowledgement:
                     and batch.last <= request.last_offset
                     and not self._records.begins_within(batch)
                 ):
-                    self._check_renewal(types[0])
+                    if types[0] == _RENEW and not self._renews:
+                        raise _no_renewal()
                     self._change(batch, run, types[0])
                     yield 1
                     continue
@@ -135,36 +138,64 @@ class Acknowledgement:
             raise Refused(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of batch record")
 
     def _acknowledge_offsets(self, batch: InFlightBatch, request: AcknowledgementBatch) -> Iterator[int]:
-        types = request.acknowledge_types
         offset = max(batch.first, request.first_offset)
         last = min(batch.last, request.last_offset)
         while (offset := max(offset, self._records.start_offset)) <= last:
-            run = batch.runs[batch.index_of(offset)]
-            if run.state is not ACQUIRED:
-                raise Refused(
-                    ErrorCode.INVALID_RECORD_STATE,
-                    "The offset cannot be acknowledged. The offset is not acquired.",
-                )
-            if run.member_id != self._member_id:
-                raise Refused(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
-            end = min(run.last, last)
-            if len(types) == 1:
-                acknowledge_type = types[0]
-            else:
-                at = offset - request.first_offset
-                acknowledge_type = types[at]
-                end = offset + _alike(types, at, end - offset + 1) - 1
-            self._check_renewal(acknowledge_type)
-            self._change(batch, batch.carve(offset, end)[0], acknowledge_type)
-            batch.join(offset, end)
-            yield 1 + (end - offset) // 100
+            end = min(offset + OFFSETS_A_PIECE - 1, last)
+            yield self._acknowledge_piece(batch, offset, end, request)
             offset = end + 1
 
-    def _check_renewal(self, acknowledge_type: int) -> None:
-        if acknowledge_type == _RENEW and not self._renews:
-            raise Refused(
-                ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group."
+    def _acknowledge_piece(
+        self, batch: InFlightBatch, first: int, last: int, request: AcknowledgementBatch
+    ) -> int:
+        """Return how many runs there are."""
+        begin = batch.cut(first)
+        end = batch.cut(last + 1)
+        types = request.acknowledge_types
+        skipped = request.first_offset
+        good_until = last
+        refused: Refused | None = None
+        for index in range(begin, end):
+            refused = self._refusal(batch.runs[index])
+            if refused is not None:
+                end = index
+                good_until = batch.runs[index].first - 1
+                break
+        good_types = types if len(types) == 1 else types[first - skipped : good_until - skipped + 1]
+        if begin < end and not self._renews and _RENEW in good_types:
+            refused = _no_renewal()
+            end = begin
+        changed: list[Run] = []
+        for run in batch.runs[begin:end]:
+            if len(types) == 1:
+                self._change(batch, run, types[0])
+                changed.append(run)
+                continue
+            rest: Run | None = run
+            while rest is not None:
+                part, rest = rest, None
+                at = part.first - skipped
+                size = part.last - part.first + 1
+                alike = _alike(types, at, size)
+                if alike < size:
+                    rest = part.split(part.first + alike)
+                self._change(batch, part, types[at])
+                changed.append(part)
+        batch.runs[begin:end] = changed
+        batch.join(first, last)
+        if refused is not None:
+            raise refused
+        return 1 + len(changed)
+
+    def _refusal(self, run: Run) -> Refused | None:
+        if run.state is not ACQUIRED:
+            return Refused(
+                ErrorCode.INVALID_RECORD_STATE,
+                "The offset cannot be acknowledged. The offset is not acquired.",
             )
+        if run.member_id != self._member_id:
+            return Refused(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
+        return None
 
     def _change(self, batch: InFlightBatch, run: Run, acknowledge_type: int) -> None:
         if acknowledge_type == AcknowledgeType.REJECT:
@@ -176,6 +207,10 @@ class Acknowledgement:
         # A renewed lock stays renewed even if another part of the request is refused.
         run.deadline_ms = self._deadline_ms
         self._records.deadlines.add(self._deadline_ms, batch)
+
+
+def _no_renewal() -> Refused:
+    return Refused(ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group.")
 
 
 def _alike(types: Sequence[int], begin: int, most: int) -> int:

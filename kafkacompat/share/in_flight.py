@@ -7,8 +7,6 @@ its own. Neighbours with the same state form one run, so that the cost follows t
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from itertools import chain
 from operator import attrgetter
 
 from kafkacompat.share.dead_letters import Cause, DeadLetters
@@ -64,6 +62,20 @@ class Run:
             and self.member_id == other.member_id
         )
 
+    def split(self, offset: int) -> Run:
+        """End before the offset. Return the rest."""
+        rest = Run(
+            offset,
+            self.last,
+            self.state,
+            self.delivery_count,
+            self.member_id,
+            self.deadline_ms,
+            self.transition,
+        )
+        self.last = offset - 1
+        return rest
+
     def archive(self) -> None:
         """For good: even if a pending transition is undone. Such a run is known by its missing deadline."""
         self.state = ARCHIVED
@@ -108,11 +120,7 @@ class InFlightBatch(Locked):
         run = self.runs[index]
         if run.first >= offset:
             return index
-        rest = Run(
-            offset, run.last, run.state, run.delivery_count, run.member_id, run.deadline_ms, run.transition
-        )
-        run.last = offset - 1
-        self.runs.insert(index + 1, rest)
+        self.runs.insert(index + 1, run.split(offset))
         return index + 1
 
     def carve(self, first: int, last: int) -> list[Run]:
@@ -222,9 +230,6 @@ class InFlightRecords:
     def bury(self, run: Run, cause: Cause) -> None:
         """The record is ARCHIVING from now on, until its dead letter is written."""
         self.dead_letters.append(DeadLetters(run.first, run.last, run.delivery_count, cause))
-
-    def runs(self) -> Iterator[Run]:
-        return chain.from_iterable(batch.runs for batch in self.batches)
 
     # Gaps of the persisted state
 

@@ -203,7 +203,7 @@ class SharePartition:
         """Acknowledge records that the member has acquired. The batches are valid, in order and do not overlap.
 
         Returns what must be written, or no error if there is nothing to write, or the error after all is undone. Other
-        calls may come between two steps. A request of a few thousand records takes one step.
+        calls may come between two steps. A request of a few hundred records takes one step.
         """
         acknowledgement = Acknowledgement(self._records, self._settings(), member_id, now_ms)
         error = yield from acknowledgement.steps(batches)

@@ -58,11 +58,13 @@ def deliverable(
             if bound is not None and 0 < bound - taken <= room:
                 room = bound - taken
                 is_over = True
-        index = batch.cut(begin)
-        batch.cut(begin + room)
-        found.append(batch.runs[index])
+        if begin > run.first or begin + room <= run.last:
+            index = batch.cut(begin)
+            batch.cut(begin + room)
+            run = batch.runs[index]
+            index += 1
+        found.append(run)
         taken += room
-        index += 1
         if is_over:
             break
     return found
