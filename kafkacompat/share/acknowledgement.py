@@ -185,7 +185,7 @@ class Acknowledgement:
         batch.join(first, last)
         if refused is not None:
             raise refused
-        return 1 + len(changed)
+        return len(changed)
 
     def _refusal(self, run: Run) -> Refused | None:
         if run.state is not ACQUIRED:
