@@ -17,6 +17,7 @@ from kafkacompat._tests.planted import (
     of_raft,
     of_rights,
     of_security,
+    of_share_partitions,
     of_tokens,
     of_transactions,
 )
@@ -37,6 +38,7 @@ AREAS = (
     of_controller,
     of_answers,
     of_security,
+    of_share_partitions,
     of_tokens,
 )
 BUGS = tuple(bug for area in AREAS for bug in area.BUGS)

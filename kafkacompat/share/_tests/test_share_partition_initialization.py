@@ -151,6 +151,13 @@ class TestGaps:
         assert leader.offsets == (5, 19)
         assert leader.partition.next_fetch_offset() == 10
 
+    def test_the_start_offset_stops_at_the_first_gap(self) -> None:
+        leader = Leader(0, [(0, 4, AVAILABLE, 1), (10, 14, ACKNOWLEDGED, 1)])
+        assert leader.fetch((0, 4)) == [(0, 4, 2)]
+        leader.finish(0, 4, 1)
+        assert leader.offsets == (5, 14)
+        assert leader.fetch((5, 9)) == [(5, 9, 1)]
+
     def test_what_the_log_lacks_after_the_end_is_no_gap(self) -> None:
         leader = Leader(0, [(5, 9, ACKNOWLEDGED, 1)])
         leader.fetch((0, 12))

@@ -51,6 +51,15 @@ class TestFailedWrites:
         assert leader.expire(LOCK_MS - 1) is None
         assert batches_of(leader.expire(LOCK_MS)) == [(0, 9, AVAILABLE, 1)]
 
+    def test_locks_go_on_although_others_of_the_batch_have_ended_meanwhile(self, leader: Leader) -> None:
+        leader.finish(0, 1, RELEASE)
+        leader.now_ms = 600
+        leader.fetch((0, 4))
+        write = leader.acknowledge(0, 1, ACCEPT)
+        assert batches_of(leader.expire(LOCK_MS)) == [(2, 9, AVAILABLE, 1)]
+        leader.not_written(write)
+        assert batches_of(leader.expire(600 + LOCK_MS)) == [(0, 1, AVAILABLE, 2)]
+
     def test_a_lock_that_has_ended_meanwhile(self, leader: Leader) -> None:
         write = leader.acknowledge(0, 4, ACCEPT)
         assert batches_of(leader.expire(LOCK_MS)) == [(5, 9, AVAILABLE, 1)]
