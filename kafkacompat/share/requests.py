@@ -1,0 +1,77 @@
+"""What share fetches and acknowledgements must look like, and how a fetch divides its bytes among partitions.
+
+Pure. Follows Kafka's KafkaApis and PartitionMaxBytesStrategy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+MEMBER_ID_MAX = 36
+"""The length of a uuid as people read it."""
+RENEW = 4
+LAST_TYPE_WITHOUT_RENEW = 3
+
+
+def is_valid_member_id(member_id: str | None) -> bool:
+    return bool(member_id) and len(member_id or "") <= MEMBER_ID_MAX
+
+
+def has_acknowledgements(topics: Iterable[Any]) -> bool:
+    return any(partition.acknowledgement_batches for topic in topics for partition in topic.partitions)
+
+
+def may_be_renewal(request: Any) -> bool:
+    """A fetch that renews locks fetches nothing, so its limits are 0."""
+    return not (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms)
+
+
+def are_valid(batches: Sequence[Any], *, supports_renew: bool, is_renew: bool) -> bool:
+    """Whether the acknowledgement batches of one partition are well formed and in order.
+
+    As in Kafka, a batch may begin with the last offset of the one before.
+    """
+    last_type = RENEW if supports_renew else LAST_TYPE_WITHOUT_RENEW
+    end = -1
+    for batch in batches:
+        first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
+        if first > last or first < end or not types:
+            return False
+        if len(types) > 1:
+            if last - first != len(types) - 1 or min(types) < 0 or max(types) > last_type:
+                return False
+            renews = RENEW in types
+        else:
+            only = types[0]
+            if not 0 <= only <= last_type:
+                return False
+            renews = only == RENEW
+        if renews and not is_renew:
+            return False
+        end = last
+    return True
+
+
+def max_bytes_of_each(
+    max_bytes: int, count: int, acquired_count: int, randrange: Callable[[int], int]
+) -> list[int]:
+    """The bytes that each of `count` partitions may give, of `acquired_count` that share the request's bytes.
+
+    They get the same. A rest, or single bytes if there are fewer than partitions, goes to one by chance.
+    """
+    if max_bytes >= acquired_count:
+        shares = acquired_count
+    elif max_bytes >= count:
+        shares = count
+    else:
+        each = [0] * count
+        first = randrange(count)
+        for step in range(max_bytes):
+            each[(first + step) % count] = 1
+        return each
+    each = [max_bytes // shares] * count
+    rest = max_bytes % shares
+    if rest:
+        each[randrange(count)] += rest
+    return each

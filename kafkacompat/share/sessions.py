@@ -1,0 +1,213 @@
+"""Share sessions: the partitions that a member of a share group fetches from this node, and the order of its requests.
+
+Pure. A session belongs to a member and ends with the connection that opened it. Follows Kafka's ShareSessionCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kafkacompat.api.share_services import TopicIdPartition
+from kafkacompat.wire.errors import ErrorCode
+
+INITIAL_EPOCH = 0
+"""Opens a session."""
+FINAL_EPOCH = -1
+"""Ends the session after the request."""
+EPOCH_MAX = 2**31 - 1
+GROUPS_REMEMBERED_MAX = 100
+"""Groups that one connection has spoken for. A client has one."""
+
+
+class SessionKey(NamedTuple):
+    group_id: str
+    member_id: str
+
+
+class NamedPartition(NamedTuple):
+    """A partition as a request names it, and the topic's name. None if no topic has the id."""
+
+    key: TopicIdPartition
+    topic: str | None
+
+
+class SessionRefused(Exception):
+    """The request does not fit the member's session."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+class CachedSharePartition:
+    """A partition of a session. `is_news`: the next answer has it even if there is nothing to tell."""
+
+    __slots__ = ("is_news", "key", "topic")
+
+    def __init__(self, key: TopicIdPartition, topic: str | None, *, is_news: bool) -> None:
+        self.key = key
+        self.topic = topic
+        """None if no topic had the id when the session took it up."""
+        self.is_news = is_news
+
+    def would_tell(self, *, has_records: bool, has_error: bool) -> bool:
+        """Whether an answer has the partition. One with an error is told again when the error is over."""
+        told = has_records or has_error or self.is_news
+        self.is_news = has_error
+        return told
+
+
+class ShareSession:
+    __slots__ = ("connection_id", "epoch", "key", "partitions")
+
+    def __init__(self, key: SessionKey, connection_id: int) -> None:
+        self.key = key
+        self.connection_id = connection_id
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.partitions: dict[TopicIdPartition, CachedSharePartition] = {}
+        """In the order in which they were added. One whose records were sent goes to the end."""
+
+    def add(self, partitions: Iterable[NamedPartition], *, is_news: bool) -> None:
+        known = self.partitions
+        for key, topic in partitions:
+            if key not in known:
+                known[key] = CachedSharePartition(key, topic, is_news=is_news)
+
+    def forget(self, partitions: Iterable[TopicIdPartition]) -> None:
+        for key in partitions:
+            self.partitions.pop(key, None)
+
+    def to_the_end(self, cached: CachedSharePartition) -> None:
+        del self.partitions[cached.key]
+        self.partitions[cached.key] = cached
+
+
+class _Spoken:
+    """What one connection has opened."""
+
+    __slots__ = ("groups", "sessions")
+
+    def __init__(self) -> None:
+        self.sessions: dict[SessionKey, ShareSession] = {}
+        self.groups: dict[str, None] = {}
+
+
+class ShareSessionCache:
+    """All sessions of this node. Used in the loop's thread only."""
+
+    def __init__(self, sessions_max: int) -> None:
+        self._sessions_max = sessions_max
+        self._sessions: dict[SessionKey, ShareSession] = {}
+        self._members: dict[str, int] = {}
+        """Sessions by group."""
+        self._spoken: dict[int, _Spoken] = {}
+        self.evictions = 0
+        """Sessions that ended with their connection."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def get(self, key: SessionKey) -> ShareSession | None:
+        return self._sessions.get(key)
+
+    def has_members(self, group_id: str) -> bool:
+        return group_id in self._members
+
+    def open(self, key: SessionKey, connection_id: int) -> ShareSession:
+        """A new session in place of the member's old one. Raises SessionRefused if there are too many."""
+        self.remove(key)
+        if len(self._sessions) >= self._sessions_max:
+            raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session = self._sessions[key] = ShareSession(key, connection_id)
+        group_id = key.group_id
+        self._members[group_id] = self._members.get(group_id, 0) + 1
+        spoken = self._spoken.get(connection_id)
+        if spoken is None:
+            spoken = self._spoken[connection_id] = _Spoken()
+        spoken.sessions[key] = session
+        spoken.groups[group_id] = None
+        return session
+
+    def go_on(self, key: SessionKey, epoch: int) -> ShareSession:
+        """The member's session if the request is its next one. Raises SessionRefused."""
+        session = self._sessions.get(key)
+        if session is None:
+            raise SessionRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if session.epoch != epoch:
+            raise SessionRefused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        session.epoch = next_epoch(epoch)
+        return session
+
+    def acknowledged(self, key: SessionKey, epoch: int) -> None:
+        """A request that only acknowledges. Raises SessionRefused."""
+        if epoch == INITIAL_EPOCH:
+            raise SessionRefused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        if epoch == FINAL_EPOCH:
+            self.check_open(key)
+        else:
+            self.go_on(key, epoch)
+
+    def check_open(self, key: SessionKey) -> None:
+        if key not in self._sessions:
+            raise SessionRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+    def remove(self, key: SessionKey) -> ShareSession | None:
+        session = self._sessions.pop(key, None)
+        if session is None:
+            return None
+        left = self._members[key.group_id] - 1
+        if left:
+            self._members[key.group_id] = left
+        else:
+            del self._members[key.group_id]
+        spoken = self._spoken.get(session.connection_id)
+        if spoken is not None and spoken.sessions.get(key) is session:
+            del spoken.sessions[key]
+        return session
+
+    def remove_all(self) -> None:
+        self._sessions.clear()
+        self._members.clear()
+        for spoken in self._spoken.values():
+            spoken.sessions.clear()
+
+    def sessions_of(self, connection_id: int) -> list[ShareSession]:
+        spoken = self._spoken.get(connection_id)
+        return [] if spoken is None else list(spoken.sessions.values())
+
+    def connection_closed(self, connection_id: int) -> list[str]:
+        """The connection is gone, and its sessions are removed. Returns its groups that have no session left."""
+        spoken = self._spoken.pop(connection_id, None)
+        if spoken is None:
+            return []
+        return [group_id for group_id in spoken.groups if group_id not in self._members]
+
+    def surplus_groups(self, connection_id: int) -> list[str]:
+        """Forget the oldest groups of a connection that has spoken for very many. Returns those without a session."""
+        spoken = self._spoken.get(connection_id)
+        if spoken is None:
+            return []
+        surplus = list(spoken.groups)[: max(len(spoken.groups) - GROUPS_REMEMBERED_MAX, 0)]
+        ended = [group_id for group_id in surplus if group_id not in self._members]
+        for group_id in ended:
+            del spoken.groups[group_id]
+        return ended
+
+
+def next_epoch(epoch: int) -> int:
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+def rotated(partitions: Sequence[CachedSharePartition], epoch: int) -> Sequence[CachedSharePartition]:
+    """The partitions of a fetch, beginning with another one each time, so that none starves."""
+    if len(partitions) < 2 or epoch < 1:
+        return partitions
+    first = epoch % len(partitions)
+    return [*partitions[first:], *partitions[:first]] if first else partitions
