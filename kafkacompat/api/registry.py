@@ -79,6 +79,8 @@ ENTRIES: tuple[Entry, ...] = (
         "consumer_group_describe",
         named=(named_rights.DESCRIBE_CONSUMER_GROUPS,),
     ),
+    _entry(ApiKey.SHARE_FETCH, "share_fetch", needs=(access.READ_GROUP,)),
+    _entry(ApiKey.SHARE_ACKNOWLEDGE, "share_acknowledge", needs=(access.READ_GROUP,)),
     _entry(ApiKey.SASL_HANDSHAKE, "sasl_handshake"),
     _entry(ApiKey.API_VERSIONS, "api_versions"),
     _entry(ApiKey.CREATE_TOPICS, "create_topics"),

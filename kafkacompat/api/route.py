@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PRODUCE = 0
 FETCH = 1
+SHARE_FETCH = 78
 PREFIX = Layout(">ii")
 """Size and correlation id: the start of a reply with the old header."""
 FLEXIBLE_PREFIX = Layout(">iix")
@@ -87,7 +88,7 @@ class Route:
         # Most bytes of a produce request are records, which are not parsed here.
         self.decoded_at_once_max = PRODUCE_DECODED_AT_ONCE_MAX if key == PRODUCE else DECODED_AT_ONCE_MAX
         # Records of a fetch are sent as file slices between byte parts.
-        self.encode = None if key == FETCH else encoder(response_class(key), version)
+        self.encode = None if key in (FETCH, SHARE_FETCH) else encoder(response_class(key), version)
         flexible = version >= APIS[key].response_flexible_min
         self.prefix = FLEXIBLE_PREFIX if flexible else PREFIX
 

@@ -7,7 +7,7 @@ a partition delivers its records to the members of share groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping.jobs import Steps
 
 UNKNOWN_DELIVERY_COMPLETE_COUNT = -1
 
@@ -138,10 +139,16 @@ class ShareCoordinatorService(Protocol):
 class SharePartitionService(Protocol):
     """What members of share groups fetch and acknowledge on this node (share/). Takes and returns messages."""
 
-    def share_fetch(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+    def share_fetch(
+        self, request: Any, context: RequestContext, may_read: Callable[[str], bool] | None
+    ) -> Any | Deferred[Any] | Steps[Any]:
+        """`may_read` tells which topics the sender may read. None means all. Long requests are handled in steps."""
+        ...
 
-    def share_acknowledge(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+    def share_acknowledge(
+        self, request: Any, context: RequestContext, may_read: Callable[[str], bool] | None
+    ) -> Any | Deferred[Any] | Steps[Any]: ...
 
-    def on_connection_closed(self, connection_id: Any) -> None:
+    def on_connection_closed(self, connection_id: int) -> None:
         """Release what the members that spoke through the connection had acquired, and drop their sessions."""
         ...

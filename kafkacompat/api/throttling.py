@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkacompat.quota.rate import Rate
 
 PRODUCE, FETCH, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 0, 1, 19, 20, 37
+SHARE_FETCH = 78
 MUTATIONS = (CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS)
 SIZE_BYTES = 4
 BYTES_MAX = 2**31 - 1
@@ -41,7 +42,7 @@ def throttling_of(
     if key == PRODUCE:
         if quotas.produce.is_active:
             bandwidth = quotas.produce.sensor(user, client_id, now_ms)
-    elif key == FETCH and quotas.fetch.is_active:
+    elif key in (FETCH, SHARE_FETCH) and quotas.fetch.is_active:
         bandwidth = quotas.fetch.sensor(user, client_id, now_ms)
     if request is None and bandwidth is None and not (key in MUTATIONS and quotas.mutation.is_active):
         return None
@@ -129,7 +130,8 @@ class Throttling:
         has_answer = not isinstance(answer, NoResponse)
         throttle_ms = getattr(answer, "throttle_time_ms", 0)  # what the controller tells
         request_ms = bandwidth_ms = 0
-        bandwidth = self._bandwidth
+        # A share fetch that reads nothing uses no bandwidth.
+        bandwidth = self._bandwidth if self._key == PRODUCE else None
         if bandwidth is not None:
             bandwidth.stat.record(self._size_bytes, now_ms)
             bandwidth_ms = bandwidth.stat.throttle_ms(bandwidth.bound, now_ms)

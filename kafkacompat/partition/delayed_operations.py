@@ -7,7 +7,7 @@ nothing blocks. A waiting request costs nothing between events of its partitions
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -25,7 +25,8 @@ for one partition."""
 COMPACT_ABOVE = 64
 """Below this size of the deadline heap, entries of finished requests stay until they expire."""
 
-Key = tuple[str, int]
+Key = Hashable
+"""What a request waits for: a partition, a follower, a share-partition."""
 
 
 class DelayedOperation:

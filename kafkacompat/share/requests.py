@@ -8,23 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-MEMBER_ID_MAX = 36
-"""The length of a uuid as people read it."""
 RENEW = 4
 LAST_TYPE_WITHOUT_RENEW = 3
 
 
-def is_valid_member_id(member_id: str | None) -> bool:
-    return bool(member_id) and len(member_id or "") <= MEMBER_ID_MAX
-
-
 def has_acknowledgements(topics: Iterable[Any]) -> bool:
     return any(partition.acknowledgement_batches for topic in topics for partition in topic.partitions)
-
-
-def may_be_renewal(request: Any) -> bool:
-    """A fetch that renews locks fetches nothing, so its limits are 0."""
-    return not (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms)
 
 
 def are_valid(batches: Sequence[Any], *, supports_renew: bool, is_renew: bool) -> bool:

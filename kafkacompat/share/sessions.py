@@ -5,11 +5,13 @@ Pure. A session belongs to a member and ends with the connection that opened it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 from kafkacompat.api.share_services import TopicIdPartition
 from kafkacompat.wire.errors import ErrorCode
+
+T = TypeVar("T")
 
 INITIAL_EPOCH = 0
 """Opens a session."""
@@ -26,10 +28,10 @@ class SessionKey(NamedTuple):
 
 
 class NamedPartition(NamedTuple):
-    """A partition as a request names it, and the topic's name. None if no topic has the id."""
+    """A partition and the name of its topic."""
 
     key: TopicIdPartition
-    topic: str | None
+    topic: str
 
 
 class SessionRefused(Exception):
@@ -68,15 +70,12 @@ class ShareSession:
         self.partitions: dict[TopicIdPartition, CachedSharePartition] = {}
         """In the order in which they were added. One whose records were sent goes to the end."""
 
-    def add(self, partitions: Iterable[NamedPartition], *, is_news: bool) -> None:
-        known = self.partitions
-        for key, topic in partitions:
-            if key not in known:
-                known[key] = CachedSharePartition(key, topic, is_news=is_news)
+    def add(self, key: TopicIdPartition, topic: str | None, *, is_news: bool) -> None:
+        if key not in self.partitions:
+            self.partitions[key] = CachedSharePartition(key, topic, is_news=is_news)
 
-    def forget(self, partitions: Iterable[TopicIdPartition]) -> None:
-        for key in partitions:
-            self.partitions.pop(key, None)
+    def forget(self, key: TopicIdPartition) -> None:
+        self.partitions.pop(key, None)
 
     def to_the_end(self, cached: CachedSharePartition) -> None:
         del self.partitions[cached.key]
@@ -205,7 +204,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-def rotated(partitions: Sequence[CachedSharePartition], epoch: int) -> Sequence[CachedSharePartition]:
+def rotated(partitions: Sequence[T], epoch: int) -> Sequence[T]:
     """The partitions of a fetch, beginning with another one each time, so that none starves."""
     if len(partitions) < 2 or epoch < 1:
         return partitions

@@ -1,0 +1,31 @@
+"""ShareAcknowledge (key 79, versions 1-2): members of share groups say what became of acquired records (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.access import access_of
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.share_requests import is_valid_member_id, readable, serves_share_groups
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.share_acknowledge_response import ShareAcknowledgeResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.wire.messages.share_acknowledge_request import ShareAcknowledgeRequest
+
+
+def share_acknowledge(
+    node: Node, context: RequestContext, request: ShareAcknowledgeRequest
+) -> ShareAcknowledgeResponse | Deferred[Any] | Steps[Any]:
+    if node.shares is None or not serves_share_groups(node):
+        return ShareAcknowledgeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if request.group_id is None or not is_valid_member_id(request.member_id):
+        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return node.shares.share_acknowledge(request, context, readable(access_of(node, context)))
+
+
+HANDLER = Handler(share_acknowledge, top_level_error(ShareAcknowledgeResponse))

@@ -1,0 +1,132 @@
+"""The acknowledgements of one request: judged, given to the share-partitions, and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.share_services import ShareError, TopicIdPartition
+from kafkacompat.share.requests import are_valid
+from kafkacompat.share.values import SUCCEEDED, PendingWrite
+from kafkacompat.stepping.jobs import Pace
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ports import Clock
+    from kafkacompat.share.partition_cache import SharePartitionCache
+    from kafkacompat.stepping.jobs import Steps
+
+    MayRead = Callable[[str], bool]
+
+NOT_HOSTED = ShareError(
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+)
+FIRST_VERSION_WITH_RENEW = 2
+WORK_AT_ONCE = 2_000
+"""Partitions, batches and acknowledge types of one step."""
+
+
+class Acknowledged:
+    """What became of the partitions of a request, in its order."""
+
+    __slots__ = ("errors", "writes")
+
+    def __init__(self) -> None:
+        self.errors: dict[TopicIdPartition, ShareError] = {}
+        """Those of the writes count when the writes are done."""
+        self.writes: list[Deferred[ShareError]] = []
+        """Those that are not done yet."""
+
+
+def acknowledge(
+    cache: SharePartitionCache,
+    clock: Clock,
+    request: Any,
+    api_version: int,
+    image: MetadataImage,
+    may_read: MayRead | None,
+) -> Steps[Acknowledged]:
+    """`request` is a ShareFetch or a ShareAcknowledge."""
+    outcome = Acknowledged()
+    errors = outcome.errors
+    supports_renew, is_renew = api_version >= FIRST_VERSION_WITH_RENEW, request.is_renew_ack
+    asked: dict[TopicIdPartition, Any] = {}
+    empty: list[TopicIdPartition] = []
+    pace = Pace(WORK_AT_ONCE)
+    for topic in request.topics:
+        known = image.topics_by_id.get(topic.topic_id)
+        is_readable = known is not None and (may_read is None or may_read(known.name))
+        for one in topic.partitions:
+            key = TopicIdPartition(topic.topic_id, one.partition_index)
+            batches = one.acknowledgement_batches
+            if known is None:
+                errors[key] = ShareError(ErrorCode.UNKNOWN_TOPIC_ID)
+            elif not are_valid(batches, supports_renew=supports_renew, is_renew=is_renew):
+                errors[key] = ShareError(ErrorCode.INVALID_REQUEST)
+            elif not is_readable:
+                errors[key] = ShareError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif key.partition not in known.partitions:
+                errors[key] = ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif batches:
+                asked[key] = batches
+            else:
+                empty.append(key)
+            if pace.is_over(1 + len(batches)):
+                yield None
+        if pace.is_over():
+            yield None
+    for key, batches in asked.items():
+        size = _size(batches)
+        if pace.is_over(size):
+            yield None
+        led = cache.get(request.group_id, key)
+        if led is None:
+            errors[key] = NOT_HOSTED
+            continue
+        now_ms = clock.monotonic_ms()
+        if size > WORK_AT_ONCE:
+            result = yield from led.core.acknowledge_steps(request.member_id, batches, now_ms)
+        else:
+            result = led.core.acknowledge(request.member_id, batches, now_ms)
+        if isinstance(result, PendingWrite):
+            write = cache.write(led, result)
+            if write.done:
+                errors[key] = write.result()
+            else:
+                errors[key] = SUCCEEDED
+                write.on_done(partial(_put, errors, key))
+                outcome.writes.append(write)
+        else:
+            errors[key] = result
+        cache.changed(led)
+    if asked:  # as in Kafka, without any acknowledgement the others are not told
+        errors.update(dict.fromkeys(empty, SUCCEEDED))
+    return outcome
+
+
+def is_long(topics: Iterable[Any], at_once: int = WORK_AT_ONCE) -> bool:
+    """Whether a request needs more than one step."""
+    work = 0
+    for topic in topics:
+        work += 1 + len(topic.partitions)
+        if work > at_once:
+            return True
+        for one in topic.partitions:
+            if one.acknowledgement_batches:
+                work += _size(one.acknowledgement_batches)
+        if work > at_once:
+            return True
+    return False
+
+
+def _size(batches: Iterable[Any]) -> int:
+    return sum(1 + len(batch.acknowledge_types) for batch in batches)
+
+
+def _put(
+    errors: dict[TopicIdPartition, ShareError], key: TopicIdPartition, done: Deferred[ShareError]
+) -> None:
+    errors[key] = done.result()

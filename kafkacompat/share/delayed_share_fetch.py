@@ -1,0 +1,397 @@
+"""A share fetch: it waits until something can be acquired, reads the logs, and acquires records for its member.
+
+One fetch at a time holds the lock of a share-partition. It gives the lock back within one step of the loop, unless
+headers of batches must be read from the disk first. Follows Kafka's DelayedShareFetch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkacompat.faults import report
+from kafkacompat.partition.delayed_operations import DelayedOperation
+from kafkacompat.ports import EMPTY_RECORDS, LogRefused
+from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.records.compression import DecompressionFailed
+from kafkacompat.records.record import RecordMalformed
+from kafkacompat.share.partition_cache import ACTIVE
+from kafkacompat.share.reads import FetchedRecords, read_batches
+from kafkacompat.share.requests import max_bytes_of_each
+from kafkacompat.share.values import AbortedTransaction
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.share_fetch_response import AcquiredRecords, PartitionData
+
+if TYPE_CHECKING:
+    from kafkacompat.api.share_services import TopicIdPartition
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
+    from kafkacompat.ports import Clock, LogRead, Random, Workers
+    from kafkacompat.share.partition_cache import LedPartition, SharePartitionCache
+    from kafkacompat.share.values import AcquireMode
+
+logger = logging.getLogger(__name__)
+
+Answers = dict["TopicIdPartition", PartitionData]
+UNREADABLE = (OSError, BatchCorrupt, RecordMalformed, DecompressionFailed)
+
+
+class ShareFetchParameters:
+    """What a member asks for."""
+
+    __slots__ = (
+        "acquire_mode",
+        "batch_size",
+        "max_bytes",
+        "max_records",
+        "max_wait_ms",
+        "member_id",
+        "min_bytes",
+        "read_committed",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        acquire_mode: AcquireMode,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        max_records: int,
+        batch_size: int,
+        *,
+        read_committed: bool,
+    ) -> None:
+        self.member_id = member_id
+        self.acquire_mode = acquire_mode
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.max_records = max_records
+        self.batch_size = batch_size
+        self.read_committed = read_committed
+
+
+class ShareFetches:
+    """All share fetches of a node: what they have in common, and those that wait."""
+
+    def __init__(
+        self,
+        cache: SharePartitionCache,
+        purgatory: DelayedOperationPurgatory[DelayedShareFetch],
+        clock: Clock,
+        random: Random,
+        workers: Workers,
+    ) -> None:
+        self.cache = cache
+        self.purgatory = purgatory
+        self.clock = clock
+        self.random = random
+        self.workers = workers
+        self._to_wake: dict[LedPartition, None] = {}
+        self._is_waking = False
+        cache.wake = self.wake
+        cache.lost = self.lost
+
+    def start(
+        self,
+        parameters: ShareFetchParameters,
+        asked: Sequence[LedPartition],
+        refused: dict[TopicIdPartition, ErrorCode],
+    ) -> DelayedShareFetch:
+        """Begin a fetch of these share-partitions, which may be loading. `refused` may grow while it waits."""
+        fetch = DelayedShareFetch(self, parameters, asked, refused)
+        if not fetch.try_complete():
+            if parameters.max_wait_ms <= 0 or self.purgatory.is_full():
+                fetch.expire()
+            else:
+                fetch.answer.when_abandoned = fetch.abandon
+                self.purgatory.park(fetch, asked, parameters.max_wait_ms)
+        return fetch
+
+    def wake(self, led: LedPartition) -> None:
+        """Have the fetches look that wait for a share-partition. What they do may wake others, which follow in a row."""
+        if led not in self.purgatory.by_key:
+            return
+        self._to_wake[led] = None
+        if self._is_waking:
+            return
+        self._is_waking = True
+        try:
+            while self._to_wake:
+                first = next(iter(self._to_wake))
+                del self._to_wake[first]
+                self.purgatory.for_each_on(first, _look_again, first)
+        finally:
+            self._is_waking = False
+
+    def lost(self, led: LedPartition) -> None:
+        self.purgatory.for_each_on(led, _end, self)
+
+
+def _look_again(fetch: DelayedShareFetch, led: LedPartition) -> None:
+    # Most fetches that wait find that another one has taken what there was.
+    core = led.core
+    if core.state is not ACTIVE or not core.can_acquire_records():
+        return
+    if core.next_fetch_offset() != led.readable_end(read_committed=fetch.parameters.read_committed):
+        fetch.try_complete()
+
+
+def _end(fetch: DelayedShareFetch, fetches: ShareFetches) -> None:
+    """A partition is led elsewhere now: the member can learn that with its next fetch."""
+    fetches.purgatory.remove(fetch)
+    fetch.expire()
+
+
+class DelayedShareFetch(DelayedOperation):
+    """Gives the `answer`: the data of each partition. Also the identity that holds the locks of share-partitions."""
+
+    __slots__ = (
+        "_answers",
+        "_budget",
+        "_count",
+        "_has_records",
+        "_held",
+        "_is_abandoned",
+        "_limits",
+        "_next",
+        "_worked",
+        "asked",
+        "fetches",
+        "parameters",
+        "refused",
+    )
+
+    answer: Deferred[Answers]
+
+    def __init__(
+        self,
+        fetches: ShareFetches,
+        parameters: ShareFetchParameters,
+        asked: Sequence[LedPartition],
+        refused: dict[TopicIdPartition, ErrorCode],
+    ) -> None:
+        super().__init__()
+        self.fetches = fetches
+        self.parameters = parameters
+        self.asked = asked
+        self.refused = refused
+        self._held: list[tuple[LedPartition, int]] = []
+        """The share-partitions whose lock this fetch holds, and the offset to fetch from each."""
+        self._answers: Answers = {}
+        self._limits: list[int] = []
+        self._budget = 0
+        self._count = 0
+        self._next = 0
+        self._has_records = False
+        self._is_abandoned = False
+        self._worked = False
+        """A worker has read, so that other fetches may have found a lock taken."""
+
+    # Whether there is enough.
+
+    def try_complete(self) -> bool:
+        """Answer if enough can be acquired now. False: the fetch waits."""
+        held = self._acquirable()
+        if not held:
+            return False
+        if not self._is_enough(held):
+            self._give_back(held)
+            return False
+        self.fetches.purgatory.remove(self)
+        self._fetch(held)
+        return True
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+        self._fetch(self._acquirable())
+
+    def abandon(self) -> None:
+        """Nobody waits any more, so nothing may be acquired."""
+        self._is_abandoned = True
+        self.fetches.purgatory.remove(self)
+
+    def _acquirable(self) -> list[tuple[LedPartition, int]]:
+        """Take the locks of the share-partitions that have room for more records in flight."""
+        now_ms = self.fetches.clock.monotonic_ms()
+        held: list[tuple[LedPartition, int]] = []
+        for led in self.asked:
+            core = led.core
+            if core.maybe_acquire_fetch_lock(self, now_ms):
+                if core.can_acquire_records():
+                    held.append((led, core.next_fetch_offset()))
+                else:
+                    core.release_fetch_lock(self, now_ms)
+        return held
+
+    def _give_back(self, held: list[tuple[LedPartition, int]]) -> None:
+        now_ms = self.fetches.clock.monotonic_ms()
+        for led, _ in held:
+            led.core.release_fetch_lock(self, now_ms)
+
+    def _is_enough(self, held: list[tuple[LedPartition, int]]) -> bool:
+        """Whether the logs have min_bytes to fetch. It is assumed that all of that can be acquired."""
+        parameters = self.parameters
+        min_bytes, read_committed = parameters.min_bytes, parameters.read_committed
+        total = 0
+        limits: list[int] | None = None
+        for at, (led, offset) in enumerate(held):
+            log = led.partition.log
+            end = led.readable_end(read_committed=read_committed)
+            if offset == end:
+                continue
+            if offset > end or offset < log.log_start_offset or min_bytes <= 1:
+                return True
+            if log.segment_base_offset(offset) != log.segment_base_offset(end):
+                return True
+            if limits is None:
+                limits = self._divided(held)
+            try:
+                total += min(log.readable_bytes(offset, end), limits[at])
+            except (OSError, BatchCorrupt, LogRefused):
+                return True  # the read gets the same error and reports it
+        return total >= min_bytes
+
+    def _divided(self, held: list[tuple[LedPartition, int]]) -> list[int]:
+        count = len(held)
+        if count == 1:
+            return [self.parameters.max_bytes]
+        return max_bytes_of_each(self.parameters.max_bytes, count, count, self.fetches.random.randrange)
+
+    # Reading and acquiring.
+
+    def _fetch(self, held: list[tuple[LedPartition, int]]) -> None:
+        self._held = held
+        if held:
+            self._limits = self._divided(held)
+            self._budget = self.parameters.max_bytes
+            self._next = 0
+            self._go_on(None)
+        else:
+            self._finish()
+
+    def _go_on(self, read: FetchedRecords | None) -> None:
+        """Fetch from one share-partition after the other. `read`: what a worker has read of the next one."""
+        held = self._held
+        try:
+            while self._next < len(held):
+                led, offset = held[self._next]
+                if not self._fetch_from(led, offset, read):
+                    return  # a worker reads
+                read = None
+                self._next += 1
+        except Exception as error:
+            report("fetching for a share group", error)
+            for led, _ in held[self._next :]:
+                self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+        self._finish()
+
+    def _fetch_from(self, led: LedPartition, offset: int, fetched: FetchedRecords | None) -> bool:
+        """False if a worker must read first."""
+        key = led.key.topic_id_partition
+        data = self._answers[key] = PartitionData(partition_index=key.partition, records=EMPTY_RECORDS)
+        parameters, core = self.parameters, led.core
+        left = parameters.max_records - self._count
+        if self._is_abandoned or left <= 0 or core.state is not ACTIVE:
+            return True
+        log = led.partition.log
+        if not led.partition.is_leader:
+            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True
+        end = led.readable_end(read_committed=parameters.read_committed)
+        try:
+            read = log.read(offset, min(self._limits[self._next], self._budget), end, not self._has_records)
+            if not len(read.records):
+                return True
+            aborted = self._aborted(led, offset, read)
+            if fetched is None:
+                until = max(core.end_offset, offset) + min(left, led.settings().max_record_locks)
+                fetched = read_batches(read.records, until, finds_markers=bool(aborted), waits=False)
+                if fetched is None:
+                    work = partial(read_batches, read.records, until, finds_markers=bool(aborted), waits=True)
+                    self._worked = True
+                    self.fetches.workers.submit(work).on_done(self._was_read)
+                    return False
+        except LogRefused as refused:
+            if refused.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                # The log begins later now. The member fetches again.
+                core.update_cache_and_offsets(log.log_start_offset)
+                self.fetches.cache.changed(led)
+            else:
+                data.error_code = refused.code
+            return True
+        except UNREADABLE as error:
+            self._unreadable(led, data, error)
+            return True
+        if not fetched.batches:
+            return True
+        acquired = core.acquire(
+            parameters.member_id,
+            parameters.acquire_mode,
+            parameters.batch_size,
+            left,
+            offset,
+            fetched.batches,
+            aborted,
+            parameters.read_committed,
+            self.fetches.clock.monotonic_ms(),
+        )
+        self._has_records = True
+        self._budget = max(self._budget - len(read.records), 0)
+        if acquired.records:
+            data.records = fetched.slice_of(acquired.records)
+            data.acquired_records = [
+                AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                for first, last, count in acquired.records
+            ]
+            self._count += acquired.count
+        self.fetches.cache.changed(led)
+        return True
+
+    def _aborted(self, led: LedPartition, offset: int, read: LogRead) -> list[AbortedTransaction]:
+        if not self.parameters.read_committed:
+            return []
+        return [
+            AbortedTransaction(one.producer_id, one.first_offset)
+            for one in led.partition.log.aborted_transactions(offset, read.end_offset)
+        ]
+
+    def _was_read(self, done: Deferred[FetchedRecords | None]) -> None:
+        try:
+            fetched = done.result()
+        except Exception as error:
+            led, _ = self._held[self._next]
+            if isinstance(error, UNREADABLE):
+                self._unreadable(led, self._answers[led.key.topic_id_partition], error)
+            else:
+                report(f"reading {led.name}", error)
+                self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+            self._next += 1
+            fetched = None
+        self._go_on(fetched)
+
+    def _unreadable(self, led: LedPartition, data: PartitionData, error: Exception) -> None:
+        if isinstance(error, OSError):
+            logger.error("read of %s failed: %s", led.name, error)
+            data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            led.partition.traffic.failed_fetches += 1
+            logger.error("%s is damaged on disk: %s", led.name, error)
+            data.error_code = ErrorCode.CORRUPT_MESSAGE
+
+    def _finish(self) -> None:
+        held, self._held = self._held, []
+        self._give_back(held)
+        answers = self._answers
+        for key, error in self.refused.items():
+            answers[key] = PartitionData(
+                partition_index=key.partition, error_code=error, records=EMPTY_RECORDS
+            )
+        self.answer.resolve(answers)
+        if self._worked:
+            for led, _ in held:
+                if led.is_cached:
+                    self.fetches.wake(led)

@@ -1,0 +1,363 @@
+"""The share-partitions that this node leads: their cores, loaded from the persister, and dropped when they count no more.
+
+It carries out what the cores decide: reads and writes of state, and one timer for the next lock that runs out. Fetches
+that wait are woken through `wake`. Requests are unknown here. Follows Kafka's SharePartitionManager.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, TopicIdPartition
+from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
+from kafkacompat.ids import TopicPartition
+from kafkacompat.share.share_partition import SharePartition, needs_reset_offset
+from kafkacompat.share.values import SUCCEEDED, PendingWrite, SharePartitionState
+from kafkacompat.wire.errors import NONE, ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.api.partition_services import OffsetLookup
+    from kafkacompat.api.share_services import SharePersister
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.replica_manager import ReplicaManager
+    from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.share.settings import GroupSettingsCache
+    from kafkacompat.share.values import ShareSettings
+
+logger = logging.getLogger(__name__)
+
+ACTIVE = SharePartitionState.ACTIVE
+OUTLIVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors of the persister after which a share-partition must be loaded anew, here or elsewhere."""
+CONSUMER = -1
+ANY_EPOCH = -1
+EXPIRED_AT_ONCE = 50
+"""Share-partitions whose locks are looked at in one turn of the loop."""
+
+
+class LedPartition:
+    """One share-partition of which this node leads the partition."""
+
+    __slots__ = (
+        "core",
+        "is_cached",
+        "key",
+        "loading_since_ms",
+        "lock_at_ms",
+        "name",
+        "partition",
+        "settings",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        name: TopicPartition,
+        partition: PartitionCore,
+        settings: Callable[[], ShareSettings],
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.partition = partition
+        self.settings = settings
+        self.core = SharePartition(key, name.topic, partition.leader_epoch, settings)
+        self.is_cached = True
+        """False once it is dropped. Requests that know it may still hold it."""
+        self.lock_at_ms = -1
+        """When its locks are looked at next. -1: never."""
+        self.loading_since_ms = 0
+        self.writes = 0
+        """Writes that the persister has not answered yet."""
+
+    def readable_end(self, *, read_committed: bool) -> int:
+        log = self.partition.log
+        return log.last_stable_offset if read_committed else log.high_watermark
+
+
+class SharePartitionCache:
+    """Used in the loop's thread only."""
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        persister: SharePersister,
+        settings: GroupSettingsCache,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self._manager = manager
+        self._persister = persister
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self.groups: dict[str, dict[TopicIdPartition, LedPartition]] = {}
+        self._by_name: dict[TopicPartition, dict[LedPartition, None]] = {}
+        self._due: list[tuple[int, int, LedPartition]] = []
+        """A heap of times at which locks are looked at. An entry counts if its share-partition has that time."""
+        self._order = 0
+        self._ended: set[str] = set()
+        """Groups without a session, some of whose share-partitions are still written."""
+        self._timer: TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._is_watching = False
+        self.wake: Callable[[LedPartition], None] = lambda led: None
+        """Called when a waiting fetch may find more in a share-partition than before."""
+        self.lost: Callable[[LedPartition], None] = lambda led: None
+        """Called when this node has lost a partition: fetches need not wait for it."""
+        self.load_times_ms: Callable[[int], None] = lambda took_ms: None
+
+    def get(self, group_id: str, key: TopicIdPartition) -> LedPartition | None:
+        group = self.groups.get(group_id)
+        led = None if group is None else group.get(key)
+        if led is not None and self._manager.hosted.changes:
+            self._manager.core(led.name)  # takes a new role, which may drop it
+            return led if led.is_cached else None
+        return led
+
+    def get_or_load(self, group_id: str, key: TopicIdPartition, topic: str) -> LedPartition | ErrorCode:
+        """The share-partition, which may be loading. Otherwise why it is not here."""
+        known = self.get(group_id, key)
+        if known is not None:
+            return known
+        name = TopicPartition(topic, key.partition)
+        partition = self._manager.core_by_id(key.topic_id, key.partition)
+        if partition is None:
+            error = self._manager.leader_error(name)
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is NONE else error
+        if not partition.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self._is_watching:
+            # Not before a first share fetch: this is called for each append.
+            self._is_watching = True
+            self._manager.watch(self._moved)
+        full_key = SharePartitionKey(group_id, *key)
+        settings = partial(_partition_settings, self._settings, group_id)
+        led = LedPartition(full_key, name, partition, settings)
+        self.groups.setdefault(group_id, {})[key] = led
+        self._by_name.setdefault(name, {})[led] = None
+        return led
+
+    # Loading
+
+    def load(self, led: LedPartition) -> Deferred[ShareError] | ShareError | None:
+        """Read the state if that has not begun. None if it is loaded, or being loaded for another fetch.
+
+        A failure drops the share-partition. The next fetch tries again.
+        """
+        error = led.core.begin_initialization()
+        if error is not None:
+            if error.code is NONE or error.code is ErrorCode.LEADER_NOT_AVAILABLE:
+                return None
+            self.drop(led)
+            return error
+        led.loading_since_ms = self._clock.monotonic_ms()
+        loaded: Deferred[ShareError] = Deferred()
+        self._persister.read(led.key, led.core.leader_epoch).on_done(partial(self._read, led, loaded))
+        return loaded.result() if loaded.done else loaded
+
+    def _read(self, led: LedPartition, loaded: Deferred[ShareError], done: Deferred[ReadState]) -> None:
+        try:
+            state = done.result()
+        except Exception as error:
+            report(f"reading the state of {led.key}", error)
+            self._not_loaded(led, loaded, ShareError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        if state.error.code is not NONE or not needs_reset_offset(state):
+            self._initialize(led, loaded, state, 0)
+            return
+        settings = self._settings.of(led.key.group_id)
+        timestamp_ms = settings.reset_timestamp_ms(self._clock.now_ms())
+        found = self._manager.list_offset(led.name, timestamp_ms, False, led.partition.leader_epoch, CONSUMER)
+        if isinstance(found, Deferred):
+            found.on_done(lambda later: self._reset(led, loaded, state, later.result()))
+        else:
+            self._reset(led, loaded, state, found)
+
+    def _reset(
+        self, led: LedPartition, loaded: Deferred[ShareError], state: ReadState, found: OffsetLookup
+    ) -> None:
+        if found.error is not NONE:
+            self._not_loaded(led, loaded, ShareError(found.error))
+        elif found.offset < 0:
+            self._not_loaded(led, loaded, ShareError(ErrorCode.OFFSET_NOT_AVAILABLE))
+        else:
+            self._initialize(led, loaded, state, found.offset)
+
+    def _initialize(
+        self, led: LedPartition, loaded: Deferred[ShareError], state: ReadState, reset_offset: int
+    ) -> None:
+        if not led.is_cached:
+            loaded.resolve(SUCCEEDED)
+            return
+        try:
+            error = led.core.initialize(state, reset_offset)
+        except Exception as bug:
+            report(f"loading {led.key}", bug)
+            error = ShareError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if error.code is not NONE:
+            self._not_loaded(led, loaded, error)
+            return
+        self.load_times_ms(self._clock.monotonic_ms() - led.loading_since_ms)
+        loaded.resolve(SUCCEEDED)
+        self.wake(led)
+
+    def _not_loaded(self, led: LedPartition, loaded: Deferred[ShareError], error: ShareError) -> None:
+        logger.warning("the state of %s cannot be loaded: %s", led.key, error)
+        if led.is_cached:
+            led.core.fail()
+            self.drop(led)
+        loaded.resolve(error)
+
+    # Writing
+
+    def write(self, led: LedPartition, pending: PendingWrite) -> Deferred[ShareError]:
+        """Have a change written, and tell the core. The value is what the requester is told."""
+        written: Deferred[ShareError] = Deferred()
+        led.writes += 1
+        self._persister.write(led.key, pending.state).on_done(
+            partial(self._written, led, pending.token, written)
+        )
+        return written
+
+    def _written(
+        self, led: LedPartition, token: int, written: Deferred[ShareError], done: Deferred[ShareError]
+    ) -> None:
+        try:
+            answer = done.result()
+        except Exception as error:
+            report(f"writing the state of {led.key}", error)
+            answer = ShareError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        try:
+            told = led.core.write_completed(token, answer, self._clock.monotonic_ms())
+        except Exception as bug:
+            report(f"completing a change of {led.key}", bug)
+            told = ShareError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        led.writes -= 1
+        if (told.code is not NONE and told.code in OUTLIVED) or (
+            not led.writes and self._ended and led.key.group_id in self._ended
+        ):
+            self.drop(led)
+        written.resolve(told)
+        self.changed(led)
+
+    def changed(self, led: LedPartition) -> None:
+        """Call after everything that changes a core: locks may run out earlier, and fetches may find more."""
+        if not led.is_cached:
+            return
+        deadline_ms = led.core.next_lock_deadline_ms()
+        if deadline_ms is not None and (led.lock_at_ms < 0 or deadline_ms < led.lock_at_ms):
+            led.lock_at_ms = deadline_ms
+            self._order += 1
+            heapq.heappush(self._due, (deadline_ms, self._order, led))
+            if self._timer is None or deadline_ms < self._timer_at_ms:
+                self._arm(deadline_ms)
+        if led.core.take_wakeup():
+            self.wake(led)
+
+    # Locks
+
+    def _arm(self, at_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        self._timer = self._timers.call_at(at_ms, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        left = EXPIRED_AT_ONCE
+        while left and self._due and self._due[0][0] <= now_ms:
+            at_ms, _, led = heapq.heappop(self._due)
+            if led.lock_at_ms != at_ms or not led.is_cached:
+                continue
+            led.lock_at_ms = -1
+            left -= 1
+            try:
+                pending = led.core.expire_locks(now_ms)
+                if pending is not None:
+                    self.write(led, pending)
+                self.changed(led)
+            except Exception as error:
+                report(f"ending locks of {led.key}", error)
+        if self._due and (self._timer is None or self._due[0][0] < self._timer_at_ms):
+            self._arm(max(self._due[0][0], now_ms))
+
+    # Dropping
+
+    def drop(self, led: LedPartition) -> None:
+        """Forget a share-partition. What was acquired is free again when it is loaded anew."""
+        if not led.is_cached:
+            return
+        led.is_cached = False
+        led.core.mark_fenced()
+        group = self.groups[led.key.group_id]
+        del group[led.key.topic_id_partition]
+        if not group:
+            del self.groups[led.key.group_id]
+            self._ended.discard(led.key.group_id)
+        known = self._by_name[led.name]
+        del known[led]
+        if not known:
+            del self._by_name[led.name]
+
+    def drop_group(self, group_id: str) -> None:
+        """The group has no session left. What is being written is awaited, so that a new load finds it."""
+        for led in list(self.groups.get(group_id, {}).values()):
+            if led.writes:
+                self._ended.add(group_id)
+            else:
+                self.drop(led)
+
+    def keep_group(self, group_id: str) -> None:
+        """The group has a session again."""
+        self._ended.discard(group_id)
+
+    def drop_all(self) -> None:
+        for group in list(self.groups.values()):
+            for led in list(group.values()):
+                self.drop(led)
+
+    def _moved(self, partition: PartitionCore) -> None:
+        """A partition's high watermark has advanced, or its role has changed, or it is gone."""
+        known = self._by_name.get(partition.topic_partition)
+        if known is None:
+            return
+        for led in list(known):
+            if led.partition is not partition and not led.partition.is_leader:
+                self._lose(led)
+            elif led.partition is partition:
+                if not partition.is_leader:
+                    self._lose(led)
+                elif partition.leader_epoch == led.core.leader_epoch:
+                    self.wake(led)
+                elif partition.leader_epoch == led.core.leader_epoch + 1:
+                    # No other node led in between, so what is held here still counts.
+                    led.core.leader_epoch = partition.leader_epoch
+                    self.wake(led)
+                else:
+                    self._lose(led)
+
+    def _lose(self, led: LedPartition) -> None:
+        self.drop(led)
+        self.lost(led)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.groups.values()))
+
+
+def _partition_settings(settings: GroupSettingsCache, group_id: str) -> ShareSettings:
+    return settings.of(group_id).partition

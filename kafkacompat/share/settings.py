@@ -1,0 +1,83 @@
+"""The settings of a share group that hold now: its own, or else those of the broker.
+
+They are read for every request, so they are kept until a layer changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkacompat.config import group_values
+from kafkacompat.partition.lookup import EARLIEST, LATEST
+from kafkacompat.share.values import ShareSettings
+
+if TYPE_CHECKING:
+    from kafkacompat.config import ServerConfig
+
+GROUPS_MAX = 10_000
+"""Groups whose settings are kept. More clients than that do not fetch from one node at once."""
+_DURATION = re.compile(
+    r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE
+)
+_EPOCH_MS = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    partition: ShareSettings
+    read_committed: bool
+    offset_reset: str
+    """latest, earliest, or by_duration: and a duration."""
+
+    def reset_timestamp_ms(self, now_ms: int) -> int:
+        """What to look up in the log: a special timestamp, or the time from which on records count."""
+        if self.offset_reset == "latest":
+            return LATEST
+        if self.offset_reset == "earliest":
+            return EARLIEST
+        return max(now_ms - duration_ms(self.offset_reset), _EPOCH_MS)
+
+
+class GroupSettingsCache:
+    """`effective` has the node's settings, `overrides` those of a group in the present image."""
+
+    def __init__(
+        self, effective: Callable[[], ServerConfig], overrides: Callable[[str], Mapping[str, str]]
+    ) -> None:
+        self._effective = effective
+        self._overrides = overrides
+        self._known: dict[str, tuple[ServerConfig, Mapping[str, str], GroupSettings]] = {}
+
+    def of(self, group_id: str) -> GroupSettings:
+        effective, overrides = self._effective(), self._overrides(group_id)
+        known = self._known.get(group_id)
+        if known is not None and known[0] is effective and (known[1] is overrides or known[1] == overrides):
+            return known[2]
+        values = group_values(effective, overrides)
+        settings = GroupSettings(
+            ShareSettings(
+                record_lock_duration_ms=int(values["share.record.lock.duration.ms"]),  # type: ignore[arg-type]
+                delivery_count_limit=int(values["share.delivery.count.limit"]),  # type: ignore[arg-type]
+                max_record_locks=int(values["share.partition.max.record.locks"]),  # type: ignore[arg-type]
+                renew_acknowledge_enabled=bool(values["share.renew.acknowledge.enable"]),
+            ),
+            str(values["share.isolation.level"]).lower() == "read_committed",
+            str(values["share.auto.offset.reset"]),
+        )
+        if len(self._known) >= GROUPS_MAX:
+            self._known.clear()
+        self._known[group_id] = effective, overrides, settings
+        return settings
+
+
+def duration_ms(text: str) -> int:
+    """The length of by_duration:PnDTnHnMn.nS."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text} is no duration")
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:4])
+    thousandths = int((found[5] or "").ljust(3, "0")[:3])
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + thousandths
