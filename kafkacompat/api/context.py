@@ -17,7 +17,11 @@ from kafkacompat.quota.managers import QuotaManagers
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import DirectoryService, FetchService, PartitionService
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.api.share_services import ShareCoordinatorService, SharePersister
+    from kafkacompat.api.share_services import (
+        ShareCoordinatorService,
+        SharePartitionService,
+        SharePersister,
+    )
     from kafkacompat.api.transaction_services import Transactions
     from kafkacompat.config import LogConfig, ServerConfig
     from kafkacompat.controller.image import MetadataImage
@@ -204,6 +208,8 @@ class Node:
     transactions: Transactions
     share_coordinator: ShareCoordinatorService
     share_persister: SharePersister
+    shares: SharePartitionService | None = None
+    """None if share groups are not served (the simulator)."""
     directories: DirectoryService | None = None
     """None if replicas cannot move between directories (the simulator)."""
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)

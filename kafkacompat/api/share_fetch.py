@@ -33,10 +33,10 @@ def share_fetch(
         return ShareFetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if request.group_id is None or not is_valid_member_id(request.member_id):
         return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if context.api_version >= FIRST_VERSION_WITH_RENEW and request.is_renew_ack:
+    renews = context.api_version >= FIRST_VERSION_WITH_RENEW and request.is_renew_ack
+    if renews and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
         # Nothing is fetched with a renewal: the locks might run out again before the answer.
-        if request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms:
-            return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     return node.shares.share_fetch(request, context, readable(access_of(node, context)))
 
 

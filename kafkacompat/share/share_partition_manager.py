@@ -174,7 +174,7 @@ class SharePartitionManager:
         for _ in range(min(RELEASED_AT_ONCE, len(self._releases))):
             led, member_id = self._releases.popleft()
             try:
-                outcome = led.core.release_acquired_records(member_id, self.clock.monotonic_ms())
+                outcome = led.core.release_acquired_records(member_id)
                 if isinstance(outcome, PendingWrite):
                     self.cache.write(led, outcome)
                 self.cache.changed(led)

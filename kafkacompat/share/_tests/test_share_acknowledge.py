@@ -1,0 +1,130 @@
+"""Share acknowledgements: what a request must look like, and what each partition is told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.share._tests.share_world import ACCEPT, RELEASE, ShareWorld, codes, rows, taken
+from kafkacompat.share.requests import are_valid
+from kafkacompat.wire.errors import ErrorCode
+
+
+def batch(first: int, last: int, *types: int) -> Any:
+    return SimpleNamespace(first_offset=first, last_offset=last, acknowledge_types=list(types))
+
+
+VALID = [
+    [],
+    [batch(0, 0, 1)],
+    [batch(0, 4, 2)],
+    [batch(0, 2, 0, 1, 3)],
+    [batch(0, 2, 1), batch(3, 3, 2)],
+    [batch(0, 2, 1), batch(2, 3, 2)],
+]
+INVALID = [
+    [batch(1, 0, 1)],
+    [batch(-2, -1, 1)],
+    [batch(0, 0)],
+    [batch(0, 1, 1, 1, 1)],
+    [batch(0, 0, 5)],
+    [batch(0, 0, -1)],
+    [batch(0, 1, 1, 9)],
+    [batch(3, 4, 1), batch(0, 1, 1)],
+    [batch(0, 4, 1), batch(3, 5, 1)],
+    [batch(0, 0, 4)],
+    [batch(0, 1, 1, 4)],
+]
+
+
+@pytest.mark.parametrize("batches", VALID)
+def test_valid_batches(batches: list[Any]) -> None:
+    assert are_valid(batches, supports_renew=True, is_renew=False)
+
+
+@pytest.mark.parametrize("batches", INVALID)
+def test_invalid_batches(batches: list[Any]) -> None:
+    assert not are_valid(batches, supports_renew=True, is_renew=False)
+
+
+def test_only_a_renewal_of_a_new_version_may_renew() -> None:
+    assert are_valid([batch(0, 1, 1, 4)], supports_renew=True, is_renew=True)
+    assert not are_valid([batch(0, 1, 1, 4)], supports_renew=False, is_renew=True)
+
+
+def filled(records: int = 4) -> ShareWorld:
+    world = ShareWorld()
+    world.produce("t", 0, *([b"v"] * records))
+    world.produce("t", 1)
+    world.fetched(partitions=[0, 1])
+    return world
+
+
+def test_one_type_counts_for_a_batch_and_many_for_single_records() -> None:
+    world = filled()
+    response = world.acknowledged("m", 1, {0: [(0, 1, ACCEPT), (2, 3, RELEASE, ACCEPT)], 1: [(0, 0, ACCEPT)]})
+    assert codes(response) == {0: 0, 1: 0}
+    assert response.acquisition_lock_timeout_ms == 30_000
+    assert taken(world.fetched("b", partitions=[0])) == {0: [(2, 2, 2)]}
+
+
+def test_one_bad_partition_leaves_the_others_alone() -> None:
+    world = filled()
+    response = world.acknowledged("m", 1, {0: [(1, 0, ACCEPT)], 1: [(0, 0, ACCEPT)], 2: [(0, 0, ACCEPT)]})
+    assert codes(response) == {
+        0: ErrorCode.INVALID_REQUEST,
+        1: ErrorCode.NONE,
+        2: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert rows(response)[2].error_message == "This server does not host this topic-partition."
+    assert rows(response)[0].error_message is None
+
+
+def test_unknown_and_forbidden_topics() -> None:
+    world = filled()
+    response = world.acknowledged("m", 1, {0: [(0, 0, ACCEPT)]}, topic_id=b"?" * 16)
+    assert codes(response) == {0: ErrorCode.UNKNOWN_TOPIC_ID}
+    response = world.acknowledged("m", 2, {0: [(0, 0, ACCEPT)]}, may_read=lambda _: False)
+    assert codes(response) == {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    response = world.acknowledged("m", 3, {9: [(0, 0, ACCEPT)]})
+    assert codes(response) == {9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_partitions_without_acknowledgements_are_told_beside_others_only() -> None:
+    world = filled()
+    assert codes(world.acknowledged("m", 1, {0: []})) == {}
+    assert codes(world.acknowledged("m", 2, {0: [], 1: [(0, 0, ACCEPT)]})) == {0: 0, 1: 0}
+
+
+def test_an_acknowledgement_is_answered_when_it_is_written() -> None:
+    world = filled()
+    world.persister.is_held = True
+    answer = world.request_acknowledge("m", 1, {0: [(0, 3, ACCEPT)], 1: [(0, 0, ACCEPT)]})
+    assert isinstance(answer, Deferred)
+    assert len(world.persister.writes) == 2
+    world.persister.answer_all()
+    assert codes(answer.result()) == {0: 0, 1: 0}
+
+
+def test_the_last_acknowledgement_ends_the_session_when_it_is_written() -> None:
+    world = filled()
+    world.persister.is_held = True
+    answer = world.request_acknowledge("m", -1, {0: [(0, 1, ACCEPT)]})
+    assert len(world.shares.sessions) == 1
+    world.persister.answer_all()
+    assert codes(answer.result()) == {0: 0}
+    assert len(world.shares.sessions) == 0
+    world.persister.answer_all()
+    assert taken(world.fetched("b", partitions=[0])) == {0: [(2, 3, 2)]}
+
+
+def test_many_acknowledgements_take_several_steps() -> None:
+    world = ShareWorld(share_partition_max_record_locks="4000")
+    world.produce("t", 0, *([b"v"] * 3900))
+    assert taken(world.fetched(partitions=[0], max_records=4000)) == {0: [(0, 3899, 1)]}
+    response = world.acknowledged("m", 1, {0: [(each, each, ACCEPT) for each in range(3900)]})
+    assert codes(response) == {0: 0}
+    assert world.core().start_offset == 3900

@@ -1,0 +1,433 @@
+"""Share fetches over real logs: what is acquired, when a fetch waits, and what ends its wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafkacompat.api.share_services import ShareError
+from kafkacompat.deferred import Deferred
+from kafkacompat.partition._tests.fakes import partition_image, topic_image, with_partitions
+from kafkacompat.share._tests.share_world import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    RENEW,
+    ShareWorld,
+    acquired,
+    codes,
+    offsets_sent,
+    rows,
+    taken,
+)
+from kafkacompat.wire.errors import ErrorCode
+
+
+def filled(batches: int = 1, records: int = 1, partition: int = 0, **overrides: str) -> ShareWorld:
+    world = ShareWorld(**overrides)
+    for _ in range(batches):
+        world.produce("t", partition, *([b"value"] * records))
+    return world
+
+
+def test_a_first_fetch_acquires_what_the_log_has() -> None:
+    world = filled(batches=3, records=2)
+    response = world.fetched(partitions=[0])
+    assert taken(response) == {0: [(0, 5, 1)]}
+    assert offsets_sent(rows(response)[0]) == [0, 1, 2, 3, 4, 5]
+    assert response.acquisition_lock_timeout_ms == 30_000
+
+
+def test_what_one_member_holds_another_does_not_get() -> None:
+    world = filled()
+    assert taken(world.fetched("a", partitions=[0])) == {0: [(0, 0, 1)]}
+    answer = world.parked("b", partitions=[0])
+    world.time.advance(500)
+    assert taken(answer.result()) == {}
+
+
+def test_groups_do_not_know_of_each_other() -> None:
+    world = filled()
+    world.configure("other", share_auto_offset_reset="earliest")
+    assert taken(world.fetched("a", partitions=[0])) == {0: [(0, 0, 1)]}
+    assert taken(world.fetched("a", partitions=[0], group="other", connection=9)) == {0: [(0, 0, 1)]}
+
+
+def test_a_group_without_offset_begins_at_the_end_by_default() -> None:
+    world = filled(share_auto_offset_reset="latest")
+    answer = world.parked(partitions=[0])
+    world.produce("t", 0)
+    assert taken(answer.result()) == {0: [(1, 1, 1)]}
+
+
+def test_a_group_may_begin_some_time_ago() -> None:
+    world = ShareWorld(share_auto_offset_reset="by_duration:PT1H")
+    world.produce()
+    world.time.advance(2 * 3_600_000)
+    world.produce()
+    answer = world.parked(partitions=[0])
+    world.workers.run_all()
+    assert taken(answer.result()) == {0: [(1, 1, 1)]}
+
+
+def test_without_a_record_since_then_the_group_cannot_begin() -> None:
+    world = ShareWorld(share_auto_offset_reset="by_duration:PT1H")
+    answer = world.parked(partitions=[0])
+    world.workers.run_all()
+    world.time.advance(500)
+    assert codes(answer.result()) == {0: ErrorCode.OFFSET_NOT_AVAILABLE}
+
+
+def test_a_fetch_waits_for_records() -> None:
+    world = ShareWorld()
+    answer = world.parked(partitions=[0, 1])
+    world.produce("t", 1)
+    assert taken(answer.result()) == {1: [(0, 0, 1)]}
+
+
+def test_a_fetch_waits_for_min_bytes() -> None:
+    world = filled()
+    answer = world.parked(partitions=[0], min_bytes=100)
+    world.produce()
+    assert taken(answer.result()) == {0: [(0, 1, 1)]}
+
+
+def test_a_fetch_with_less_than_min_bytes_takes_what_there_is_in_the_end() -> None:
+    world = filled()
+    answer = world.parked(partitions=[0], min_bytes=1000)
+    world.time.advance(500)
+    assert taken(answer.result()) == {0: [(0, 0, 1)]}
+
+
+def test_released_records_wake_others() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    answer = world.parked("b", partitions=[0])
+    world.acknowledged("a", 1, {0: [(0, 0, RELEASE)]})
+    assert taken(answer.result()) == {0: [(0, 0, 2)]}
+
+
+def test_locks_that_run_out_wake_others() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    answer = world.parked("b", partitions=[0], max_wait_ms=60_000)
+    world.time.advance(29_999)
+    assert not answer.done
+    world.time.advance(1)
+    assert taken(answer.result()) == {0: [(0, 0, 2)]}
+
+
+def test_a_renewed_lock_lasts_longer() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    world.time.advance(20_000)
+    world.acknowledged("a", 1, {0: [(0, 0, RENEW)]}, is_renew=True)
+    answer = world.parked("b", partitions=[0], max_wait_ms=60_000)
+    world.time.advance(29_999)
+    assert not answer.done
+    world.time.advance(1)
+    assert taken(answer.result()) == {0: [(0, 0, 2)]}
+
+
+def test_a_member_that_leaves_releases_what_it_holds() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    answer = world.parked("b", partitions=[0])
+    world.acknowledged("a", -1)
+    assert taken(answer.result()) == {0: [(0, 0, 2)]}
+
+
+def test_a_lost_connection_releases_what_its_member_holds() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    answer = world.parked("b", partitions=[0])
+    world.disconnect("a")
+    assert taken(answer.result()) == {0: [(0, 0, 2)]}
+    assert len(world.shares.sessions) == 1
+
+
+def test_a_group_without_session_is_forgotten_with_its_last_connection() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    world.acknowledged("a", -1)
+    assert world.shares.cache.count == 1
+    world.disconnect("a")
+    assert world.shares.cache.count == 0
+
+
+def test_a_group_is_not_forgotten_before_its_state_is_written() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    world.persister.is_held = True
+    world.disconnect("a")
+    assert world.shares.cache.count == 1
+    world.persister.answer_all()
+    assert world.shares.cache.count == 0
+    world.persister.is_held = False
+    assert taken(world.fetched("b", partitions=[0])) == {0: [(0, 0, 2)]}
+
+
+def test_accepted_records_are_not_delivered_again() -> None:
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0])
+    world.acknowledged("a", 1, {0: [(0, 0, ACCEPT)]})
+    world.disconnect("a")
+    assert taken(world.fetched("b", partitions=[0])) == {0: [(1, 1, 2)]}
+
+
+def test_acknowledgements_come_with_the_next_fetch() -> None:
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0], max_records=1)
+    response = world.fetched("a", 1, partitions={0: [(0, 0, REJECT)]})
+    assert taken(response) == {0: [(1, 1, 1)]}
+    assert rows(response)[0].acknowledge_error_code == ErrorCode.NONE
+    assert world.core().start_offset == 1
+
+
+def test_the_answer_waits_for_the_write_of_its_acknowledgements() -> None:
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0], max_records=1)
+    world.persister.is_held = True
+    answer = world.parked("a", 1, partitions={0: [(0, 0, ACCEPT)]})
+    world.persister.write_error = ShareError(ErrorCode.NOT_COORDINATOR, "moved")
+    world.persister.answer_all()
+    row = rows(answer.result())[0]
+    assert acquired(row) == [(1, 1, 1)]
+    assert row.acknowledge_error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert row.acknowledge_error_message == "moved"
+
+
+def test_a_fenced_write_drops_the_share_partition() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    world.persister.write_error = ShareError(ErrorCode.FENCED_LEADER_EPOCH)
+    response = world.acknowledged("a", 1, {0: [(0, 0, ACCEPT)]})
+    assert codes(response) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert rows(response)[0].current_leader.leader_id == 1
+    assert [node.node_id for node in response.node_endpoints] == [1]
+    assert world.shares.cache.count == 0
+
+
+def test_records_of_another_member_cannot_be_acknowledged() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    world.parked("b", partitions=[0])
+    response = world.acknowledged("b", 1, {0: [(0, 0, ACCEPT)]})
+    assert codes(response) == {0: ErrorCode.INVALID_RECORD_STATE}
+
+
+def test_state_that_cannot_be_read_is_told_when_the_fetch_ends() -> None:
+    world = filled()
+    world.persister.read_error = ShareError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    world.persister.is_held = True
+    answer = world.parked("a", partitions=[0])
+    world.persister.answer_all()
+    assert not answer.done
+    world.time.advance(500)
+    assert codes(answer.result()) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    world.persister.read_error = ShareError()
+    world.persister.is_held = False
+    assert taken(world.fetched("a", 1)) == {0: [(0, 0, 1)]}
+
+
+def test_a_fetch_whose_partitions_all_fail_does_not_wait() -> None:
+    world = filled()
+    world.persister.read_error = ShareError(ErrorCode.FENCED_STATE_EPOCH)
+    response = world.fetched("a", partitions=[0])
+    assert codes(response) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+def test_loading_is_awaited() -> None:
+    world = filled()
+    world.persister.is_held = True
+    answers = [world.parked(member, partitions=[0]) for member in "ab"]
+    assert len(world.persister.reads) == 1
+    world.persister.answer_all()
+    assert taken(answers[0].result()) == {0: [(0, 0, 1)]}
+    assert not answers[1].done
+
+
+def test_a_partition_led_elsewhere_is_refused() -> None:
+    world = ShareWorld(topic_image("t", {0: partition_image(replicas=(1, 2), leader=2)}))
+    response = world.fetched("a", partitions=[0])
+    row = rows(response)[0]
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert row.current_leader.leader_id == 2
+
+
+def test_a_lost_leadership_ends_the_wait_and_drops_the_share_partition() -> None:
+    world = ShareWorld(topic_image("t", {0: partition_image(replicas=(1, 2))}))
+    answer = world.parked("a", partitions=[0], max_wait_ms=60_000)
+    moved = partition_image(replicas=(1, 2), leader=2, epoch=1)
+    world.publish(with_partitions(world.image, "t", {0: moved}))
+    world.time.advance(0)
+    assert taken(answer.result()) == {}
+    assert world.shares.cache.count == 0
+    assert codes(world.fetched("a", 1)) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+def test_what_is_held_outlives_a_new_epoch_of_the_same_leader() -> None:
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0], max_records=1)
+    world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=1)}))
+    world.time.advance(0)
+    assert taken(world.fetched("b", partitions=[0])) == {0: [(1, 1, 1)]}
+    world.acknowledged("a", 1, {0: [(0, 0, ACCEPT)]})
+    assert world.persister.writes[-1][1].leader_epoch == 1
+
+
+def test_state_is_loaded_anew_after_another_leader() -> None:
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0], max_records=1)
+    world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=2)}))
+    world.time.advance(0)
+    assert world.shares.cache.count == 0
+    assert taken(world.fetched("b", partitions=[0])) == {0: [(0, 1, 1)]}
+
+
+def test_a_deleted_topic_is_unknown_and_its_share_partitions_are_dropped() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    world.publish(replace(world.image, topics={}, topics_by_id={}))
+    world.time.advance(0)
+    assert world.shares.cache.count == 0
+    assert codes(world.fetched("a", 1)) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_deleted_records_are_passed_over() -> None:
+    world = filled(batches=4)
+    world.parked("a", partitions=[0], max_records=0) if False else None
+    world.fetched("a", partitions=[0], max_records=1)
+    world.acknowledged("a", 1, {0: [(0, 0, RELEASE)]})
+    world.log().increment_log_start_offset(2)
+    response = world.fetched("a", 2)
+    assert taken(response) == {}
+    assert taken(world.fetched("a", 3)) == {0: [(2, 3, 1)]}
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_records_are_limited_by_batches_or_strictly(mode: int) -> None:
+    world = filled(batches=3, records=10)
+    response = world.fetched("a", partitions=[0], max_records=15, share_acquire_mode=mode)
+    assert taken(response) == {0: [(0, 19, 1)]} if mode == 0 else {0: [(0, 14, 1)]}
+    assert offsets_sent(rows(response)[0]) == list(range(20))
+
+
+def test_an_unknown_mode_fails() -> None:
+    response = filled().fetched("a", partitions=[0], share_acquire_mode=2)
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_only_batches_with_acquired_records_are_sent() -> None:
+    world = filled(batches=5)
+    world.fetched("a", partitions=[0], max_records=5)
+    world.acknowledged("a", 1, {0: [(2, 3, RELEASE)]})
+    response = world.fetched("b", partitions=[0])
+    assert taken(response) == {0: [(2, 3, 2)]}
+    assert offsets_sent(rows(response)[0]) == [2, 3]
+
+
+def test_records_in_flight_are_limited() -> None:
+    world = filled(batches=1, records=150, share_partition_max_record_locks="100")
+    for _ in range(5):
+        world.produce()
+    assert taken(world.fetched("a", partitions=[0])) == {0: [(0, 149, 1)]}
+    world.parked("b", partitions=[0])
+
+
+def test_aborted_records_are_not_delivered_under_read_committed() -> None:
+    world = ShareWorld(share_isolation_level="read_committed")
+    from kafkacompat.records.control import build_end_transaction_marker
+    from kafkacompat.records.validated import trusted_batch
+
+    world.produce(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    answer = world.parked("a", partitions=[0])
+    world.produce()
+    assert not answer.done
+    marker = build_end_transaction_marker(
+        committed=False, coordinator_epoch=0, producer_id=7, producer_epoch=0, timestamp_ms=0
+    )
+    log = world.log()
+    log.append_as_leader(trusted_batch(marker), 0, world.time.now_ms())
+    core = world.manager.by_name["t", 0]
+    core.advance_alone()
+    world.manager.advanced(core)
+    assert taken(answer.result()) == {0: [(1, 2, 1)]}
+
+
+def test_headers_that_are_not_in_the_page_cache_are_read_by_a_worker() -> None:
+    world = filled(batches=2)
+    world.disk.cold = True
+    answer = world.parked("a", partitions=[0])
+    other = world.parked("b", partitions=[0], max_records=1)
+    world.workers.run_all()
+    assert taken(answer.result()) == {0: [(0, 1, 1)]}
+    assert not other.done
+
+
+def test_a_fetch_that_nobody_waits_for_acquires_nothing() -> None:
+    world = filled()
+    world.disk.cold = True
+    answer = world.parked("a", partitions=[0])
+    answer.abandon()
+    world.disconnect("a")
+    world.workers.run_all()
+    world.disk.cold = False
+    assert taken(world.fetched("b", partitions=[0])) == {0: [(0, 0, 1)]}
+
+
+def test_an_abandoned_fetch_leaves_its_place() -> None:
+    world = ShareWorld()
+    world.parked("a", partitions=[0]).abandon()
+    assert len(world.shares.fetches.purgatory) == 0
+
+
+def test_many_waiting_fetches_get_one_record_each() -> None:
+    world = ShareWorld()
+    answers = [world.parked(f"m{each}", partitions=[0], max_records=1) for each in range(150)]
+    for _ in range(150):
+        world.produce()
+    assert [taken(answer.result()) for answer in answers] == [{0: [(each, each, 1)]} for each in range(150)]
+
+
+def test_a_batch_of_records_is_divided_among_waiting_fetches() -> None:
+    world = ShareWorld()
+    answers = [
+        world.parked(f"m{each}", partitions=[0], max_records=1, share_acquire_mode=1) for each in range(300)
+    ]
+    world.produce("t", 0, *([b"v"] * 300))
+    world.time.advance(0)
+    assert sum(answer.done for answer in answers) == 300
+
+
+def test_damage_on_the_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = filled()
+    monkeypatch.setattr(
+        "kafkacompat.share.delayed_share_fetch.read_batches",
+        lambda *_, **__: (_ for _ in ()).throw(OSError(5)),
+    )
+    assert codes(world.fetched("a", partitions=[0])) == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def test_share_groups_that_are_switched_off_are_forgotten() -> None:
+    world = filled()
+    world.publish(replace(world.image, features={**world.image.features, "share.version": 1}))
+    world.fetched("a", partitions=[0])
+    world.publish(
+        replace(world.image, features={k: v for k, v in world.image.features.items() if k != "share.version"})
+    )
+    assert (world.shares.cache.count, len(world.shares.sessions)) == (0, 0)
+
+
+def test_nothing_is_left_when_all_have_gone() -> None:
+    world = filled(batches=10)
+    for member in "abc":
+        answer = world.request_fetch(member, partitions=[0, 1, 2], max_records=3)
+        assert isinstance(answer, Deferred) or taken(answer)
+    for member in "abc":
+        world.disconnect(member)
+    world.time.advance(60_000)
+    cache = world.shares.cache
+    assert (cache.groups, cache._by_name, cache._ended) == ({}, {}, set())
+    assert world.shares.sessions._spoken == {}

@@ -1,0 +1,203 @@
+"""Share sessions: epochs, what a session takes up and tells, bounds, and connections."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.api.share_services import TopicIdPartition
+from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.share._tests.share_world import ShareWorld, codes, rows, taken
+from kafkacompat.share.requests import max_bytes_of_each
+from kafkacompat.share.sessions import (
+    EPOCH_MAX,
+    GROUPS_REMEMBERED_MAX,
+    SessionKey,
+    ShareSessionCache,
+    next_epoch,
+    rotated,
+)
+from kafkacompat.wire.errors import ErrorCode
+
+
+def test_a_session_must_be_opened_first() -> None:
+    world = ShareWorld()
+    assert world.fetched(epoch=1, partitions=[0]).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert world.fetched(epoch=-1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert world.acknowledged("m", 1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert world.acknowledged("m", -1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_requests_of_a_session_are_counted() -> None:
+    world = ShareWorld()
+    world.fetched(partitions=[0], max_wait_ms=0)
+    assert world.fetched(epoch=2).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert world.fetched(epoch=1, max_wait_ms=0).error_code == ErrorCode.NONE
+    assert world.acknowledged("m", 1).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert world.acknowledged("m", 2).error_code == ErrorCode.NONE
+    assert world.fetched(epoch=3, max_wait_ms=0).error_code == ErrorCode.NONE
+
+
+def test_an_acknowledgement_opens_no_session() -> None:
+    assert ShareWorld().acknowledged("m", 0).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+
+def test_a_first_fetch_cannot_acknowledge() -> None:
+    world = ShareWorld()
+    assert world.fetched(partitions={0: [(0, 0, 1)]}).error_code == ErrorCode.INVALID_REQUEST
+    assert len(world.shares.sessions) == 0
+
+
+def test_a_partition_that_is_named_twice_fails_a_first_fetch() -> None:
+    world = ShareWorld()
+    request = world.request_fetch
+    assert request(partitions=[0], max_wait_ms=0).error_code == ErrorCode.NONE
+    from kafkacompat.wire.messages import share_fetch_request as fetch
+
+    twice = fetch.ShareFetchRequest(group_id="g", member_id="m", share_session_epoch=0, max_records=1)
+    twice.topics = [
+        fetch.FetchTopic(
+            topic_id=world.topic_id(), partitions=[fetch.FetchPartition(), fetch.FetchPartition()]
+        )
+    ]
+    answer = world.result(world.shares.share_fetch(twice, world.context(78, 2, "m"), None))
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(world.shares.sessions) == 0
+
+
+def test_too_many_sessions_are_refused_after_the_wait() -> None:
+    world = ShareWorld(sessions_max=1)
+    world.fetched("a", partitions=[0], max_wait_ms=0)
+    answer = world.parked("b", partitions=[0])
+    world.time.advance(499)
+    assert not answer.done
+    world.time.advance(1)
+    assert answer.result().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    world.disconnect("a")
+    world.fetched("b", partitions=[0], max_wait_ms=0)
+
+
+def test_a_new_session_of_a_member_replaces_its_old_one() -> None:
+    world = ShareWorld(sessions_max=1)
+    world.fetched("a", partitions=[0], max_wait_ms=0, connection=1)
+    world.fetched("a", partitions=[1], max_wait_ms=0, connection=2)
+    world.shares.on_connection_closed(1)
+    assert world.fetched("a", 1, max_wait_ms=0, connection=2).error_code == ErrorCode.NONE
+    world.shares.on_connection_closed(2)
+    assert len(world.shares.sessions) == 0
+    assert world.shares.sessions.evictions == 1
+
+
+def test_a_session_fetches_all_its_partitions() -> None:
+    world = ShareWorld()
+    world.fetched(partitions=[0], max_wait_ms=0)
+    answer = world.parked(epoch=1, partitions=[2], forget=[0])
+    world.produce("t", 0)
+    assert not answer.done
+    world.produce("t", 2)
+    assert taken(answer.result()) == {2: [(0, 0, 1)]}
+
+
+def test_a_partition_is_told_when_it_is_new_or_has_something() -> None:
+    world = ShareWorld()
+    assert codes(world.fetched(partitions=[0, 1], max_wait_ms=0)) == {0: 0, 1: 0}
+    assert codes(world.fetched(epoch=1, max_wait_ms=0)) == {}
+    assert codes(world.fetched(epoch=2, partitions=[1, 2], max_wait_ms=0)) == {2: 0}
+    assert codes(world.fetched(epoch=3, max_wait_ms=0)) == {}
+    world.produce("t", 1)
+    assert codes(world.fetched(epoch=4, max_wait_ms=0)) == {1: 0}
+
+
+def test_an_error_is_told_and_its_end_too() -> None:
+    world = ShareWorld()
+    world.fetched(partitions=[0], max_wait_ms=0)
+    assert codes(world.fetched(epoch=1, may_read=lambda _: False)) == {
+        0: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    }
+    assert codes(world.fetched(epoch=2, max_wait_ms=0)) == {0: ErrorCode.NONE}
+    assert codes(world.fetched(epoch=3, max_wait_ms=0)) == {}
+
+
+def test_unknown_partitions_are_told() -> None:
+    world = ShareWorld()
+    assert codes(world.fetched(partitions=[7])) == {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    world.image.topics["other"] = topic_image("other")  # type: ignore[index]
+    response = world.fetched(partitions=[0], topic="other")
+    assert codes(response) == {0: ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+def test_a_fetch_that_ends_the_session_fetches_nothing() -> None:
+    world = ShareWorld()
+    world.produce()
+    world.fetched(partitions=[0])
+    response = world.fetched(epoch=-1, partitions={0: [(0, 0, 1)]})
+    assert rows(response)[0].acknowledge_error_code == ErrorCode.NONE
+    assert len(world.shares.sessions) == 0
+    assert world.core().start_offset == 1
+
+
+def test_a_renewal_fetches_nothing() -> None:
+    world = ShareWorld()
+    world.produce()
+    world.fetched(partitions=[0])
+    world.produce()
+    response = world.fetched(
+        epoch=1, partitions={0: [(0, 0, 4)]}, is_renew_ack=True, max_wait_ms=0, max_records=0, max_bytes=0
+    )
+    assert taken(response) == {}
+    assert rows(response)[0].acknowledge_error_code == ErrorCode.NONE
+
+
+def test_a_fetch_of_no_records_is_answered_at_once() -> None:
+    world = ShareWorld()
+    world.produce()
+    assert taken(world.fetched(partitions=[0], max_records=0)) == {}
+    assert taken(world.fetched(epoch=1, max_bytes=0)) == {}
+    assert len(world.persister.reads) == 0
+
+
+def test_epochs_wrap() -> None:
+    assert (next_epoch(0), next_epoch(EPOCH_MAX), next_epoch(-1)) == (1, 1, -1)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "order"), [(0, "abc"), (1, "bca"), (2, "cab"), (3, "abc"), (4, "bca"), (-1, "abc")]
+)
+def test_each_fetch_begins_with_another_partition(epoch: int, order: str) -> None:
+    assert "".join(rotated("abc", epoch)) == order
+
+
+def test_bytes_are_divided() -> None:
+    assert max_bytes_of_each(100, 3, 3, lambda _: 1) == [33, 34, 33]
+    assert max_bytes_of_each(100, 2, 4, lambda _: 1) == [25, 25]
+    assert max_bytes_of_each(3, 2, 4, lambda _: 1) == [1, 2]
+    assert max_bytes_of_each(2, 3, 3, lambda _: 2) == [1, 0, 1]
+
+
+def test_a_session_with_very_many_partitions_fetches_them_in_turns() -> None:
+    world = ShareWorld(topic_image("t", 2500))
+    world.fetched(partitions=range(2500), max_wait_ms=0)
+    for partition in (10, 1200, 2400):
+        world.produce("t", partition)
+    world.settle()
+    found = {}
+    for epoch in range(1, 4):
+        found |= taken(world.fetched(epoch=epoch, max_wait_ms=0))
+    assert found == {each: [(0, 0, 1)] for each in (10, 1200, 2400)}
+
+
+def test_groups_of_a_connection_are_bounded() -> None:
+    cache = ShareSessionCache(1000)
+    for each in range(GROUPS_REMEMBERED_MAX + 5):
+        key = SessionKey(f"g{each}", "m")
+        cache.open(key, 1)
+        cache.remove(key)
+    assert cache.surplus_groups(1) == [f"g{each}" for each in range(5)]
+    assert len(cache.connection_closed(1)) == GROUPS_REMEMBERED_MAX
+
+
+def test_sessions_count_their_partitions() -> None:
+    cache = ShareSessionCache(10)
+    session = cache.open(SessionKey("g", "m"), 1)
+    session.add(TopicIdPartition(bytes(16), 0), "t", is_news=False)
+    session.add(TopicIdPartition(bytes(16), 0), "t", is_news=False)
+    assert cache.partition_count == 1
