@@ -30,11 +30,10 @@ from kafkacompat.wire.messages.share_fetch_response import PartitionData, ShareF
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.api.share_services import ShareError
-    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.share.delayed_share_fetch import Answers
     from kafkacompat.share.partition_cache import LedPartition
+    from kafkacompat.share.parts import ShareParts
     from kafkacompat.share.sessions import CachedSharePartition, ShareSession
-    from kafkacompat.share.share_partition_manager import SharePartitionManager
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.share_fetch_request import ShareFetchRequest
 
@@ -48,21 +47,20 @@ ACQUIRE_MODES = frozenset(AcquireMode)
 
 
 class Serving:
-    __slots__ = ("_context", "_epoch", "_image", "_key", "_may_read", "_request", "_service", "_session")
+    __slots__ = ("_context", "_epoch", "_image", "_key", "_may_read", "_parts", "_request", "_session")
 
     def __init__(
         self,
-        service: SharePartitionManager,
+        parts: ShareParts,
         request: ShareFetchRequest,
         context: RequestContext,
         may_read: MayRead | None,
-        image: MetadataImage,
     ) -> None:
-        self._service = service
+        self._parts = parts
         self._request = request
         self._context = context
         self._may_read = may_read
-        self._image = image
+        self._image = parts.image
         self._epoch = request.share_session_epoch
         self._key = SessionKey(request.group_id or "", request.member_id or "")
         self._session: ShareSession | None = None
@@ -70,20 +68,20 @@ class Serving:
 
     def steps(self) -> Steps[ShareFetchResponse | Deferred[Any]]:
         """Of a request that is not long, they are carried out at once."""
-        request, service = self._request, self._service
+        request, parts = self._request, self._parts
         has_acks = has_acknowledgements(request.topics)
         try:
             yield from self._open(has_acks)
         except SessionRefused as refused:
             answer = ShareFetchResponse(error_code=refused.code)
             if refused.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
-                return service.later(request.max_wait_ms, answer)
+                return self._later(request.max_wait_ms, answer)
             return answer
         acknowledged = Acknowledged()
         if has_acks:
             acknowledged = yield from acknowledge(
-                service.cache,
-                service.clock,
+                parts.cache,
+                parts.clock,
                 request,
                 self._context.api_version,
                 self._image,
@@ -93,7 +91,7 @@ class Serving:
 
     def _open(self, has_acks: bool) -> Steps[None]:
         """Find the session, and take up what the request adds and forgets. Raises SessionRefused."""
-        request, sessions, epoch = self._request, self._service.sessions, self._epoch
+        request, sessions, epoch = self._request, self._parts.sessions, self._epoch
         if epoch == FINAL_EPOCH:
             sessions.check_open(self._key)
             return
@@ -101,7 +99,7 @@ class Serving:
         if is_initial:
             if has_acks:
                 raise SessionRefused(ErrorCode.INVALID_REQUEST)
-            session = self._service.open_session(self._key, self._context.connection_id)
+            session = self._parts.ends.open_session(self._key, self._context.connection_id)
         else:
             session = sessions.go_on(self._key, epoch)
         self._session = session
@@ -185,8 +183,8 @@ class Serving:
         return interested
 
     def _fetch(self, interested: list[NamedPartition]) -> Deferred[Answers]:
-        request, service, group_id = self._request, self._service, self._key.group_id
-        cache = service.cache
+        request, parts, group_id = self._request, self._parts, self._key.group_id
+        cache = parts.cache
         refused: dict[TopicIdPartition, ErrorCode] = {}
         asked: list[LedPartition] = []
         for key, topic in rotated(interested, self._epoch):
@@ -203,7 +201,7 @@ class Serving:
                     continue
             asked.append(led)
         throttling = self._context.throttling
-        max_bytes = min(request.max_bytes, service.fetch_max_bytes())
+        max_bytes = min(request.max_bytes, parts.fetch_max_bytes())
         if throttling is not None:
             max_bytes = max(min(max_bytes, throttling.fetch_bytes_max()), 1)
         parameters = ShareFetchParameters(
@@ -213,10 +211,10 @@ class Serving:
             min(request.min_bytes, max_bytes),
             max_bytes,
             request.max_records,
-            request.batch_size,
-            read_committed=service.settings.of(group_id).read_committed,
+            max(request.batch_size, 1),
+            read_committed=parts.settings.of(group_id).read_committed,
         )
-        return service.fetches.start(parameters, asked, refused).answer
+        return parts.fetches.start(parameters, asked, refused).answer
 
     def _answer(
         self,
@@ -224,7 +222,7 @@ class Serving:
         told: dict[TopicIdPartition, ErrorCode],
         acknowledged: Acknowledged,
     ) -> ShareFetchResponse:
-        service, group_id = self._service, self._key.group_id
+        parts, group_id = self._parts, self._key.group_id
         data = {} if fetched is None else fetched.result()
         for key, error in told.items():
             data[key] = PartitionData(partition_index=key.partition, error_code=error, records=EMPTY_RECORDS)
@@ -233,14 +231,29 @@ class Serving:
             self._epoch,
             data,
             acknowledged.errors,
-            service.image,
+            parts.image,
             self._context,
-            service.lock_timeout_ms(group_id),
+            parts.lock_timeout_ms(group_id),
         )
-        service.count_sent(response)
+        self._count(response)
         if self._session is None:
-            service.release_session(self._key)
+            parts.ends.release_session(self._key)
         return response
+
+    def _later(self, delay_ms: int, answer: ShareFetchResponse) -> Deferred[Any]:
+        later: Deferred[Any] = Deferred()
+        timer = self._parts.timers.call_after(delay_ms, lambda: later.resolve(answer))
+        later.when_abandoned = timer.cancel
+        return later
+
+    def _count(self, response: ShareFetchResponse) -> None:
+        by_id = self._parts.manager.by_id
+        for topic in response.responses:
+            for one in topic.partitions:
+                if one.records:
+                    core = by_id.get((topic.topic_id, one.partition_index))
+                    if core is not None:
+                        core.traffic.bytes_out += len(one.records)
 
 
 def _note(

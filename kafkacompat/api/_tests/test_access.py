@@ -76,6 +76,7 @@ def well_formed(key: int) -> Any:
     request = request_class(key)()
     fields = {
         "transactional_id": "tx",
+        "group_id": "g",
         "protocol_type": "consumer",
         "protocol_name": "range",
         "resource_type_filter": 2,

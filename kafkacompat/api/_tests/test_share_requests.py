@@ -1,0 +1,92 @@
+"""ShareFetch and ShareAcknowledge through the dispatcher: who is refused, and how records are sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.api._tests.world import Api
+from kafkacompat.partition._tests.fakes import World, topic_image
+from kafkacompat.ports.dispatcher import Pending
+from kafkacompat.records.batch import iterate_batches
+from kafkacompat.share._tests.share_world import ShareWorld
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.share_acknowledge_request import ShareAcknowledgeRequest
+from kafkacompat.wire.messages.share_fetch_request import FetchPartition, FetchTopic, ShareFetchRequest
+
+MEMBER = "m" * 36
+
+
+class ShareApi(Api):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, level: int = 1) -> None:
+        monkeypatch.setattr("kafkacompat.api._tests.world.World", _share_world)
+        super().__init__(topic_image("t"))
+        shares = self.world.shares  # type: ignore[attr-defined]
+        self.node.shares = shares
+        self.dispatcher._when_closed = shares.on_connection_closed
+        features = {**self.world.image.features, "share.version": level}
+        self.publish(replace(self.world.image, features=features))
+
+    def fetch(self, version: int = 2, **fields: Any) -> Any:
+        values = {
+            "group_id": "g",
+            "member_id": MEMBER,
+            "max_records": 10,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+        }
+        request = ShareFetchRequest(**{**values, **fields})
+        request.topics = [
+            FetchTopic(
+                topic_id=self.world.image.topics["t"].id, partitions=[FetchPartition(partition_index=0)]
+            )
+        ]
+        return self.send(request, version)
+
+
+def _share_world(*topics: Any, **_: Any) -> World:
+    return ShareWorld(*topics)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_records_are_sent_as_they_lie_in_the_log(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    api = ShareApi(monkeypatch)
+    api.world.produce("t", 0, b"one", b"two")
+    answer = api.fetch(version)
+    (row,) = answer.responses[0].partitions
+    assert [header.record_count for header in iterate_batches(row.records)] == [2]
+    assert [(each.first_offset, each.last_offset) for each in row.acquired_records] == [(0, 1)]
+
+
+def test_a_closed_connection_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = ShareApi(monkeypatch)
+    assert isinstance(api.fetch(max_wait_ms=500), Pending)
+    api.dispatcher.connection_closed(api.connection)
+    shares = api.world.shares  # type: ignore[attr-defined]
+    assert (len(shares.sessions), shares.cache.count, len(shares.fetches.purgatory)) == (0, 0, 0)
+
+
+def test_without_the_feature_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = ShareApi(monkeypatch, level=0)
+    assert api.fetch().error_code == ErrorCode.UNSUPPORTED_VERSION
+    request = ShareAcknowledgeRequest(group_id="g", member_id=MEMBER, share_session_epoch=1)
+    assert api.call(request, 2).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("fields", [{"group_id": None}, {"member_id": ""}, {"member_id": "m" * 37}])
+def test_who_asks_must_be_said(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]) -> None:
+    api = ShareApi(monkeypatch)
+    assert api.fetch(**fields).error_code == ErrorCode.INVALID_REQUEST
+    values = {"group_id": "g", "member_id": MEMBER, "share_session_epoch": 1, **fields}
+    assert api.call(ShareAcknowledgeRequest(**values), 2).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("field", ["max_bytes", "min_bytes", "max_records", "max_wait_ms"])
+def test_a_renewal_asks_for_nothing(monkeypatch: pytest.MonkeyPatch, field: str) -> None:
+    api = ShareApi(monkeypatch)
+    nothing = {"max_bytes": 0, "min_bytes": 0, "max_records": 0, "max_wait_ms": 0}
+    refused = api.fetch(is_renew_ack=True, **{**nothing, field: 1})
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert api.fetch(is_renew_ack=True, **nothing).error_code == ErrorCode.NONE

@@ -1,0 +1,82 @@
+"""Ends of share sessions: what their members hold becomes available, and groups without a session are forgotten."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from kafkacompat.faults import report
+from kafkacompat.share.values import PendingWrite
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Timers
+    from kafkacompat.share.partition_cache import LedPartition, SharePartitionCache
+    from kafkacompat.share.sessions import SessionKey, ShareSession, ShareSessionCache
+
+RELEASED_AT_ONCE = 10
+"""Share-partitions of which a member's records are released in one turn of the loop. Each may have thousands."""
+
+
+class SessionEnds:
+    def __init__(self, sessions: ShareSessionCache, cache: SharePartitionCache, timers: Timers) -> None:
+        self._sessions = sessions
+        self._cache = cache
+        self._timers = timers
+        self._releases: deque[tuple[LedPartition, str]] = deque()
+        self._ended_groups: list[str] = []
+        """Groups without a session, whose share-partitions are dropped after the releases."""
+        self._is_releasing = False
+
+    def open_session(self, key: SessionKey, connection_id: int) -> ShareSession:
+        """A new session, which ends an old one of the same member. Raises SessionRefused."""
+        session = self._sessions.open(key, connection_id)
+        self._cache.keep_group(key.group_id)
+        self._ended_groups += self._sessions.surplus_groups(connection_id)
+        if self._ended_groups:
+            self._release_some()
+        return session
+
+    def release_session(self, key: SessionKey) -> None:
+        """End a session. What its member holds becomes available."""
+        session = self._sessions.remove(key)
+        if session is None:
+            return
+        for partition in session.partitions:
+            led = self._cache.get(key.group_id, partition)
+            if led is not None:
+                self._releases.append((led, key.member_id))
+        self._release_some()
+
+    def on_connection_closed(self, connection_id: int) -> None:
+        for session in self._sessions.sessions_of(connection_id):
+            self._sessions.evictions += 1
+            self.release_session(session.key)
+        ended = self._sessions.connection_closed(connection_id)
+        if ended:
+            self._ended_groups += ended
+            self._release_some()
+
+    def _release_some(self) -> None:
+        """Release records for the sessions that have ended. If there is much to do, the rest follows in later turns."""
+        if not self._is_releasing:
+            self._go_on_releasing()
+
+    def _go_on_releasing(self) -> None:
+        self._is_releasing = True
+        for _ in range(min(RELEASED_AT_ONCE, len(self._releases))):
+            led, member_id = self._releases.popleft()
+            try:
+                outcome = led.core.release_acquired_records(member_id)
+                if isinstance(outcome, PendingWrite):
+                    self._cache.write(led, outcome)
+                self._cache.changed(led)
+            except Exception as error:
+                report(f"releasing records of {led.key}", error)
+        if self._releases:
+            self._timers.call_after(0, self._go_on_releasing)
+            return
+        self._is_releasing = False
+        ended, self._ended_groups = self._ended_groups, []
+        for group_id in ended:
+            if not self._sessions.has_members(group_id):
+                self._cache.drop_group(group_id)
