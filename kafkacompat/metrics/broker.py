@@ -17,10 +17,12 @@ from kafkacompat.metrics.families import (
 if TYPE_CHECKING:
     from kafkacompat.coordinator.service import GroupCoordinator
     from kafkacompat.meters import RecentTimes
+    from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
     from kafkacompat.partition.fetch import FetchEngine
     from kafkacompat.partition.partition_fetch_state import PartitionFetchState
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.replication import Replication
+    from kafkacompat.share.delayed_share_fetch import DelayedShareFetch
 
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
@@ -35,11 +37,16 @@ def broker_families(state: int) -> Families:
     )
 
 
-def waiting_families(partitions: ReplicaManager, fetches: FetchEngine) -> Families:
+def waiting_families(
+    partitions: ReplicaManager,
+    fetches: FetchEngine,
+    share_fetches: DelayedOperationPurgatory[DelayedShareFetch],
+) -> Families:
     """Requests that wait, and fetch sessions."""
     sizes = {
         "Produce": partitions.wakeups.produces.sizes,
         "Fetch": fetches.purgatory.sizes,
+        "ShareFetch": share_fetches.sizes,
         "DeleteRecords": partitions.wakeups.deletions.sizes,
     }
     name = "kafka_server_delayedoperationpurgatory_"

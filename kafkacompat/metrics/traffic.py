@@ -20,6 +20,14 @@ BY_TOPIC = (
     ("failedproducerequests", "failed_produces", "Batches that were refused."),
     ("totalfetchrequests", "fetches", "Partitions read for fetches."),
     ("failedfetchrequests", "failed_fetches", "Partitions whose read failed."),
+    ("totalsharefetchrequests", "share_fetches", "Share fetches."),
+    ("failedsharefetchrequests", "failed_share_fetches", "Share fetches with an error."),
+    ("totalshareacknowledgementrequests", "share_acknowledgements", "Share acknowledgements."),
+    (
+        "failedshareacknowledgementrequests",
+        "failed_share_acknowledgements",
+        "Share acknowledgements with an error.",
+    ),
 )
 IN_ALL = (
     ("replicationbytesin", "replication_bytes_in", "Bytes fetched from leaders."),

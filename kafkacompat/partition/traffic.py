@@ -30,6 +30,8 @@ class TopicTraffic:
         "bytes_rejected",
         "failed_fetches",
         "failed_produces",
+        "failed_share_acknowledgements",
+        "failed_share_fetches",
         "fetches",
         "messages_in",
         "partitions",
@@ -37,6 +39,8 @@ class TopicTraffic:
         "reassignment_bytes_out",
         "replication_bytes_in",
         "replication_bytes_out",
+        "share_acknowledgements",
+        "share_fetches",
     )
 
     def __init__(self) -> None:
@@ -53,6 +57,11 @@ class TopicTraffic:
         self.fetches = 0
         """Reads of a partition for a fetch."""
         self.failed_fetches = 0
+        self.share_fetches = 0
+        """Requests of members of share groups that name the topic, as the next three."""
+        self.failed_share_fetches = 0
+        self.share_acknowledgements = 0
+        self.failed_share_acknowledgements = 0
         self.replication_bytes_in = 0
         """Bytes fetched from leaders. Kafka shows this and the next two only as sums over all topics."""
         self.replication_bytes_out = 0

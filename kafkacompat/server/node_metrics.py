@@ -26,6 +26,7 @@ from kafkacompat.metrics.process import Stalls, process_families
 from kafkacompat.metrics.quorum import controller_families, metadata_families, queue_families, raft_families
 from kafkacompat.metrics.quotas import quota_families
 from kafkacompat.metrics.requests import request_families
+from kafkacompat.metrics.shares import share_families
 from kafkacompat.metrics.traffic import traffic_families
 from kafkacompat.node.lifecycle import BrokerState
 
@@ -107,7 +108,9 @@ class NodeMetrics:
         if broker is not None:
             yield broker_families(broker_state(broker).value)
             hosted = broker.partitions.hosted
-            yield waiting_families(broker.partitions, broker.fetches)
+            shares = broker.share_partitions
+            yield waiting_families(broker.partitions, broker.fetches, shares.fetches.purgatory)
+            yield share_families(shares)
             yield replication_families(broker.replication)
             yield group_families(broker.groups)
             yield load_families("group", broker.groups.load_times, now_ms)

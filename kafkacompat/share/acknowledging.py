@@ -10,11 +10,12 @@ from kafkacompat.api.share_services import ShareError, TopicIdPartition
 from kafkacompat.share.requests import are_valid
 from kafkacompat.share.values import SUCCEEDED, PendingWrite
 from kafkacompat.stepping.jobs import Pace
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
+    from kafkacompat.partition.traffic import TopicTraffic
     from kafkacompat.ports import Clock
     from kafkacompat.share.partition_cache import SharePartitionCache
     from kafkacompat.stepping.jobs import Steps
@@ -27,6 +28,28 @@ NOT_HOSTED = ShareError(
 FIRST_VERSION_WITH_RENEW = 2
 WORK_AT_ONCE = 2_000
 """Partitions, batches and acknowledge types of one step."""
+
+
+ACKNOWLEDGE_TYPES = 5
+
+
+class AcknowledgementMeter:
+    """Counts the records that members have acknowledged, by type."""
+
+    __slots__ = ("by_type",)
+
+    def __init__(self) -> None:
+        self.by_type = [0] * ACKNOWLEDGE_TYPES
+
+    def count(self, batches: Iterable[Any]) -> None:
+        by_type = self.by_type
+        for batch in batches:
+            types = batch.acknowledge_types
+            if len(types) == 1:
+                by_type[types[0]] += batch.last_offset - batch.first_offset + 1
+            else:
+                for each in types:
+                    by_type[each] += 1
 
 
 class Acknowledged:
@@ -43,6 +66,7 @@ class Acknowledged:
 
 def acknowledge(
     cache: SharePartitionCache,
+    meter: AcknowledgementMeter,
     clock: Clock,
     request: Any,
     api_version: int,
@@ -78,6 +102,7 @@ def acknowledge(
                 yield None
         if pace.is_over():
             yield None
+    named: set[TopicTraffic] = set()
     for key, batches in asked.items():
         size = _size(batches)
         if pace.is_over(size):
@@ -86,6 +111,10 @@ def acknowledge(
         if led is None:
             errors[key] = NOT_HOSTED
             continue
+        traffic = led.partition.traffic
+        if traffic not in named:
+            named.add(traffic)
+            traffic.share_acknowledgements += 1
         now_ms = clock.monotonic_ms()
         if size > WORK_AT_ONCE:
             result = yield from led.core.acknowledge_steps(request.member_id, batches, now_ms)
@@ -93,14 +122,11 @@ def acknowledge(
             result = led.core.acknowledge(request.member_id, batches, now_ms)
         if isinstance(result, PendingWrite):
             write = cache.write(led, result)
-            if write.done:
-                errors[key] = write.result()
-            else:
-                errors[key] = SUCCEEDED
-                write.on_done(partial(_put, errors, key))
+            if not write.done:
                 outcome.writes.append(write)
+            write.on_done(partial(_written, outcome, meter, key, batches, traffic))
         else:
-            errors[key] = result
+            _note(outcome, meter, key, batches, traffic, result)
         cache.changed(led)
     if asked:  # as in Kafka, without any acknowledgement the others are not told
         errors.update(dict.fromkeys(empty, SUCCEEDED))
@@ -126,7 +152,27 @@ def _size(batches: Iterable[Any]) -> int:
     return sum(1 + len(batch.acknowledge_types) for batch in batches)
 
 
-def _put(
-    errors: dict[TopicIdPartition, ShareError], key: TopicIdPartition, done: Deferred[ShareError]
+def _written(
+    outcome: Acknowledged,
+    meter: AcknowledgementMeter,
+    key: TopicIdPartition,
+    batches: Any,
+    traffic: TopicTraffic,
+    done: Deferred[ShareError],
 ) -> None:
-    errors[key] = done.result()
+    _note(outcome, meter, key, batches, traffic, done.result())
+
+
+def _note(
+    outcome: Acknowledged,
+    meter: AcknowledgementMeter,
+    key: TopicIdPartition,
+    batches: Any,
+    traffic: TopicTraffic,
+    error: ShareError,
+) -> None:
+    outcome.errors[key] = error
+    if error.code is NONE:
+        meter.count(batches)
+    else:
+        traffic.failed_share_acknowledgements += 1

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.share.dead_letter_queue import DeadLetterQueue
+    from kafkacompat.share.dead_letters import DeadLetters
     from kafkacompat.share.settings import GroupSettingsCache
     from kafkacompat.share.values import ShareSettings
 
@@ -97,7 +99,10 @@ class SharePartitionCache:
         settings: GroupSettingsCache,
         clock: Clock,
         timers: Timers,
+        dead_letters: DeadLetterQueue | None = None,
     ) -> None:
+        """Without `dead_letters` no group has a dead-letter topic."""
+        self._dead_letters = dead_letters
         self._manager = manager
         self._persister = persister
         self._settings = settings
@@ -264,8 +269,21 @@ class SharePartitionCache:
             heapq.heappush(self._due, (deadline_ms, self._order, led))
             if self._timer is None or deadline_ms < self._timer_at_ms:
                 self._arm(deadline_ms)
+        if self._dead_letters is not None:
+            for letters in led.core.take_dead_letters():
+                self._dead_letters.enqueue(led.key, led.name, letters).on_done(
+                    partial(self._letters_written, led, letters)
+                )
         if led.core.take_wakeup():
             self.wake(led)
+
+    def _letters_written(self, led: LedPartition, letters: DeadLetters, done: Deferred[bool]) -> None:
+        # The next load of a share-partition that is dropped finds the records and writes their dead letters.
+        if led.is_cached:
+            pending = led.core.dead_letters_written(letters)
+            if pending is not None:
+                self.write(led, pending)
+            self.changed(led)
 
     # Locks
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.ports import Clock, Timers
+    from kafkacompat.share.acknowledging import AcknowledgementMeter
     from kafkacompat.share.delayed_share_fetch import ShareFetches
     from kafkacompat.share.partition_cache import SharePartitionCache
     from kafkacompat.share.session_ends import SessionEnds
@@ -23,6 +24,7 @@ class ShareParts:
     sessions: ShareSessionCache
     ends: SessionEnds
     cache: SharePartitionCache
+    meter: AcknowledgementMeter
     fetches: ShareFetches
     settings: GroupSettingsCache
     clock: Clock

@@ -81,6 +81,7 @@ class Serving:
         if has_acks:
             acknowledged = yield from acknowledge(
                 parts.cache,
+                parts.meter,
                 parts.clock,
                 request,
                 self._context.api_version,
@@ -200,6 +201,8 @@ class Serving:
                     refused[key] = loaded.code
                     continue
             asked.append(led)
+        for traffic in {led.partition.traffic for led in asked}:
+            traffic.share_fetches += 1
         throttling = self._context.throttling
         max_bytes = min(request.max_bytes, parts.fetch_max_bytes())
         if throttling is not None:
@@ -226,6 +229,8 @@ class Serving:
         data = {} if fetched is None else fetched.result()
         for key, error in told.items():
             data[key] = PartitionData(partition_index=key.partition, error_code=error, records=EMPTY_RECORDS)
+        if any(one.error_code for one in data.values()):
+            self._count_failures(data)
         response = share_fetch_response(
             self._session,
             self._epoch,
@@ -245,6 +250,12 @@ class Serving:
         timer = self._parts.timers.call_after(delay_ms, lambda: later.resolve(answer))
         later.when_abandoned = timer.cancel
         return later
+
+    def _count_failures(self, data: Answers) -> None:
+        by_id = self._parts.manager.by_id
+        failed = {by_id[key].traffic for key, one in data.items() if one.error_code and key in by_id}
+        for traffic in failed:
+            traffic.failed_share_fetches += 1
 
     def _count(self, response: ShareFetchResponse) -> None:
         by_id = self._parts.manager.by_id

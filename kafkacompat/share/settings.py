@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.config import group_values
 from kafkacompat.partition.lookup import EARLIEST, LATEST
+from kafkacompat.share.dead_letter_settings import dead_letter_policy
 from kafkacompat.share.values import ShareSettings
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
+    from kafkacompat.share.dead_letters import DeadLetterPolicy
 
 GROUPS_MAX = 10_000
 """Groups whose settings are kept. More clients than that do not fetch from one node at once."""
@@ -45,8 +47,14 @@ class GroupSettingsCache:
     """`effective` has the node's settings, `overrides` those of a group in the present image."""
 
     def __init__(
-        self, effective: Callable[[], ServerConfig], overrides: Callable[[str], Mapping[str, str]]
+        self,
+        effective: Callable[[], ServerConfig],
+        overrides: Callable[[str], Mapping[str, str]],
+        *,
+        has_dead_letters: bool = False,
     ) -> None:
+        """`has_dead_letters`: whether this node writes dead letters."""
+        self._has_dead_letters = has_dead_letters
         self._effective = effective
         self._overrides = overrides
         self._known: dict[str, tuple[ServerConfig, Mapping[str, str], GroupSettings]] = {}
@@ -63,6 +71,7 @@ class GroupSettingsCache:
                 delivery_count_limit=int(values["share.delivery.count.limit"]),  # type: ignore[arg-type]
                 max_record_locks=int(values["share.partition.max.record.locks"]),  # type: ignore[arg-type]
                 renew_acknowledge_enabled=bool(values["share.renew.acknowledge.enable"]),
+                has_dead_letters=self._has_dead_letters and self.dead_letters_of(group_id).topic != "",
             ),
             str(values["share.isolation.level"]).lower() == "read_committed",
             str(values["share.auto.offset.reset"]),
@@ -71,6 +80,9 @@ class GroupSettingsCache:
             self._known.clear()
         self._known[group_id] = effective, overrides, settings
         return settings
+
+    def dead_letters_of(self, group_id: str) -> DeadLetterPolicy:
+        return dead_letter_policy(self._effective(), self._overrides(group_id))
 
 
 def duration_ms(text: str) -> int:

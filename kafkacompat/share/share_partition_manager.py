@@ -6,12 +6,12 @@ KafkaApis.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
-from kafkacompat.share.acknowledging import acknowledge, is_long
+from kafkacompat.share.acknowledging import AcknowledgementMeter, acknowledge, is_long
 from kafkacompat.share.answers import share_acknowledge_response
 from kafkacompat.share.delayed_share_fetch import DelayedShareFetch, ShareFetches
 from kafkacompat.share.partition_cache import SharePartitionCache
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.ports import Clock, Random, Timers, Workers
+    from kafkacompat.share.dead_letter_queue import DeadLetterQueue
     from kafkacompat.share.settings import GroupSettingsCache
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.share_acknowledge_request import ShareAcknowledgeRequest
@@ -53,16 +54,23 @@ class SharePartitionManager:
         workers: Workers,
         sessions_max: int,
         fetch_max_bytes: Callable[[], int],
+        dead_letters: DeadLetterQueue | None = None,
     ) -> None:
-        """`workers` read what is not in the page cache."""
+        """`workers` read what is not in the page cache. Without `dead_letters` no group has a dead-letter topic."""
         self.sessions = sessions = ShareSessionCache(sessions_max)
-        self.cache = cache = SharePartitionCache(manager, persister, settings, clock, timers)
+        self.cache = cache = SharePartitionCache(manager, persister, settings, clock, timers, dead_letters)
         purgatory: DelayedOperationPurgatory[DelayedShareFetch] = DelayedOperationPurgatory(clock, timers)
         self.fetches = fetches = ShareFetches(cache, purgatory, clock, random, workers)
         self._ends = ends = SessionEnds(sessions, cache, timers)
+        self._meter = meter = AcknowledgementMeter()
         self._parts = ShareParts(
-            manager, sessions, ends, cache, fetches, settings, clock, timers, fetch_max_bytes
+            manager, sessions, ends, cache, meter, fetches, settings, clock, timers, fetch_max_bytes
         )
+
+    @property
+    def acknowledged(self) -> Sequence[int]:
+        """Records that members have acknowledged, by type."""
+        return self._meter.by_type
 
     def share_fetch(
         self, request: ShareFetchRequest, context: RequestContext, may_read: MayRead | None
@@ -88,7 +96,7 @@ class SharePartitionManager:
         except SessionRefused as refused:
             return ShareAcknowledgeResponse(error_code=refused.code)
         acknowledged = yield from acknowledge(
-            self.cache, parts.clock, request, context.api_version, parts.image, may_read
+            self.cache, parts.meter, parts.clock, request, context.api_version, parts.image, may_read
         )
 
         def answer(_: object) -> ShareAcknowledgeResponse:
