@@ -20,8 +20,7 @@ from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
-from kafkacompat.coordinator.settings import coordinator_settings, share_settings, transaction_settings
-from kafkacompat.coordinator.shares_side import SharesSide
+from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
 from kafkacompat.coordinator.transactions_side import TransactionsSide
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH
@@ -45,6 +44,7 @@ from kafkacompat.server.advertised import broker_addresses
 from kafkacompat.server.authentication import authenticating
 from kafkacompat.server.broker_directories import BrokerDirectories
 from kafkacompat.server.broker_logs import BrokerLogs
+from kafkacompat.server.broker_shares import BrokerShares
 from kafkacompat.server.data_directories import NodeDirectories
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.quotas import connection_creation_rates, quota_managers
@@ -164,19 +164,12 @@ class BrokerServer:
         self._notices = SettingNotices(config.node_id)
         controller = ForwardingController(self._requests, shared.carry_out)
         topics = OnDemandTopics(config, partial(self._create_topics, controller), _topic_not_made)
-        self._shares = SharesSide(
-            config.node_id,
-            config.inter_broker_listener_name,
-            doors.network.channels,
+        self.shares = BrokerShares(
+            doors,
+            settings,
             partitions,
             topics,
-            lambda: partitions.image,
-            clock,
-            timers,
-            random,
-            doors.workers.loading,
-            share_settings(settings.effective),
-            doors.keep,
+            lambda request: self._create_topics(controller, request, None),
         )
         self._node = Node(
             node_id=config.node_id,
@@ -195,8 +188,9 @@ class BrokerServer:
             auto_create=topics,
             dynamic=settings,
             transactions=self._transactions.services,
-            share_coordinator=self._shares.coordinator,
-            share_persister=self._shares.persister,
+            share_coordinator=self.shares.state.coordinator,
+            share_persister=self.shares.state.persister,
+            shares=self.shares.partitions,
             opening=self._opening,
             authorizer=shared.authorizer,
             quotas=quota_managers(config),
@@ -207,6 +201,7 @@ class BrokerServer:
         self._dispatcher = ApiDispatcher(
             self._node,
             BROKER_APIS if doors.client_metrics is None else BROKER_APIS_WITH_TELEMETRY,
+            when_closed=self.shares.partitions.on_connection_closed,
             stepping=RequestSteps(timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.get_int("request.max.elements"),
             meters=doors.meters,
@@ -230,10 +225,6 @@ class BrokerServer:
         return self._transactions
 
     @property
-    def shares(self) -> SharesSide:
-        return self._shares
-
-    @property
     def quotas(self) -> QuotaManagers:
         return self._node.quotas
 
@@ -254,7 +245,7 @@ class BrokerServer:
         self._broker_logs.keep_checkpoints_true()
         self._groups.start()
         self._transactions.start()
-        self._shares.start()
+        self.shares.start()
         self._take_image(MetadataImage(), shared.machine.image)
         shared.machine.subscribe(self._take_image)
         bound_ms = self._session_timeout_ms
@@ -328,7 +319,7 @@ class BrokerServer:
         self.partitions.on_image(old, new)
         self._groups.on_image(old, new)
         self._transactions.on_image(old, new)
-        self._shares.on_image(old, new)
+        self.shares.on_image(old, new)
         self._opening.on_image(new)
 
     async def stop(self) -> bool:
@@ -350,7 +341,7 @@ class BrokerServer:
             # Forwarded requests will get no answer. They must not delay the drain of their connections.
             self._requests.close()
         self.partitions.hosted.finish_changes()
-        self._shares.stop()
+        self.shares.stop()
         self._transactions.stop()
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)

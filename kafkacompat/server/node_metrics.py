@@ -108,7 +108,7 @@ class NodeMetrics:
         if broker is not None:
             yield broker_families(broker_state(broker).value)
             hosted = broker.partitions.hosted
-            shares = broker.share_partitions
+            shares = broker.shares.partitions
             yield waiting_families(broker.partitions, broker.fetches, shares.fetches.purgatory)
             yield share_families(shares)
             yield replication_families(broker.replication)
