@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from kafkacompat.cli import consume, dump, produce, start, topics
+from kafkacompat.cli import consume, dump, printing, produce, start, topics
 from kafkacompat.cli import reader as reading
 from kafkacompat.cli.client import Backoff
 from kafkacompat.cli.connection import BrokerAway
@@ -128,20 +128,20 @@ RECORD = Record(0, 1_500_000_000_123, b"key", None, (("h", b"1"), ("n", None)))
 
 
 def test_lines_show_the_fields_asked_for() -> None:
-    assert consume.renderer(["value"], b"\t")(0, 5, RECORD) == b"null\n"
+    assert printing.renderer(["value"], b"\t")(0, 5, RECORD) == b"null\n"
     fields = ["offset", "partition", "timestamp", "key", "headers", "value"]
-    shown = consume.renderer(fields, b"|")(2, 5, RECORD)
+    shown = printing.renderer(fields, b"|")(2, 5, RECORD)
     assert shown == b"5|2|2017-07-14T02:40:00.123+00:00|key|h=1,n=null|null\n"
 
 
 def test_unknown_fields_are_named() -> None:
     with pytest.raises(CommandFailed, match="'colour'"):
-        consume.renderer(["offset", "colour"], b"\t")
+        printing.renderer(["offset", "colour"], b"\t")
 
 
 def test_times_outside_the_calendar_are_numbers() -> None:
-    assert consume.time_text(-1) == "null"
-    assert consume.time_text(2**62) == str(2**62)
+    assert printing.time_text(-1) == "null"
+    assert printing.time_text(2**62) == str(2**62)
 
 
 @pytest.mark.parametrize(

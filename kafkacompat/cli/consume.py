@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import sys
-from collections.abc import Callable
-from typing import TypeAlias
 
 from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import GroupMember
-from kafkacompat.cli.output import Progress, failing_clearly, terminable
-from kafkacompat.cli.reader import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Reader, Records
-from kafkacompat.records.record import Headers, Record
+from kafkacompat.cli.output import failing_clearly, terminable
+from kafkacompat.cli.printing import FIELDS, Printing, renderer
+from kafkacompat.cli.reader import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Reader
 
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
-FIELDS = ("offset", "partition", "timestamp", "key", "headers", "value")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,38 +101,6 @@ def print_records(
         printing.finish()
 
 
-class Printing:
-    """Prints records as lines on standard output, up to a maximum number."""
-
-    def __init__(self, topic: str, line: Line, most: int | None) -> None:
-        self._line = line
-        self._most = most
-        self.count = self._size = 0
-        self._progress = Progress(f"from {topic}") if not sys.stdout.isatty() else None
-
-    @property
-    def is_done(self) -> bool:
-        return self._most is not None and self.count >= self._most
-
-    def show(self, partition: int, records: Records) -> Records:
-        """Print records and return those that were printed."""
-        if self._most is not None:
-            records = records[: self._most - self.count]
-        if records:
-            out = sys.stdout.buffer
-            out.write(b"".join([self._line(partition, offset, record) for offset, record in records]))
-            out.flush()
-        self.count += len(records)
-        self._size += sum([len(record.value or b"") for _, record in records])
-        if self._progress is not None:
-            self._progress.update(self.count, self._size)
-        return records
-
-    def finish(self) -> None:
-        if self._progress is not None:
-            self._progress.finish(self.count, self._size)
-
-
 def read_as_member(
     member: GroupMember, reader: Reader, timestamp_ms: int, ends: dict[int, int] | None, printing: Printing
 ) -> None:
@@ -179,47 +143,3 @@ def starting_timestamp(arguments: argparse.Namespace) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return int(moment.timestamp() * 1000)
-
-
-Line: TypeAlias = Callable[[int, int, Record], bytes]
-
-
-def renderer(fields: list[str], separator: bytes) -> Line:
-    """Return a function of (partition, offset, record) that gives a line with these fields. CommandFailed for an unknown field."""
-    unknown = [field for field in fields if field not in FIELDS]
-    if unknown:
-        raise CommandFailed(f"--print takes {', '.join(FIELDS)}, not {', '.join(map(repr, unknown))}")
-    if fields == ["value"]:
-        return lambda partition, offset, record: (NULL if record.value is None else record.value) + b"\n"
-    parts = [PARTS[field] for field in fields]
-
-    def line(partition: int, offset: int, record: Record) -> bytes:
-        return separator.join([part(partition, offset, record) for part in parts]) + b"\n"
-
-    return line
-
-
-def time_text(timestamp_ms: int) -> str:
-    """Return ISO 8601 in UTC, the number if the calendar does not reach that far, or null for a record without a timestamp."""
-    if timestamp_ms < 0:
-        return "null"
-    try:
-        moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
-    return moment.isoformat("T", "milliseconds")
-
-
-def headers_text(headers: Headers) -> bytes:
-    return b",".join([name.encode() + b"=" + (NULL if value is None else value) for name, value in headers])
-
-
-NULL = b"null"
-PARTS: dict[str, Line] = {
-    "offset": lambda partition, offset, record: str(offset).encode(),
-    "partition": lambda partition, offset, record: str(partition).encode(),
-    "timestamp": lambda partition, offset, record: time_text(record.timestamp_ms).encode(),
-    "key": lambda partition, offset, record: NULL if record.key is None else record.key,
-    "headers": lambda partition, offset, record: headers_text(record.headers),
-    "value": lambda partition, offset, record: NULL if record.value is None else record.value,
-}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 from kafkacompat.cli.client import API_TIMEOUT_S, Backoff, Cluster, check, error_name
 from kafkacompat.cli.connection import BrokerAway
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.trouble import Trouble
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
 from kafkacompat.records.compression import DecompressionFailed
@@ -36,8 +35,6 @@ WAIT_MS = 500
 MAX_BYTES = 8 * 1024 * 1024
 PARTITION_MAX_BYTES = 1024 * 1024
 RECORDS_AT_ONCE = 1000
-PATIENCE_S = 5.0
-"""A partition that cannot be read is reported after this time."""
 PASSING = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -80,8 +77,7 @@ class Reader:
         """The partitions that are read."""
         self.positions: dict[int, int] = {}
         """The next offset of each partition."""
-        self._trouble_since: float | None = None
-        self._said = False
+        self._trouble = Trouble()
 
     @property
     def partition_count(self) -> int:
@@ -172,27 +168,18 @@ class Reader:
                 except (BrokerAway, _Passing) as trouble:
                     problem = str(trouble)
             if problem is None:
-                self._trouble_since, backoff = None, Backoff(API_TIMEOUT_S)
+                self._trouble.end()
+                backoff = Backoff(API_TIMEOUT_S)
                 if not wanted:
                     backoff.wait()
             else:
-                self._tell(problem)
+                self._trouble.tell(problem)
                 backoff.wait()
                 try:
                     self._refresh(self._cluster.ask_metadata([self._name]).topics[0])
                 except BrokerAway as away:
-                    self._tell(str(away))
+                    self._trouble.tell(str(away))
             yield -1, []
-
-    def _tell(self, problem: str) -> None:
-        """Report a problem once if it lasts. As in Kafka's consumers, reading continues when it is over, however long
-        that takes."""
-        now = time.monotonic()
-        if self._trouble_since is None:
-            self._trouble_since, self._said = now, False
-        if not self._said and now - self._trouble_since >= PATIENCE_S:
-            self._said = True
-            print(f"kafkacompat: {problem}; trying again", file=sys.stderr)
 
     def _refresh(self, topic: MetadataResponseTopic) -> None:
         if topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:

@@ -9,10 +9,11 @@ from collections.abc import Collection, Mapping
 
 from kafkacompat.cli import consume, produce
 from kafkacompat.cli.client import Cluster
-from kafkacompat.cli.consume import Line, Printing, print_records
+from kafkacompat.cli.consume import print_records
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import GroupMember
 from kafkacompat.cli.output import terminable
+from kafkacompat.cli.printing import Line, Printing
 from kafkacompat.cli.reader import EARLIEST, LATEST, Reader, Records
 from kafkacompat.container.tools.options import Options, address_of, pairs_of, property_of
 from kafkacompat.records.record import Headers, Record
