@@ -155,9 +155,11 @@ class Cluster:
         error_of: Callable[[M], int],
         max_version: int | None = None,
         timeout_s: float | None = None,
+        within_s: float | None = None,
     ) -> M:
-        """Ask the group's coordinator. Waits a while if the coordinator is being found, created or loaded."""
-        backoff = Backoff(self._timeout_s)
+        """Ask the group's coordinator. Asks again for a while if the coordinator is being found, created or loaded:
+        `within_s` if given, and once for 0. Raises BrokerAway."""
+        backoff = Backoff(self._timeout_s if within_s is None else within_s)
         while True:
             try:
                 node_id = self._coordinator_id(group)
@@ -169,7 +171,7 @@ class Cluster:
                 if backoff.is_over:
                     raise
             if backoff.is_over:
-                raise CommandFailed(f"group {group} has no coordinator yet")
+                raise BrokerAway(f"group {group} has no coordinator yet")
             backoff.wait()
 
     def _coordinator_id(self, group: str) -> int | None:

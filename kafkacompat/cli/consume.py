@@ -12,13 +12,14 @@ from kafkacompat.cli.group_member import GroupMember
 from kafkacompat.cli.output import failing_clearly, terminable
 from kafkacompat.cli.printing import FIELDS, Printing, renderer
 from kafkacompat.cli.reader import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Reader
+from kafkacompat.cli.share_options import SHARE_FIELDS, add_share_options, positive, require_share
 
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
-    parser.add_argument("topic", help="its name")
+    parser.add_argument("topic", nargs="+", help="its name; several with --share")
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
         "--from-beginning", action="store_true", help="from the first record kept (default: from now on)"
@@ -30,10 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="from the first record at or after an ISO time, UTC without a zone, or ms since 1970",
     )
     parser.add_argument("--partition", type=int, action="append", help="only this partition; may be repeated")
-    parser.add_argument(
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
         "--group",
         metavar="ID",
         help="join this consumer group: continue at its committed offsets, and commit what is printed",
+    )
+    group.add_argument(
+        "--share",
+        metavar="ID",
+        help="join this share group: take records that no other member has, and accept what is printed. "
+        "--from-beginning then sets the group's share.auto.offset.reset to earliest",
     )
     parser.add_argument(
         "--isolation-level",
@@ -47,19 +55,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--print",
         default="value",
         metavar="FIELDS",
-        help=f"comma list of {', '.join(FIELDS)} (default %(default)s)",
+        help=f"comma list of {', '.join(FIELDS)}, and with --share {', '.join(SHARE_FIELDS)} (default %(default)s)",
     )
     parser.add_argument("--separator", default="\t", help="between fields (default: tab)")
-
-
-def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a number from 1 on, not {text!r}")
-    return int(text)
+    add_share_options(parser)
 
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.share is not None:
+        from kafkacompat.cli.consume_share import work
+
+        return work(arguments)
+    require_share(arguments)
+    (topic,) = arguments.topic
     if arguments.group is not None and (
         arguments.partition or arguments.offset is not None or arguments.since is not None
     ):
@@ -68,12 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
         )
     line = renderer(arguments.print.split(","), arguments.separator.encode())
     with terminable(), Cluster(address_of(arguments)) as cluster:
-        reader = Reader(
-            cluster, arguments.topic, arguments.partition, ISOLATION_LEVELS[arguments.isolation_level]
-        )
+        reader = Reader(cluster, topic, arguments.partition, ISOLATION_LEVELS[arguments.isolation_level])
         ends = reader.offsets(LATEST) if arguments.until_end else None
-        printing = Printing(arguments.topic, line, arguments.max_messages)
-        member = None if arguments.group is None else GroupMember(cluster, arguments.group, arguments.topic)
+        printing = Printing(topic, line, arguments.max_messages)
+        member = None if arguments.group is None else GroupMember(cluster, arguments.group, topic)
         print_records(reader, member, starting_timestamp(arguments), arguments.offset, ends, printing)
     return 0
 

@@ -16,26 +16,12 @@ FIELDS = ("offset", "partition", "timestamp", "key", "headers", "value")
 Line: TypeAlias = Callable[[int, int, Record], bytes]
 
 
-class Printing:
-    """Prints records as lines on standard output, up to a maximum number."""
+class Lines:
+    """Prints lines on standard output, and the progress if that goes elsewhere."""
 
-    def __init__(self, topic: str, line: Line, most: int | None) -> None:
-        self._line = line
-        self._most = most
+    def __init__(self, source: str) -> None:
         self.count = self._size = 0
-        self._progress = Progress(f"from {topic}") if not sys.stdout.isatty() else None
-
-    @property
-    def is_done(self) -> bool:
-        return self._most is not None and self.count >= self._most
-
-    def show(self, partition: int, records: Records) -> Records:
-        """Print records and return those that were printed."""
-        if self._most is not None:
-            records = records[: self._most - self.count]
-        lines = [self._line(partition, offset, record) for offset, record in records]
-        self.print_lines(lines, sum([len(record.value or b"") for _, record in records]))
-        return records
+        self._progress = Progress(f"from {source}") if not sys.stdout.isatty() else None
 
     def print_lines(self, lines: list[bytes], size: int) -> None:
         """Print the lines of records, whose values have that size. They have left this process when this returns."""
@@ -51,6 +37,27 @@ class Printing:
     def finish(self) -> None:
         if self._progress is not None:
             self._progress.finish(self.count, self._size)
+
+
+class Printing(Lines):
+    """Prints records as lines, up to a maximum number."""
+
+    def __init__(self, topic: str, line: Line, most: int | None) -> None:
+        super().__init__(topic)
+        self._line = line
+        self._most = most
+
+    @property
+    def is_done(self) -> bool:
+        return self._most is not None and self.count >= self._most
+
+    def show(self, partition: int, records: Records) -> Records:
+        """Print records and return those that were printed."""
+        if self._most is not None:
+            records = records[: self._most - self.count]
+        lines = [self._line(partition, offset, record) for offset, record in records]
+        self.print_lines(lines, sum([len(record.value or b"") for _, record in records]))
+        return records
 
 
 def renderer(fields: list[str], separator: bytes) -> Line:
