@@ -24,7 +24,7 @@ COMMANDS = {
     "elect": "elect preferred replicas as leaders, or any live one",
     "produce": "write lines of text to a topic",
     "consume": "print the records of a topic",
-    "groups": "list and describe consumer groups, reset and delete their offsets",
+    "groups": "list and describe groups, reset and delete their offsets, set their settings",
     "pipeline": "run the data pipeline on Spark: jobs, generator, collector, demo",
     "console": "serve the web console: results, topics, groups, nodes, records",
     "dump": "print the contents of a log segment, index or snapshot file",

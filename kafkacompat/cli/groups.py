@@ -1,8 +1,9 @@
-"""`kafkacompat groups`: list and describe consumer groups with their lag, move or delete their offsets, delete groups."""
+"""`kafkacompat groups`: list and describe groups with their lag, move or delete their offsets, set their settings, delete them."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from kafkacompat.cli.client import Cluster, check
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
@@ -12,6 +13,16 @@ from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import NAMES_VERSION_MAX, assigned_partitions
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.reader import EARLIEST, LATEST, Reader
+from kafkacompat.cli.share_group import alter_offsets as alter_share_offsets
+from kafkacompat.cli.share_group import delete_offsets as delete_share_offsets
+from kafkacompat.cli.share_group import (
+    described_offsets,
+    described_share_group,
+    member_counts,
+    set_group_configs,
+    share_group_lines,
+)
+from kafkacompat.cli.topics import pairs
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.delete_groups_response import DeleteGroupsResponse
@@ -33,6 +44,7 @@ from kafkacompat.wire.messages.offset_delete_request import (
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
 from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse
+from kafkacompat.wire.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,12 +74,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="to the first record at or after an ISO time or ms since 1970",
     )
     reset.add_argument("--dry-run", action="store_true", help="print the new offsets and change nothing")
+    alter = actions.add_parser("alter", help="set or unset settings of a group")
+    alter.add_argument("group", help="its id")
+    alter.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of this group, such as share.delivery.count.limit=3; may be repeated",
+    )
+    alter.add_argument(
+        "--unset", action="append", default=[], metavar="KEY", help="reset a setting to the broker's"
+    )
     forget = actions.add_parser("delete-offsets", help="delete a group's offsets in a topic")
     forget.add_argument("group", help="its id")
     forget.add_argument("--topic", required=True, help="the topic of the offsets")
     delete = actions.add_parser("delete", help="delete groups without members")
     delete.add_argument("group", nargs="+", help="its id; several may follow")
-    for each in (listing, describe, reset, forget, delete):
+    for each in (listing, describe, reset, alter, forget, delete):
         add_bootstrap(each, action=True)
 
 
@@ -78,6 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
             "list": list_groups,
             "describe": describe_group,
             "reset": reset_offsets,
+            "alter": alter_group,
             "delete-offsets": delete_offsets,
             "delete": delete_groups,
         }[arguments.action](cluster, arguments)
@@ -97,6 +122,10 @@ def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 
 def describe_group(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    shared = described_share_group(cluster, arguments.group)
+    if shared is not None:
+        describe_share_group(cluster, shared)
+        return
     owners = print_members(cluster, arguments.group)
     rows: list[tuple[object, ...]] = []
     for topic, offsets in sorted(committed(cluster, arguments.group).items()):
@@ -110,6 +139,23 @@ def describe_group(cluster: Cluster, arguments: argparse.Namespace) -> None:
         print_table(("topic", "partition", "offset", "end", "lag", "member"), rows)
 
 
+def describe_share_group(cluster: Cluster, group: DescribedShareGroup) -> None:
+    """Print the group, and how far it has come. How many records are in flight is not told by the protocol."""
+    print_state(group.group_id, group.group_state, len(group.members))
+    for line in share_group_lines(group):
+        print(line)
+    counts = member_counts(group)
+    rows: list[tuple[object, ...]] = []
+    for topic, stands in sorted(described_offsets(cluster, group.group_id).items()):
+        ends = end_offsets(cluster, topic)
+        for number, stand in sorted(stands.items()):
+            start = stand.start_offset if stand.start_offset >= 0 else "-"
+            lag = stand.lag if stand.lag >= 0 else "-"
+            rows.append((topic, number, start, ends.get(number, "-"), lag, counts[topic, number]))
+    if rows:
+        print_table(("topic", "partition", "start", "end", "lag", "members"), rows)
+
+
 def print_members(cluster: Cluster, group: str) -> dict[tuple[str, int], str]:
     """Print the group's state and members. Return the member that has each partition."""
     modern = described_consumer_group(cluster, group)
@@ -121,7 +167,7 @@ def print_members(cluster: Cluster, group: str) -> dict[tuple[str, int], str]:
     described = described_group(cluster, group)
     owners: dict[tuple[str, int], str] = {}
     if described is None:
-        print(f"{group} is neither a classic nor a consumer group, so its members are not shown")
+        print(f"{group} is neither a classic, a consumer nor a share group, so its members are not shown")
         return owners
     print_state(group, described.group_state, len(described.members))
     if described.members:
@@ -187,28 +233,34 @@ def committed(cluster: Cluster, group: str) -> dict[str, dict[int, int]]:
 def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
     reader = Reader(cluster, arguments.topic, arguments.partition)
     targets = new_offsets(reader, arguments)
-    if not arguments.dry_run:
-        partitions = [
-            OffsetCommitRequestPartition(
-                partition_index=number, committed_offset=offset, committed_metadata=""
-            )
-            for number, offset in targets.items()
-        ]
-        topic = OffsetCommitRequestTopic(name=arguments.topic, partitions=partitions)
-        answer = cluster.coordinator_call(
-            arguments.group,
-            OffsetCommitRequest(group_id=arguments.group, topics=[topic]),
-            OffsetCommitResponse,
-            lambda answer: answer.topics[0].partitions[0].error_code,
-            max_version=NAMES_VERSION_MAX,
-        )
-        for result in answer.topics[0].partitions:
-            if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-                raise CommandFailed(f"group {arguments.group} has members; stop them first")
-            check(result.error_code, f"{arguments.topic}-{result.partition_index}")
+    if arguments.dry_run:
+        pass
+    elif described_share_group(cluster, arguments.group) is not None:
+        alter_share_offsets(cluster, arguments.group, arguments.topic, targets)
+    else:
+        commit_offsets(cluster, arguments.group, arguments.topic, targets)
     print_table(
         ("topic", "partition", "offset"), [(arguments.topic, *pair) for pair in sorted(targets.items())]
     )
+
+
+def commit_offsets(cluster: Cluster, group: str, name: str, targets: Mapping[int, int]) -> None:
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=number, committed_offset=offset, committed_metadata="")
+        for number, offset in targets.items()
+    ]
+    topic = OffsetCommitRequestTopic(name=name, partitions=partitions)
+    answer = cluster.coordinator_call(
+        group,
+        OffsetCommitRequest(group_id=group, topics=[topic]),
+        OffsetCommitResponse,
+        lambda answer: answer.topics[0].partitions[0].error_code,
+        max_version=NAMES_VERSION_MAX,
+    )
+    for result in answer.topics[0].partitions:
+        if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            raise CommandFailed(f"group {group} has members; stop them first")
+        check(result.error_code, f"{name}-{result.partition_index}")
 
 
 def new_offsets(reader: Reader, arguments: argparse.Namespace) -> dict[int, int]:
@@ -224,6 +276,10 @@ def new_offsets(reader: Reader, arguments: argparse.Namespace) -> dict[int, int]
 
 
 def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    if described_share_group(cluster, arguments.group) is not None:
+        delete_share_offsets(cluster, arguments.group, [arguments.topic])
+        print(f"deleted the offsets of {arguments.topic}")
+        return
     stored = committed(cluster, arguments.group).get(arguments.topic)
     if not stored:
         raise CommandFailed(f"group {arguments.group} has no offsets in {arguments.topic}")
@@ -243,6 +299,14 @@ def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
             )
         check(result.error_code, f"{arguments.topic}-{result.partition_index}")
     print(f"deleted {len(stored)} offsets")
+
+
+def alter_group(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    if not (arguments.config or arguments.unset):
+        raise CommandFailed("groups alter requires --config or --unset")
+    changes: dict[str, str | None] = dict.fromkeys(arguments.unset)
+    set_group_configs(cluster, arguments.group, changes | dict(pairs(arguments.config)))
+    print(f"altered {arguments.group}")
 
 
 def delete_groups(cluster: Cluster, arguments: argparse.Namespace) -> None:
