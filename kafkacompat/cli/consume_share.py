@@ -176,8 +176,8 @@ class ByLine:
                 raise CommandFailed(
                     f"a line of standard input is accept, release, reject or renew, not {word!r}"
                 )
-            self._reader.acknowledge([delivery], ACKNOWLEDGEMENTS[outcome])
-            self._done[outcome] += 1
+            if self._reader.acknowledge([delivery], ACKNOWLEDGEMENTS[outcome]):
+                self._done[outcome] += 1
         return True
 
     def finish(self) -> None:
@@ -241,8 +241,8 @@ class ByCommand:
                 )
             if outcome is Outcome.RELEASE:
                 self._pause()
-            self._reader.acknowledge([delivery], ACKNOWLEDGEMENTS[outcome])
-            self._done[outcome] += 1
+            if self._reader.acknowledge([delivery], ACKNOWLEDGEMENTS[outcome]):
+                self._done[outcome] += 1
         return True
 
     def _pause(self) -> None:

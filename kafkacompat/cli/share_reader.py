@@ -126,9 +126,10 @@ class ShareReader:
             self._refresh()
         return []
 
-    def acknowledge(self, finished: Iterable[Delivery], kind: Acknowledgement) -> None:
-        """Acknowledge records in the same way. It is reported, and no failure, if that comes too late for some."""
+    def acknowledge(self, finished: Iterable[Delivery], kind: Acknowledgement) -> bool:
+        """Acknowledge records in the same way. If that comes too late for some, it is reported, and False is returned."""
         finished = list(finished)
+        is_taken = True
         self._held.difference_update(finished)
         for session in {each.session for each in finished}:
             ranges = [
@@ -136,7 +137,8 @@ class ShareReader:
                 for each in finished
                 if each.session is session
             ]
-            self._send(session, ranges + self._gaps.pop(session, []))
+            is_taken = self._send(session, ranges + self._gaps.pop(session, [])) and is_taken
+        return is_taken
 
     def renew(self, held: Collection[Delivery]) -> None:
         """Prolong the locks of held records, as far as the leader knows renewals and the group allows them."""
@@ -208,9 +210,11 @@ class ShareReader:
             self._send(session, gaps)
         return found, problem
 
-    def _send(self, session: ShareSession, ranges: list[tuple[TopicPartition, Range]]) -> None:
-        """Send acknowledgements, again while the leader cannot store them and the locks may hold."""
+    def _send(self, session: ShareSession, ranges: list[tuple[TopicPartition, Range]]) -> bool:
+        """Send acknowledgements, again while the leader cannot store them and the locks may hold. Return whether it took
+        them all."""
         waiting = _by_place(ranges)
+        is_taken = True
         backoff = Backoff(self._lock_s)
         while waiting:
             problems: dict[TopicPartition, str] = {}
@@ -226,9 +230,11 @@ class ShareReader:
                 }
             for place, problem in problems.items():
                 self._tell_lost(place, waiting[place], problem)
+                is_taken = False
             waiting = {place: waiting[place] for place in again}
             if waiting:
                 backoff.wait()
+        return is_taken
 
     def _tell_lost(self, place: TopicPartition, ranges: list[Range], problem: str) -> None:
         if any(each.kind != Acknowledgement.GAP for each in ranges):

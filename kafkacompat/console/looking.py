@@ -14,6 +14,7 @@ from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize
 from kafkacompat.console.epochs import epochs_of
 from kafkacompat.console.failure import BrokerAway
 from kafkacompat.console.reader import ResultReader
+from kafkacompat.console.share_groups import Coordinated, share_groups_of
 from kafkacompat.console.sizes import sizes_of
 from kafkacompat.console.state import ConsoleState
 
@@ -84,6 +85,7 @@ async def keep_looking(
     sizes: tuple[ReplicaSize, ...] | None = None
     error = ""
     epochs: Mapping[str, GroupEpochs] = {}
+    shared: Mapping[int, Coordinated] = {}
     looks = 0
     while True:
         try:
@@ -101,6 +103,9 @@ async def keep_looking(
         state.sized(sizes, error)
         # Until the coordinators answer, the epochs are those of the previous look.
         state.described(epochs)
+        state.shared(shared)
+        shared = await share_groups_of(snapshot.nodes, shared)
+        state.shared(shared)
         if snapshot.groups:
             epochs = await epochs_of(snapshot)
             state.described(epochs)

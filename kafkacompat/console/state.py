@@ -20,6 +20,7 @@ from kafkacompat.console.core.results import Results
 from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize, Snapshot
 from kafkacompat.console.core.views import results_view
 from kafkacompat.console.reader import Batch, Place
+from kafkacompat.console.share_groups import Coordinated
 from kafkacompat.security.cluster_address import ClusterAddress
 
 MIN_VIEW_INTERVAL_MS = 400
@@ -104,6 +105,17 @@ class ConsoleState:
         if self.snapshot is not None:
             self._looks += 1
             self.snapshot = replace(self.snapshot, epochs=epochs)
+
+    def shared(self, by_node: Mapping[int, Coordinated]) -> None:
+        """Store the share groups of each node."""
+        if self.snapshot is not None:
+            self._looks += 1
+            groups = [group for each in by_node.values() for group in each.groups]
+            self.snapshot = replace(
+                self.snapshot,
+                share_groups=tuple(sorted(groups, key=lambda group: group.group_id)),
+                share_groups_hidden=sum(each.hidden for each in by_node.values()),
+            )
 
     def away(self, now_ms: int, reason: str) -> None:
         """The broker did not answer. The previous snapshot stays and is shown as old."""

@@ -13,13 +13,16 @@ from typing import Any
 from kafkacompat.console.core.connection import BrokerConnection
 from kafkacompat.console.core.lag import group_lag
 from kafkacompat.console.core.rates import Rates
+from kafkacompat.console.core.share_view import share_partitions
 from kafkacompat.console.core.snapshot import (
+    SHARE,
     GroupEpochs,
     GroupSeen,
     MemberEpoch,
     MemberSeen,
     PartitionSeen,
     Places,
+    ShareGroupSeen,
     Snapshot,
     TopicSeen,
 )
@@ -50,7 +53,7 @@ def cluster_view(connection: BrokerConnection, snapshot: Snapshot | None, rates:
             "topics": topics_view(snapshot, rates),
             "topics_hidden": snapshot.topics_hidden,
             "groups": groups_view(snapshot),
-            "groups_hidden": snapshot.groups_hidden,
+            "groups_hidden": snapshot.groups_hidden + snapshot.share_groups_hidden,
             "sizes_error": snapshot.sizes_error or None,
             "troubled": troubled_view(snapshot),
             "rate_history": [{"at_ms": at_ms, "records_per_s": rate} for at_ms, rate in rates.history()],
@@ -182,13 +185,36 @@ def topic_view(topic: TopicSeen, sizes: Mapping[int, int] | None, rates: Rates) 
 
 
 def groups_view(snapshot: Snapshot) -> list[View]:
-    """Return all groups."""
+    """Return all groups of all kinds."""
     partitions = {
         (topic.name, partition.partition): partition
         for topic in snapshot.topics
         for partition in topic.partitions
     }
-    return [group_view(group, partitions, snapshot.epochs.get(group.group_id)) for group in snapshot.groups]
+    views = [group_view(group, partitions, snapshot.epochs.get(group.group_id)) for group in snapshot.groups]
+    views += [share_group_view(group, partitions) for group in snapshot.share_groups]
+    return sorted(views, key=lambda view: str(view["group"])) if snapshot.share_groups else views
+
+
+def share_group_view(group: ShareGroupSeen, partitions: Mapping[tuple[str, int], PartitionSeen]) -> View:
+    """Return one share group in the form of group_view. A partition has a start instead of a committed offset."""
+    rows, lag = share_partitions(group, partitions)
+    return {
+        "group": group.group_id,
+        "kind": SHARE,
+        "state": group.state,
+        "members": group.members,
+        "coordinator": group.coordinator,
+        "topics": sorted({topic for topic, _ in group.stands or ()}),
+        "lag": lag,
+        "partitions": rows[:MAX_GROUP_PARTITIONS_SHOWN],
+        "assignor": group.assignor or None,
+        "group_epoch": group.epochs.group_epoch,
+        "assignment_epoch": group.epochs.assignment_epoch,
+        "member_list": [
+            member_view(member, group.epochs.members.get(member.member_id)) for member in group.member_list
+        ],
+    }
 
 
 def group_view(

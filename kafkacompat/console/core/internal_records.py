@@ -1,4 +1,5 @@
-"""Some records of the internal topics as text: committed offsets, and the ids of groups and transactions.
+"""Some records of the internal topics as text: committed offsets, the ids of groups and transactions, and which records
+a share group is done with.
 
 All other records are shown as bytes.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, uuid_to_text
 from kafkacompat.wire.codec import decode
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.message import Message
@@ -16,11 +18,23 @@ from kafkacompat.wire.messages.legacy_offset_commit_key import LegacyOffsetCommi
 from kafkacompat.wire.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
 from kafkacompat.wire.messages.offset_commit_key import OffsetCommitKey
 from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
+from kafkacompat.wire.messages.share_snapshot_key import ShareSnapshotKey
+from kafkacompat.wire.messages.share_snapshot_value import ShareSnapshotValue
+from kafkacompat.wire.messages.share_update_key import ShareUpdateKey
+from kafkacompat.wire.messages.share_update_value import ShareUpdateValue
 from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
 from kafkacompat.wire.messages.transaction_log_value import TransactionLogValue
-from kafkacompat.wire.records_index import group_record_classes, transaction_record_classes
+from kafkacompat.wire.records_index import (
+    group_record_classes,
+    share_record_classes,
+    transaction_record_classes,
+)
 
-CLASSES = {"__consumer_offsets": group_record_classes, "__transaction_state": transaction_record_classes}
+CLASSES = {
+    OFFSETS_TOPIC: group_record_classes,
+    TRANSACTION_TOPIC: transaction_record_classes,
+    SHARE_STATE_TOPIC: share_record_classes,
+}
 """By topic: a function from a record's type to the message classes of its key and value."""
 TYPE_BYTES = 2
 """Bytes of the type before a key, and of the version before a value."""
@@ -34,6 +48,9 @@ TRANSACTION_STATES = {
     6: "Dead",
     7: "PrepareEpochFence",
 }
+DELIVERY_STATES = {0: "available", 2: "accepted", 4: "archived"}
+"""Records that are in flight are not stored as such."""
+MAX_BATCHES_SHOWN = 1_000
 
 
 def internal_key(topic: str, key: bytes | None) -> str | None:
@@ -51,6 +68,13 @@ def internal_key(topic: str, key: bytes | None) -> str | None:
             return _json(type="group", group=message.group)
         case TransactionLogKey():
             return _json(type="transaction", transactional_id=message.transactional_id)
+        case ShareSnapshotKey() | ShareUpdateKey():
+            return _json(
+                type="share snapshot" if isinstance(message, ShareSnapshotKey) else "share update",
+                group=message.group_id,
+                topic_id=uuid_to_text(message.topic_id),
+                partition=message.partition,
+            )
     return None
 
 
@@ -68,6 +92,19 @@ def internal_value(topic: str, key: bytes | None, value: bytes | None) -> str | 
                 producer_epoch=message.producer_epoch,
                 timeout_ms=message.transaction_timeout_ms,
                 state=TRANSACTION_STATES.get(message.transaction_status, message.transaction_status),
+            )
+        case ShareSnapshotValue() | ShareUpdateValue():
+            return _json(
+                snapshot_epoch=message.snapshot_epoch,
+                leader_epoch=message.leader_epoch,
+                start_offset=message.start_offset,
+                done=message.delivery_complete_count,
+                batches=[
+                    f"{batch.first_offset}-{batch.last_offset}: "
+                    f"{DELIVERY_STATES.get(batch.delivery_state, batch.delivery_state)}, "
+                    f"delivered {batch.delivery_count}"
+                    for batch in message.state_batches[:MAX_BATCHES_SHOWN]
+                ],
             )
     return None
 

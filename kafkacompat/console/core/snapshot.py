@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 NO_LEADER = -1
 CONSUMER = "consumer"
 """The kind of a group of the consumer rebalance protocol (KIP-848)."""
+SHARE = "share"
+"""The kind of a share group (KIP-932)."""
 MAX_MEMBERS_SHOWN = 50
 """Members of a group, in order of their ids. Further members are only counted."""
 
@@ -77,7 +79,7 @@ class MemberSeen:
 
 @dataclass(frozen=True, slots=True)
 class MemberEpoch:
-    """What only ConsumerGroupDescribe tells of a member. kind is classic or consumer, or empty if the broker does not tell."""
+    """What the library does not tell of a member. kind is classic or consumer, or empty if the broker does not tell."""
 
     epoch: int
     kind: str = ""
@@ -87,7 +89,7 @@ class MemberEpoch:
 
 @dataclass(frozen=True, slots=True)
 class GroupEpochs:
-    """What only ConsumerGroupDescribe tells of a group. The group has converged when all its epochs are equal."""
+    """What the library does not tell of a group. The group has converged when all its epochs are equal."""
 
     group_epoch: int
     assignment_epoch: int
@@ -107,6 +109,35 @@ class GroupSeen:
     members: int
     coordinator: int | None
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
+    assignor: str = ""
+    member_list: tuple[MemberSeen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStand:
+    """How far a share group has come in one partition. Both are None if they are not known.
+
+    start is None until the group has stored something for the partition.
+    """
+
+    start: int | None
+    lag: int | None
+    """Records that are neither accepted nor archived, in flight or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupSeen:
+    """A share group (KIP-932): its members, and (topic, partition) -> stand. The library knows no such groups.
+
+    member_list has at most MAX_MEMBERS_SHOWN of the members. stands is None if the coordinator did not tell.
+    """
+
+    group_id: str
+    state: str
+    members: int
+    coordinator: int
+    epochs: GroupEpochs
+    stands: dict[tuple[str, int], ShareStand] | None = None
     assignor: str = ""
     member_list: tuple[MemberSeen, ...] = ()
 
@@ -137,3 +168,5 @@ class Snapshot:
     groups_hidden: int = 0
     epochs: Mapping[str, GroupEpochs] = field(default_factory=dict)
     """By group id. A group of the consumer protocol may be missing: its coordinator did not tell."""
+    share_groups: tuple[ShareGroupSeen, ...] = ()
+    share_groups_hidden: int = 0

@@ -94,8 +94,8 @@ export class ClusterView {
   drawGroups({ groups, groups_hidden: more }) {
     setText(byId("groups-note"), "Spark keeps its offsets in the checkpoint: its queries have no group");
     const unshown = more > 0 ? h("p", { class: "muted" }, `${more} more groups are not shown.`) : null;
-    if (groups.length === 0) { replace(byId("groups"), unshown ?? empty("No consumer group has committed anything.", "kafkacompat consume TOPIC --group NAME")); return; }
-    replace(byId("groups"), table("Consumer groups with their lag", [
+    if (groups.length === 0) { replace(byId("groups"), unshown ?? empty("There is no group that has committed anything, and no share group.", "kafkacompat consume TOPIC --group NAME")); return; }
+    replace(byId("groups"), table("Groups with their lag", [
       { title: "Group", class: "nowrap", cell: (group) => this.fold(`group ${group.group}`, group.group) },
       { title: "Type", class: "hide-small", cell: (group) => group.kind },
       { title: "State", cell: (group) => h("span", { class: `tag ${group.state === "stable" ? "good" : ""}` }, group.state) },
@@ -133,25 +133,26 @@ function partitionTable(topic) {
 function groupDetails(group) {
   const unshown = group.members - group.member_list.length;
   return [
-    group.kind === "consumer" && h("p", { class: "muted epochs" }, group.group_epoch === null
+    ["consumer", "share"].includes(group.kind) && h("p", { class: "muted epochs" }, group.group_epoch === null
       ? `assignor ${group.assignor ?? "–"} · the coordinator does not tell the epochs`
       : `group epoch ${group.group_epoch} · target assignment epoch ${group.assignment_epoch} · assignor ${group.assignor ?? "–"}`),
     group.member_list.length > 0 && memberTable(group),
     unshown > 0 && h("p", { class: "muted" }, `${plural(unshown, "more member")} not shown.`),
-    lagTable(group),
+    group.kind === "share" ? standTable(group) : lagTable(group),
   ];
 }
 
 function memberTable(group) {
-  const modern = group.kind === "consumer";
+  const consumer = group.kind === "consumer";
+  const modern = consumer || group.kind === "share";
   return h("div", { class: "nested members" }, table(`Members of ${group.group}`, [
     { title: "Member", cell: (row) => h("span", { title: row.member }, row.instance === null ? row.client : `${row.client} (${row.instance})`) },
     { title: "Host", class: "hide-small", cell: (row) => row.host },
-    modern && { title: "Type", class: "hide-small", cell: (row) => row.kind ?? "–" },
+    consumer && { title: "Type", class: "hide-small", cell: (row) => row.kind ?? "–" },
     modern && { title: "Epoch", number: true, cell: (row) => row.epoch ?? "–" },
     modern && { title: "Subscribed", cell: (row) => [...(row.subscribed ?? []), ...(row.regex === null ? [] : [`/${row.regex}/`])].join(", ") || "–" },
     { title: "Assigned", cell: (row) => placesText(row.assigned) },
-    modern && { title: "Target", cell: (row) => (row.target === null ? "–" : placesText(row.target)) },
+    consumer && { title: "Target", cell: (row) => (row.target === null ? "–" : placesText(row.target)) },
   ].filter(Boolean), group.member_list));
 }
 
@@ -166,6 +167,16 @@ function lagTable(group) {
     { title: "Committed", number: true, cell: (row) => count(row.committed) },
     { title: "End", number: true, cell: (row) => count(row.latest) },
     { title: "Lag", number: true, cell: (row) => count(row.lag) },
+  ], group.partitions));
+}
+
+function standTable(group) {
+  return h("div", { class: "nested" }, table(`Queue of ${group.group}`, [
+    { title: "Partition", cell: (row) => `${row.topic}-${row.partition}` },
+    { title: "Start", number: true, cell: (row) => count(row.start) },
+    { title: "End", number: true, cell: (row) => count(row.latest) },
+    { title: "Lag", number: true, cell: (row) => h("span", { title: "records that are neither accepted nor archived, in flight or not" }, count(row.lag)) },
+    { title: "Done ahead", number: true, cell: (row) => h("span", { title: "records after the start that are accepted or archived already" }, count(row.done)) },
   ], group.partitions));
 }
 
