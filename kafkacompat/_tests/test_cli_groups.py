@@ -13,6 +13,11 @@ from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.message import Message
+from kafkacompat.wire.messages.alter_share_group_offsets_response import (
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
 from kafkacompat.wire.messages.consumer_group_describe_response import (
     Assignment,
     ConsumerGroupDescribeResponse,
@@ -20,9 +25,29 @@ from kafkacompat.wire.messages.consumer_group_describe_response import (
     Member,
     TopicPartitions,
 )
+from kafkacompat.wire.messages.delete_share_group_offsets_response import (
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup as ClassicGroup
 from kafkacompat.wire.messages.describe_groups_response import DescribeGroupsResponse
+from kafkacompat.wire.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+)
+from kafkacompat.wire.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponseGroup as DescribedGroupOffsets,
+)
+from kafkacompat.wire.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponsePartition as DescribedOffset,
+)
+from kafkacompat.wire.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponseTopic as DescribedOffsets,
+)
 from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+from kafkacompat.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
 from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kafkacompat.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -46,6 +71,11 @@ from kafkacompat.wire.messages.offset_fetch_response import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from kafkacompat.wire.messages.share_group_describe_response import Assignment as ShareAssignment
+from kafkacompat.wire.messages.share_group_describe_response import DescribedGroup as ShareGroup
+from kafkacompat.wire.messages.share_group_describe_response import Member as ShareMember
+from kafkacompat.wire.messages.share_group_describe_response import ShareGroupDescribeResponse
+from kafkacompat.wire.messages.share_group_describe_response import TopicPartitions as SharePartitions
 
 BOOTSTRAP = ("--bootstrap", "h:9092")
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
@@ -100,11 +130,39 @@ def base_answers() -> Answers:
         ApiKey.OFFSET_FETCH: OffsetFetchResponse(
             groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)]
         ),
+        ApiKey.SHARE_GROUP_DESCRIBE: share_group(error_code=NOT_FOUND),
     }
 
 
+def share_group(*members: ShareMember, **fields: Any) -> ShareGroupDescribeResponse:
+    known: dict[str, Any] = {
+        "group_id": "g",
+        "group_state": "Stable",
+        "group_epoch": 7,
+        "assignment_epoch": 6,
+    } | fields
+    return ShareGroupDescribeResponse(
+        groups=[ShareGroup(members=list(members), assignor_name="simple", **known)]
+    )
+
+
+def share_offsets(*partitions: tuple[int, int, int]) -> DescribeShareGroupOffsetsResponse:
+    """Partition, start offset and lag."""
+    made = [
+        DescribedOffset(partition_index=number, start_offset=start, lag=lag)
+        for number, start, lag in partitions
+    ]
+    topics = [DescribedOffsets(topic_name="t", partitions=made)] if made else []
+    return DescribeShareGroupOffsetsResponse(groups=[DescribedGroupOffsets(group_id="g", topics=topics)])
+
+
 def consumer_group(*members: Member, **fields: Any) -> ConsumerGroupDescribeResponse:
-    known = {"group_id": "g", "group_state": "Stable", "group_epoch": 7, "assignment_epoch": 6} | fields
+    known: dict[str, Any] = {
+        "group_id": "g",
+        "group_state": "Stable",
+        "group_epoch": 7,
+        "assignment_epoch": 6,
+    } | fields
     return ConsumerGroupDescribeResponse(
         groups=[DescribedGroup(members=list(members), assignor_name="uniform", **known)]
     )
@@ -236,10 +294,10 @@ def test_a_group_of_no_known_type_is_shown_without_members_and_an_unknown_one_is
     answers: Answers = {
         ApiKey.CONSUMER_GROUP_DESCRIBE: refused(NOT_FOUND),
         ApiKey.DESCRIBE_GROUPS: classic_group(NOT_FOUND),
-        ApiKey.LIST_GROUPS: ListGroupsResponse(groups=[ListedGroup(group_id="g", group_type="share")]),
+        ApiKey.LIST_GROUPS: ListGroupsResponse(groups=[ListedGroup(group_id="g", group_type="streams")]),
     }
     lines = groups("describe", "g", answers=answers)
-    assert lines[0] == "g is neither a classic nor a consumer group, so its members are not shown"
+    assert lines[0] == "g is neither a classic, a consumer nor a share group, so its members are not shown"
     (line,) = groups("describe", "g", answers=answers | {ApiKey.LIST_GROUPS: ListGroupsResponse()}, status=1)
     assert line == "kafkacompat: group g: GROUP_ID_NOT_FOUND"
 
@@ -275,3 +333,86 @@ def test_offsets_of_a_group_with_members_are_not_moved(groups: Run) -> None:
         status=1,
     )
     assert line == "kafkacompat: group g has members; stop them first"
+
+
+def test_a_share_group_is_shown_with_members_start_offsets_and_lag(groups: Run) -> None:
+    parts = [SharePartitions(topic_id=bytes(16), topic_name="t", partitions=[1, 0])]
+    members = [
+        ShareMember(
+            member_id=name,
+            member_epoch=7,
+            client_id="c",
+            client_host="/127.0.0.1",
+            subscribed_topic_names=["u", "t"],
+            assignment=ShareAssignment(topic_partitions=parts if name == "a" else []),
+        )
+        for name in ("b", "a")
+    ]
+    answers: Answers = {
+        ApiKey.SHARE_GROUP_DESCRIBE: share_group(*members),
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_offsets((1, -1, -1), (0, 4, 5)),
+    }
+    lines = groups("describe", "g", answers=answers)
+    assert lines[:2] == [
+        "g: Stable, 2 members",
+        "type share, group epoch 7, target assignment epoch 6, assignor simple",
+    ]
+    assert [line.split() for line in lines[2:]] == [
+        ["member", "epoch", "client", "host", "subscribed", "assigned"],
+        ["a", "7", "c", "/127.0.0.1", "t,u", "t:0,1"],
+        ["b", "7", "c", "/127.0.0.1", "t,u", "-"],
+        ["topic", "partition", "start", "end", "lag", "members"],
+        ["t", "0", "4", "10", "5", "1"],
+        ["t", "1", "-", "10", "-", "1"],
+    ]
+    older = groups("describe", "g", answers=answers, versions={ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 0})
+    assert older[-2].split() == ["t", "0", "4", "10", "-", "1"]
+
+
+def test_an_older_broker_is_not_asked_for_share_groups(groups: Run) -> None:
+    answers: Answers = {ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_group(group_state="Empty")}
+    lines = groups("describe", "g", answers=answers, versions={ApiKey.SHARE_GROUP_DESCRIBE: -1})
+    assert lines[0] == "g: Empty, 0 members"
+
+
+def altered(top: int = 0, *codes: int) -> AlterShareGroupOffsetsResponse:
+    partitions = [
+        AlterShareGroupOffsetsResponsePartition(partition_index=number, error_code=code)
+        for number, code in enumerate(codes)
+    ]
+    topics = [AlterShareGroupOffsetsResponseTopic(topic_name="t", partitions=partitions)]
+    return AlterShareGroupOffsetsResponse(error_code=top, responses=topics)
+
+
+def test_a_share_group_begins_elsewhere_if_it_has_no_members(groups: Run) -> None:
+    reset = ("reset", "g", "--topic", "t", "--to-latest")
+    empty: Answers = {ApiKey.SHARE_GROUP_DESCRIBE: share_group()}
+    lines = groups(*reset, answers=empty | {ApiKey.ALTER_SHARE_GROUP_OFFSETS: altered(0, 0, 0)})
+    assert [line.split() for line in lines[1:]] == [["t", "0", "10"], ["t", "1", "10"]]
+    for refused in (altered(ErrorCode.NON_EMPTY_GROUP), altered(0, 0, ErrorCode.NON_EMPTY_GROUP)):
+        (line,) = groups(*reset, answers=empty | {ApiKey.ALTER_SHARE_GROUP_OFFSETS: refused}, status=1)
+        assert line == "kafkacompat: group g has members; stop them first"
+    groups(*reset, "--dry-run", answers=empty)  # nothing is sent, for which there would be no answer
+
+
+def test_a_share_group_forgets_a_topic(groups: Run) -> None:
+    forget = ("delete-offsets", "g", "--topic", "t")
+    for code, expected in (
+        (0, "deleted the offsets of t"),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "kafkacompat: topic t: UNKNOWN_TOPIC_OR_PARTITION (no)"),
+    ):
+        topics = [DeleteShareGroupOffsetsResponseTopic(topic_name="t", error_code=code, error_message="no")]
+        answers: Answers = {
+            ApiKey.SHARE_GROUP_DESCRIBE: share_group(),
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS: DeleteShareGroupOffsetsResponse(responses=topics),
+        }
+        assert groups(*forget, answers=answers, status=int(code != 0)) == [expected]
+
+
+def test_settings_of_a_group_are_changed(groups: Run) -> None:
+    done = IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse()])
+    answers: Answers = {ApiKey.INCREMENTAL_ALTER_CONFIGS: done}
+    words = ("--config", "share.delivery.count.limit=3", "--unset", "share.isolation.level")
+    assert groups("alter", "g", *words, answers=answers) == ["altered g"]
+    (line,) = groups("alter", "g", answers={}, status=1)
+    assert line == "kafkacompat: groups alter requires --config or --unset"
