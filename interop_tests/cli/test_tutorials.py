@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from interop_tests.cli.pages import blocks, commands, text_of
+from interop_tests.conftest import MakeBroker
 from kafkacompat.testing import running_broker
 
 FIRST_TOPIC = text_of("docs/tutorials/first-topic.md")
+FIRST_QUEUE = text_of("docs/tutorials/first-queue.md")
 FIRST_TEST = text_of("docs/tutorials/first-test.md")
 TIME_LIMIT_S = 120
 
@@ -48,6 +50,32 @@ def test_the_first_topic(tmp_path: Path) -> None:
             timeout=TIME_LIMIT_S,
         )
         assert done.stdout == "10 pages, the last one is page 9\n", done.stderr
+
+
+def test_the_first_queue(make_broker: MakeBroker, tmp_path: Path) -> None:
+    where = f"--bootstrap {make_broker().bootstrap}"
+    (program,) = blocks(FIRST_QUEUE, "python")
+    name, _ = program.removeprefix("# ").split("\n", 1)
+    (tmp_path / name).write_text(program)
+    command = f"{sys.executable} -m kafkacompat"
+    for line, shown in (each for block in blocks(FIRST_QUEUE, "console") for each in commands(block)):
+        spoken = re.sub(r"\bkafkacompat (topics|produce|consume|groups)\b", rf"{command} \1 {where}", line)
+        done = subprocess.run(
+            spoken, shell=True, capture_output=True, text=True, timeout=TIME_LIMIT_S, cwd=tmp_path
+        )
+        assert done.returncode == 0, (line, done.stderr)
+        said = (done.stdout + done.stderr).splitlines()
+        if "wait" in line:
+            # How the jobs divide between the workers is different each time.
+            counts = [
+                int(re.sub(r"kafkacompat: (\d+) accepted, 0 released, 0 rejected", r"\1", each))
+                for each in said
+            ]
+            assert sum(counts) == 20
+            assert all(counts)
+        else:
+            assert said[: len(shown)] == shown, line
+            assert shown or not said, line
 
 
 def test_the_first_test(tmp_path: Path) -> None:
