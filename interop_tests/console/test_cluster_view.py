@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer
 from selenium import webdriver
 
+from interop_tests.cli.command import command_line
+from interop_tests.cli.share import serves_share_groups
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.console.page import PHONE, Page
 from interop_tests.console.process import ConsoleProcess
@@ -174,6 +178,49 @@ def test_a_group_of_the_consumer_protocol_unfolds_to_its_epochs_and_assignments(
     finally:
         for consumer in consumers:
             consumer.close()
+
+
+@serves_share_groups
+def test_a_share_group_unfolds_to_its_members_and_what_is_done(
+    page: Page, console: ConsoleProcess, shown_broker: BrokerProcess
+) -> None:
+    """The second of three records is done before the first one, and the third one is not delivered (KIP-932)."""
+    name, topic = "queue", MIXED_TOPIC
+    words = ("--bootstrap", shown_broker.bootstrap, "--share", name, topic, "--from-beginning")
+    worker = subprocess.Popen(
+        command_line("consume", *words, "--by-line", "--prefetch", "2"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert worker.stdin is not None
+        worker.stdin.write(b"release\naccept\n")
+        worker.stdin.flush()
+
+        def group() -> dict[str, Any] | None:
+            groups = console.get("/api/cluster").json["cluster"]["groups"]
+            found = [each for each in groups if each["group"] == name and each["members"] == 1]
+            done = [row["done"] for each in found for row in each["partitions"]]
+            return found[0] if 1 in done else None
+
+        seen = wait_until(group, "the console knows what is done")
+        assert seen is not None
+        page.open("#/cluster").wait_for("#groups", name)
+        page.click(f"[data-key='group {name}']")
+        page.wait_for("#groups .members", "kafkacompat-cli")
+        (row,) = [row for row in page.rows("#groups") if row[0] == name]
+        assert row[1:4] == ["share", "stable", "1"]
+        assert f"group epoch {seen['group_epoch']} " in page.text("#groups .epochs")
+        (member,) = page.rows("#groups .members")
+        assert member[0] == "kafkacompat-cli"
+        assert member[3] == topic
+        assert member[4].startswith(f"{topic}: 0")
+        stands = [[row["start"], row["latest"], row["lag"], row["done"]] for row in seen["partitions"]]
+        shown = [row[1:] for row in page.rows("#groups .nested:not(.members)")]
+        assert shown == [["–" if each is None else f"{each:,}" for each in stand] for stand in stands]
+    finally:
+        worker.terminate()
+        worker.communicate(timeout=30)
 
 
 def test_the_node_is_shown(page: Page, shown_broker: BrokerProcess) -> None:

@@ -1,0 +1,325 @@
+"""Share groups (KIP-932): asked for over plain connections, and shown with what is done and what is not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.console import share_groups
+from kafkacompat.console._tests.making import partition, snapshot, topic
+from kafkacompat.console.core.cluster_view import cluster_view
+from kafkacompat.console.core.connection import BrokerConnection
+from kafkacompat.console.core.exchange import CORRELATION_ID, BadResponse
+from kafkacompat.console.core.internal_records import MAX_BATCHES_SHOWN, internal_key, internal_value
+from kafkacompat.console.core.prometheus import metrics_text
+from kafkacompat.console.core.rates import Rates
+from kafkacompat.console.core.share_groups import offsets_version, parse_groups, parse_list
+from kafkacompat.console.core.snapshot import (
+    MAX_MEMBERS_SHOWN,
+    GroupEpochs,
+    GroupSeen,
+    MemberEpoch,
+    MemberSeen,
+    NodeSeen,
+    ShareGroupSeen,
+    ShareStand,
+)
+from kafkacompat.console.share_groups import Coordinated, share_groups_of
+from kafkacompat.console.state import ConsoleState
+from kafkacompat.ids import SHARE_STATE_TOPIC
+from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.headers import parse_request_header
+from kafkacompat.wire.message import Message
+from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from kafkacompat.wire.messages.describe_share_group_offsets_request import DescribeShareGroupOffsetsRequest
+from kafkacompat.wire.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
+from kafkacompat.wire.messages.share_group_describe_response import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeResponse,
+    TopicPartitions,
+)
+from kafkacompat.wire.messages.share_snapshot_key import ShareSnapshotKey
+from kafkacompat.wire.messages.share_snapshot_value import ShareSnapshotValue, StateBatch
+from kafkacompat.wire.messages.share_update_key import ShareUpdateKey
+from kafkacompat.wire.messages.share_update_value import ShareUpdateValue
+
+API_VERSIONS, LIST, DESCRIBE, OFFSETS = 18, 16, 77, 90
+SEEN = ShareGroupSeen(
+    "g",
+    "stable",
+    1,
+    7,
+    GroupEpochs(5, 4, {"m": MemberEpoch(5, topics=("t", "u"))}),
+    {("t", 0): ShareStand(3, 4), ("t", 1): ShareStand(None, None)},
+    "simple",
+    (MemberSeen("m", "c", "/h", assigned=(("t", 0), ("t", 1))),),
+)
+
+
+def versions(**served: tuple[int, int]) -> ApiVersionsResponse:
+    known = {LIST: (0, 5), DESCRIBE: (1, 1), OFFSETS: (0, 1)}
+    known |= {globals()[name.upper()]: bounds for name, bounds in served.items()}
+    keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in known.items()]
+    return ApiVersionsResponse(api_keys=keys)
+
+
+def described(*names: str, members: int = 1) -> ShareGroupDescribeResponse:
+    assigned = [TopicPartitions(topic_id=bytes(16), topic_name="t", partitions=[1, 0])]
+    made = [
+        Member(
+            member_id="m" if number == 0 else f"n{number:05}",
+            member_epoch=5,
+            client_id="c",
+            client_host="/h",
+            subscribed_topic_names=["u", "t"],
+            assignment=Assignment(topic_partitions=assigned),
+        )
+        for number in range(members)
+    ]
+    return ShareGroupDescribeResponse(
+        groups=[
+            DescribedGroup(
+                group_id=name,
+                group_state="Stable",
+                group_epoch=5,
+                assignment_epoch=4,
+                assignor_name="simple",
+                members=made,
+            )
+            for name in names
+        ]
+    )
+
+
+def offsets(*names: str) -> DescribeShareGroupOffsetsResponse:
+    places = [
+        DescribeShareGroupOffsetsResponsePartition(partition_index=0, start_offset=3, lag=4),
+        DescribeShareGroupOffsetsResponsePartition(partition_index=1, start_offset=-1, lag=-1),
+    ]
+    topics = [DescribeShareGroupOffsetsResponseTopic(topic_name="t", partitions=places)]
+    return DescribeShareGroupOffsetsResponse(
+        groups=[DescribeShareGroupOffsetsResponseGroup(group_id=name, topics=topics) for name in names]
+    )
+
+
+def payload(message: Message, version: int) -> bytes:
+    """An answer without its length. ApiVersions has header version 0, the others have no tags in version 1."""
+    tags = b"" if message.API_KEY == API_VERSIONS else b"\x00"
+    return struct.pack(">i", CORRELATION_ID) + tags + encode(message, version)
+
+
+@pytest.mark.parametrize(
+    ("served", "version"),
+    [
+        ({}, 1),
+        ({"offsets": (0, 0)}, 0),
+        ({"offsets": (0, 9)}, 1),
+        ({"offsets": (2, 3)}, None),
+        ({"list": (0, 4)}, None),
+        ({"describe": (2, 2)}, None),
+    ],
+)
+def test_a_broker_is_asked_if_it_has_share_groups(served: dict[str, Any], version: int | None) -> None:
+    assert offsets_version(payload(versions(**served), 0)) == version
+
+
+def test_groups_are_read_from_both_answers() -> None:
+    found = parse_groups(payload(described("g"), 1), payload(offsets("g"), 1), 1, 7)
+    assert found == [SEEN]
+    older = parse_groups(payload(described("g"), 1), payload(offsets("g"), 0), 0, 7)
+    assert older[0].stands == {("t", 0): ShareStand(3, None), ("t", 1): ShareStand(None, None)}
+    refused, silent = described("g", "refused"), offsets("g")
+    refused.groups[1].error_code = silent.groups[0].error_code = 30
+    (group,) = parse_groups(payload(refused, 1), payload(silent, 1), 1, 7)
+    assert group == replace(SEEN, stands=None)
+    (group,) = parse_groups(
+        payload(described("g", members=MAX_MEMBERS_SHOWN + 9), 1), payload(offsets(), 1), 1, 7
+    )
+    assert group.members == MAX_MEMBERS_SHOWN + 9
+    assert len(group.member_list) == len(group.epochs.members) == MAX_MEMBERS_SHOWN
+
+
+@given(st.binary(max_size=100), st.binary(max_size=100))
+def test_any_answers_are_read_or_refused(data: bytes, more: bytes) -> None:
+    for read in (offsets_version, parse_list, lambda each: parse_groups(each, more, 1, 7)):
+        with contextlib.suppress(BadResponse):
+            read(data)
+
+
+class Coordinator:
+    """Answers over TCP as the coordinator of some share groups, and records what it was asked."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.asked: list[tuple[int, list[str]]] = []
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        received = bytearray()
+        while True:
+            while len(received) < 4 or len(received) < 4 + struct.unpack_from(">i", received)[0]:
+                part = await stream.receive_some(1 << 16)
+                if not part:
+                    return
+                received += part
+            size = struct.unpack_from(">i", received)[0]
+            answer = self.answer_to(bytes(received[4 : 4 + size]))
+            del received[: 4 + size]
+            await stream.send_all(struct.pack(">i", len(answer)) + answer)
+
+    def answer_to(self, request: bytes) -> bytes:
+        header = parse_request_header(request)
+        version, at = header.api_version, header.body_offset
+        if header.api_key == API_VERSIONS:
+            return payload(versions(), version)
+        if header.api_key == LIST:
+            assert decode(ListGroupsRequest, version, request, at).types_filter == ["share"]
+            listed = [ListedGroup(group_id=name, group_type="Share") for name in self.names]
+            return payload(ListGroupsResponse(groups=listed), version)
+        if header.api_key == DESCRIBE:
+            names = decode(ShareGroupDescribeRequest, version, request, at).group_ids
+            self.asked.append((DESCRIBE, names))
+            return payload(described(*names), version)
+        asked = decode(DescribeShareGroupOffsetsRequest, version, request, at).groups
+        assert all(group.topics is None for group in asked)
+        self.asked.append((OFFSETS, [group.group_id for group in asked]))
+        return payload(offsets(*self.asked[-1][1]), version)
+
+
+async def test_each_node_is_asked_and_the_groups_of_a_silent_one_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(share_groups, "GROUPS_A_REQUEST", 2)
+    monkeypatch.setattr(share_groups, "MAX_GROUPS_A_NODE", 3)
+    good = Coordinator("d", "b", "a", "c", "e")
+
+    async def end(stream: trio.SocketStream) -> None:
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        ports = [
+            (await nursery.start(partial(trio.serve_tcp, handler, 0, host="127.0.0.1")))[
+                0
+            ].socket.getsockname()[1]
+            for handler in (good.serve, end)
+        ]
+        nodes = [NodeSeen(number, "127.0.0.1", port) for number, port in enumerate(ports, 1)]
+        before = {2: Coordinated((SEEN,)), 3: Coordinated((SEEN,))}
+        found = await share_groups_of(nodes, before)
+        nursery.cancel_scope.cancel()
+    assert found.keys() == {1, 2}
+    assert [group.group_id for group in found[1].groups] == ["a", "b", "c"]
+    assert found[1].hidden == 2
+    assert found[2] == before[2]
+    assert good.asked == [(kind, names) for names in (["a", "b"], ["c"]) for kind in (DESCRIBE, OFFSETS)]
+
+
+def shown(state: ConsoleState) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(state.cluster()(), allow_nan=False))["cluster"])
+
+
+def test_the_view_has_groups_of_all_kinds_in_order() -> None:
+    state = ConsoleState(ClusterAddress("h:1"), 0, "run")
+    state.shared({1: Coordinated((SEEN,))})  # nothing is known yet
+    others = tuple(GroupSeen(name, "classic", "empty", 0, 1) for name in ("a", "z"))
+    state.looked(snapshot(topic("t", partition(0, latest=10), partition(1, latest=0)), groups=others))
+    state.shared({1: Coordinated((SEEN,)), 2: Coordinated((replace(SEEN, group_id="b"),), hidden=3)})
+    view = shown(state)
+    assert [group["group"] for group in view["groups"]] == ["a", "b", "g", "z"]
+    assert view["groups_hidden"] == 3
+    group = view["groups"][2]
+    assert [group[name] for name in ("kind", "state", "members", "topics", "lag", "group_epoch")] == [
+        "share",
+        "stable",
+        1,
+        ["t"],
+        4,
+        5,
+    ]
+    assert group["partitions"] == [
+        {"topic": "t", "partition": 0, "start": 3, "latest": 10, "lag": 4, "done": 3},
+        {"topic": "t", "partition": 1, "start": None, "latest": 0, "lag": None, "done": None},
+    ]
+    (member,) = group["member_list"]
+    assert [member[name] for name in ("member", "epoch", "subscribed", "kind", "target")] == [
+        "m",
+        5,
+        ["t", "u"],
+        None,
+        None,
+    ]
+    # What an end offset read a moment earlier would make negative is none.
+    state.looked(snapshot(topic("t", partition(0, latest=4)), groups=others))
+    state.shared({1: Coordinated((SEEN,))})
+    assert shown(state)["groups"][1]["partitions"][0]["done"] == 0
+
+
+def test_the_lag_is_exported() -> None:
+    connection = BrokerConnection("h:1", 0)
+    connection.answered(1)
+    silent = replace(SEEN, group_id="silent", stands=None)
+    view = cluster_view(connection, replace(snapshot(), share_groups=(SEEN, silent)), Rates())
+    text = metrics_text(view, {"records": 0, "repeats": 0, "malformed": 0}).decode()
+    assert 'kafka_group_lag_records{group="g"} 4.0' in text
+    assert 'kafka_group_lag_records{group="silent"}' not in text
+    assert 'kafka_group_members{group="silent"} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [
+        (ShareSnapshotKey, ShareSnapshotValue, "share snapshot"),
+        (ShareUpdateKey, ShareUpdateValue, "share update"),
+    ],
+)
+def test_the_state_of_a_partition_is_told_in_words(key: Any, value: Any, kind: str) -> None:
+    number = key.API_KEY
+    data = struct.pack(">h", number) + encode(key(group_id="g", topic_id=b"t" * 16, partition=2), 0)
+    assert json.loads(internal_key(SHARE_STATE_TOPIC, data) or "") == {
+        "type": kind,
+        "group": "g",
+        "topic_id": "dHR0dHR0dHR0dHR0dHR0dA",
+        "partition": 2,
+    }
+    batches = [
+        StateBatch(first_offset=at, last_offset=at + 1, delivery_state=state, delivery_count=at)
+        for at, state in enumerate((0, 2, 4, 9))
+    ]
+    written = value(
+        snapshot_epoch=1, leader_epoch=2, start_offset=3, delivery_complete_count=4, state_batches=batches
+    )
+    said = json.loads(internal_value(SHARE_STATE_TOPIC, data, b"\0\0" + encode(written, 0)) or "")
+    assert said == {
+        "snapshot_epoch": 1,
+        "leader_epoch": 2,
+        "start_offset": 3,
+        "done": 4,
+        "batches": [
+            "0-1: available, delivered 0",
+            "1-2: accepted, delivered 1",
+            "2-3: archived, delivered 2",
+            "3-4: 9, delivered 3",
+        ],
+    }
+    written.state_batches = batches * MAX_BATCHES_SHOWN
+    many = json.loads(internal_value(SHARE_STATE_TOPIC, data, b"\0\0" + encode(written, 0)) or "")
+    assert len(many["batches"]) == MAX_BATCHES_SHOWN
