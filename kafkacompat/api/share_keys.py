@@ -9,6 +9,7 @@ from kafkacompat.api.share_services import SharePartitionKey
 from kafkacompat.ids import uuid_from_text
 
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
+_UUID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 
 
@@ -26,4 +27,6 @@ def share_partition_key(text: str) -> SharePartitionKey:
     number = int(partition) if _INTEGER.fullmatch(partition) else 1 << 31
     if not -(1 << 31) <= number < 1 << 31:
         raise ValueError(f"{partition!r} is not a partition")
-    return SharePartitionKey(group_id, uuid_from_text(topic_id), number)
+    if not _UUID.fullmatch(topic_id):
+        raise ValueError(f"{topic_id!r} is not a topic id")
+    return SharePartitionKey(group_id, uuid_from_text(topic_id[:22]), number)
