@@ -17,7 +17,7 @@ from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupSt
 from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
 from kafkacompat.group.classic.rebalance import end_group, prepare_rebalance, reschedule_heartbeat
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.consumer.conversion import fence_members
+from kafkacompat.group.consumer.leaving import fence_members
 from kafkacompat.group.consumer.records import ConsumerGroupRecord
 from kafkacompat.group.consumer.replay import replay_consumer_record
 from kafkacompat.group.consumer.sessions import take_up
@@ -26,6 +26,7 @@ from kafkacompat.group.offsets import OffsetStore
 from kafkacompat.group.records import (
     MEMBER_TYPES,
     CarriedRecord,
+    EncodedRecord,
     GroupMetadataRecord,
     GroupRecord,
     OffsetRecord,
@@ -84,6 +85,9 @@ class GroupMachine:
                 self._put(restored_group(record.group_id, record.value))
         elif isinstance(record, ConsumerGroupRecord):
             replay_consumer_record(self.groups, self.env.subscribers, record)
+        elif isinstance(record, EncodedRecord):
+            if record.apply is not None:
+                record.apply()
         else:
             self._replay_carried(record)
 

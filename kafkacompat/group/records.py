@@ -30,7 +30,7 @@ from kafkacompat.wire.messages.offset_commit_key import OffsetCommitKey
 from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
 _TYPE = struct.Struct(">h")
 
@@ -115,7 +115,18 @@ class CarriedRecord:
     """False for a tombstone."""
 
 
-GroupRecord = OffsetRecord | GroupMetadataRecord | ConsumerGroupRecord | CarriedRecord
+@dataclass(frozen=True, slots=True)
+class EncodedRecord:
+    """One of many records that were encoded in steps. They are not replayed one by one: the state that they make is put in
+    place by `apply` of one of them."""
+
+    group_id: str
+    key: bytes
+    value: bytes | None
+    apply: Callable[[], None] | None = None
+
+
+GroupRecord = OffsetRecord | GroupMetadataRecord | ConsumerGroupRecord | CarriedRecord | EncodedRecord
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -148,6 +159,8 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         return key_bytes, _TYPE.pack(GROUP_METADATA_VERSION) + encode(record.value, GROUP_METADATA_VERSION)
     if isinstance(record, ConsumerGroupRecord):
         return encode_consumer_record(record)
+    if isinstance(record, EncodedRecord):
+        return record.key, record.value
     raise TypeError(f"records of type {record.record_type} are carried, never written")
 
 

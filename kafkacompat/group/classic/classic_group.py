@@ -64,6 +64,7 @@ class ClassicGroup:
         "new_member_added",
         "pending_join",
         "pending_sync",
+        "prepared_upgrade",
         "previous_state",
         "protocol_name",
         "protocol_type",
@@ -102,6 +103,8 @@ class ClassicGroup:
         self.new_member_added = False
         self.subscribed_topics: frozenset[str] | None = None
         """None if unknown."""
+        self.prepared_upgrade: Any = None
+        """What group/consumer/large_conversion has prepared."""
         self._supported: dict[str, int] = {}
 
     # --- state

@@ -14,7 +14,7 @@ from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.classic.join import JoinCaller
 from kafkacompat.group.classic.rebalance import join_refusal
 from kafkacompat.group.consumer.consumer_group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
-from kafkacompat.group.consumer.conversion import downgraded, fence_members, may_downgrade_replacing
+from kafkacompat.group.consumer.conversion import downgraded, may_downgrade_replacing
 from kafkacompat.group.consumer.embedded_protocol import assignment_bytes, subscription_of, version_of
 from kafkacompat.group.consumer.heartbeat import (
     maybe_update_epoch,
@@ -24,6 +24,8 @@ from kafkacompat.group.consumer.heartbeat import (
     throw_if_fenced,
     throw_if_full,
 )
+from kafkacompat.group.consumer.large_conversion import CONVERTED_AT_ONCE, downgrade_later
+from kafkacompat.group.consumer.leaving import fence_members
 from kafkacompat.group.consumer.member import ClassicMemberMetadata, ConsumerGroupMember, MemberState
 from kafkacompat.group.consumer.regular_expressions import RegexUpdate, maybe_update_regular_expressions
 from kafkacompat.group.consumer.sessions import (
@@ -80,7 +82,10 @@ def join_consumer_group(
         raise Refused(
             ErrorCode.UNKNOWN_SERVER_ERROR, "The embedded consumer protocol is malformed."
         ) from None
-    downgrades = replaced is not None and may_downgrade_replacing(env, group, replaced)
+    may_downgrade = replaced is not None and may_downgrade_replacing(env, group, replaced)
+    downgrades = may_downgrade and len(group.members) <= CONVERTED_AT_ONCE
+    if may_downgrade and not downgrades:
+        downgrade_later(env, group, now_ms)
     updated = replace(
         member,
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,

@@ -277,6 +277,11 @@ class ConsumerGroup:
         for name in self.topic_names:
             self._unsubscribe(name)
 
+    def enter(self, subscribers: Subscribers) -> None:
+        """The group was made beside the others, and becomes one of them."""
+        self._subscribers = subscribers
+        self.remember()
+
     def remember(self) -> None:
         """The group is there again."""
         for name in self.topic_names:

@@ -6,7 +6,8 @@ when the last such member goes. Both are one batch of records. group.consumer.mi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
@@ -35,21 +36,22 @@ from kafkacompat.group.consumer.records import (
     current_assignment_record,
     epoch_record,
     member_record,
-    member_tombstones,
-    regular_expression_tombstone,
     target_epoch_record,
     target_record,
 )
 from kafkacompat.group.consumer.sessions import cancel_timers, schedule_session_timeout, take_up
-from kafkacompat.group.consumer.subscribed_topics import SubscribedTopics
 from kafkacompat.group.consumer.target_assignment import metadata_hash
 from kafkacompat.group.environment import Environment, GroupResult
 from kafkacompat.group.records import GroupRecord
+from kafkacompat.stepping.works import at_once
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
     from kafkacompat.group.consumer.assignor import Assignment
+
+MEMBER_COST = 40
+"""To convert one member, without its records."""
 
 # --- from classic to consumer
 
@@ -72,32 +74,47 @@ def validate_online_upgrade(env: Environment, group: ClassicGroup) -> None:
 def upgraded(env: Environment, classic: ClassicGroup, records: list[GroupRecord]) -> ConsumerGroup:
     """The group as it is after these records, with every member still a classic one. Parked members are told to rejoin.
     Raises Refused if a member's metadata cannot be converted."""
-    group = _consumer_group_of(env, classic)
+    group = at_once(consumer_group_of(env, classic))
+    tell_to_rejoin(env, classic)
+    records += classic.tombstones()
+    records += upgrade_records(group)
+    for converted in group.members.values():
+        assert converted.classic is not None
+        timeout_ms = converted.classic.session_timeout_ms
+        schedule_session_timeout(env, group.group_id, converted.member_id, timeout_ms)
+    return group
+
+
+def tell_to_rejoin(env: Environment, classic: ClassicGroup) -> None:
+    """Answer the parked requests of the members."""
     for member in classic.members.values():
         refusal = join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
         env.reply(classic.take_join_waiter(member), refusal)
         waiter, member.awaiting_sync = member.awaiting_sync, None
         env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def upgrade_records(group: ConsumerGroup) -> Iterator[GroupRecord]:
+    """The records of the whole group, which follow the tombstone of the classic one."""
     group_id = group.group_id
-    records += classic.tombstones()
-    records += [member_record(group_id, member) for member in group.members.values()]
-    records.append(epoch_record(group_id, group.group_epoch, group.metadata_hash))
-    records += [target_record(group_id, member_id, target) for member_id, target in group.targets.items()]
-    records.append(target_epoch_record(group_id, group.assignment_epoch, group.assignment_timestamp_ms))
-    for converted in group.members.values():
-        records.append(current_assignment_record(group_id, converted))
-        assert converted.classic is not None
-        schedule_session_timeout(env, group_id, converted.member_id, converted.classic.session_timeout_ms)
-    return group
+    for member in group.members.values():
+        yield member_record(group_id, member)
+    yield epoch_record(group_id, group.group_epoch, group.metadata_hash)
+    for member_id, target in group.targets.items():
+        yield target_record(group_id, member_id, target)
+    yield target_epoch_record(group_id, group.assignment_epoch, group.assignment_timestamp_ms)
+    for member in group.members.values():
+        yield current_assignment_record(group_id, member)
 
 
-def _consumer_group_of(env: Environment, classic: ClassicGroup) -> ConsumerGroup:
+def consumer_group_of(env: Environment, classic: ClassicGroup) -> Generator[int, None, ConsumerGroup]:
+    """The group with all its members, made in steps beside the others. Raises Refused."""
     generation = classic.generation_id
     group = ConsumerGroup(classic.group_id, {})
     group.set_assignment_epoch(generation, 0)
     cannot = f"Cannot upgrade classic group {classic.group_id} to consumer group because "
     try:
-        for each in classic.members.values():
+        for each in list(classic.members.values()):
             target = assigned_partitions(each.assignment, env.topics) if each.assignment else {}
             subscription = subscription_of(each.metadata(classic.protocol_name or ""))
             group.targets[each.member_id] = target
@@ -119,6 +136,7 @@ def _consumer_group_of(env: Environment, classic: ClassicGroup) -> ConsumerGroup
                     classic=ClassicMemberMetadata(each.session_timeout_ms, each.protocols),
                 )
             )
+            yield MEMBER_COST
     except CustomAssignor:
         raise Refused(
             ErrorCode.GROUP_ID_NOT_FOUND,
@@ -133,46 +151,10 @@ def _consumer_group_of(env: Environment, classic: ClassicGroup) -> ConsumerGroup
     return group
 
 
-# --- members that go
-
-
-def fence_members(
-    env: Environment, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], now_ms: int
-) -> GroupResult:
-    """Remove members. If only classic members remain, the group becomes a classic one, unless that is impossible."""
-    if not members:
-        return CoordinatorResult((), None)
-    gone = {member.member_id for member in members}
-    if _may_downgrade_without(env, group, members):
-        try:
-            return downgraded(env, group, gone, now_ms)
-        except Refused:
-            pass  # the members go all the same: their partitions must not stay with them
-    group_id = group.group_id
-    records: list[GroupRecord] = []
-    for member in members:
-        records += member_tombstones(group_id, member.member_id)
-        cancel_timers(env, group_id, member.member_id)
-    topics = SubscribedTopics(group)
-    subscribers = dict(group.regexes)
-    for member in members:
-        topics.rename(member.subscribed_topic_names, frozenset())
-        if member.regex is not None:
-            subscribers[member.regex] -= 1
-    for regex, count in subscribers.items():
-        if count == 0:
-            records.append(regular_expression_tombstone(group_id, regex))
-            topics.match(regex)
-    found_hash = metadata_hash(env, topics.counts())
-    records.append(epoch_record(group_id, group.group_epoch + 1, found_hash))
-    # Members that stay because the log takes no records must not stay for ever.
-    return CoordinatorResult(tuple(records), None, refused=lambda: take_up(env, group, members))
-
-
 # --- from consumer to classic
 
 
-def _may_downgrade_without(
+def may_downgrade_without(
     env: Environment, group: ConsumerGroup, leaving: Sequence[ConsumerGroupMember]
 ) -> bool:
     remaining = len(group.members) - len(leaving)
@@ -211,12 +193,7 @@ def downgraded(
         assert replaced is not None
         renamed[replaced.member_id] = joining.member_id
         gone.add(replaced.member_id)
-    try:
-        classic = _classic_group_of(env, group, gone, joining, renamed, now_ms)
-    except (WireError, KeyError):  # only the first protocol of a member was read when it joined
-        raise Refused(
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed."
-        ) from None
+    classic = at_once(classic_group_of(env, group, now_ms, gone, joining, renamed))
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     records = (*before, *group.tombstones(renamed), group_metadata_record(classic, assignments))
     group_id = group.group_id
@@ -239,14 +216,16 @@ def downgraded(
     return CoordinatorResult(records, None, replay=False, refused=refused)
 
 
-def _classic_group_of(
+def classic_group_of(
     env: Environment,
     group: ConsumerGroup,
-    gone: set[str],
-    joining: ConsumerGroupMember | None,
-    renamed: dict[str, str],
     now_ms: int,
-) -> ClassicGroup:
+    gone: AbstractSet[str] = frozenset(),
+    joining: ConsumerGroupMember | None = None,
+    renamed: Mapping[str, str] | None = None,
+) -> Generator[int, None, ClassicGroup]:
+    """The group with all members but those that are gone, made in steps beside the others. Raises Refused if the members'
+    metadata cannot be converted."""
     classic = ClassicGroup(
         group.group_id,
         ClassicGroupState.STABLE,
@@ -257,7 +236,7 @@ def _classic_group_of(
     members = [member for member in group.members.values() if member.member_id not in gone]
     if joining is not None:
         members.append(joining)
-    former = {new: old for old, new in renamed.items()}
+    former = {} if renamed is None else {new: old for old, new in renamed.items()}
     for member in members:
         assert member.classic is not None
         classic.add(
@@ -273,10 +252,17 @@ def _classic_group_of(
                 EMPTY_ASSIGNMENT,
             )
         )
-    classic.protocol_name = classic.select_protocol()
-    classic.subscribed_topics = classic.compute_subscribed_topics()
-    for each in classic.members.values():
-        target: Assignment = group.targets.get(former.get(each.member_id, each.member_id), NO_PARTITIONS)
-        version = version_of(each.metadata(classic.protocol_name))
-        each.assignment = assignment_bytes(target, env.topics, version)
+        yield MEMBER_COST // 4
+    try:
+        classic.protocol_name = classic.select_protocol()
+        classic.subscribed_topics = classic.compute_subscribed_topics()
+        for each in classic.members.values():
+            target: Assignment = group.targets.get(former.get(each.member_id, each.member_id), NO_PARTITIONS)
+            version = version_of(each.metadata(classic.protocol_name))
+            each.assignment = assignment_bytes(target, env.topics, version)
+            yield MEMBER_COST // 2
+    except (WireError, KeyError):  # only the first protocol of a member was read when it joined
+        raise Refused(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed."
+        ) from None
     return classic

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.consumer.conversion import (
-    fence_members,
-    upgraded,
-    validate_online_upgrade,
-)
+from kafkacompat.group.consumer.conversion import upgraded, validate_online_upgrade
 from kafkacompat.group.consumer.current_assignment import Reconciliation
+from kafkacompat.group.consumer.large_conversion import CONVERTED_AT_ONCE, upgraded_if_prepared
+from kafkacompat.group.consumer.leaving import fence_members
 from kafkacompat.group.consumer.member import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -151,6 +149,8 @@ def _group_for(
         records += classic.tombstones()
         return ConsumerGroup(group_id, {})
     validate_online_upgrade(env, classic)
+    if len(classic.members) > CONVERTED_AT_ONCE:
+        return upgraded_if_prepared(env, classic, records)
     return upgraded(env, classic, records)
 
 

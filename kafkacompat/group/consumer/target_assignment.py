@@ -6,11 +6,12 @@ group.consumer.assignment.interval.ms. Follows Kafka's TargetAssignmentBuilder.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.consumer import range_assignor, uniform_assignor
-from kafkacompat.group.consumer.assignor import Assign, Assignment, GroupSpec, MemberSpec
+from kafkacompat.group.consumer.assignor import Assign, Assignment, GroupSpec, MemberSpec, Meter
 from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGroup
 from kafkacompat.group.consumer.metadata_hash import group_hash, topic_hash
 from kafkacompat.group.consumer.records import target_epoch_record, target_record
@@ -19,7 +20,7 @@ from kafkacompat.group.environment import Environment, GroupResult, nothing
 from kafkacompat.stepping.works import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable
 
     from kafkacompat.group.consumer.member import ConsumerGroupMember
     from kafkacompat.group.records import GroupRecord
@@ -28,7 +29,13 @@ if TYPE_CHECKING:
 ASSIGNORS: dict[str, Assign] = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}
 """group.consumer.assignors by their names."""
 AT_ONCE_UNITS = 2_000
-"""Members, and partitions of their topics, up to which a group is assigned within the request."""
+"""Members, and partitions of their topics, up to which a group is assigned within the request. A member that is alone is
+always assigned so."""
+MEMBERS_AT_ONCE = 500
+"""The same, of the members alone. Also the most members whose targets are written at once: each has a record."""
+SPEC_NS = 1_500
+"""To describe one member, or one topic to which members subscribe."""
+ASSIGNING = "assigning partitions of a group"
 
 
 class Target(NamedTuple):
@@ -117,18 +124,16 @@ def maybe_update_target(
     ):
         return last
     assign = ASSIGNORS[group.preferred_assignor(*change) or env.settings.consumer.assignors[0]]
-    spec = _spec(env, group, change, homogeneous)
-    units = len(spec.members) + sum(spec.partition_counts.values())
-    if units > AT_ONCE_UNITS and group.targets:
-        instances = {
-            each.instance_id: member_id
-            for member_id, each in spec.members.items()
-            if each.instance_id is not None
-        }
+    describing = _spec(env, group, change, homogeneous)
+    spec = None if len(group.members) > MEMBERS_AT_ONCE else at_once(describing)
+    if spec is None or _is_large(spec):
+        instances = dict(group.static_members)
+        if member.instance_id is not None:
+            instances[member.instance_id] = member.member_id
         env.tasks.schedule(
-            "assigning partitions of a group",
+            ASSIGNING,
             key,
-            assign(spec),
+            _described_and_assigned(assign, describing) if spec is None else assign(spec),
             lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, instances, assigned, at_ms),
         )
         return last
@@ -138,54 +143,101 @@ def maybe_update_target(
     return Target(group_epoch, assigned.get(member.member_id, NO_PARTITIONS))
 
 
+def _is_large(spec: GroupSpec) -> bool:
+    return len(spec.members) > 1 and len(spec.members) + sum(spec.partition_counts.values()) > AT_ONCE_UNITS
+
+
+def _described_and_assigned(
+    assign: Assign, describing: Generator[int, None, GroupSpec]
+) -> Generator[int, None, dict[str, Assignment]]:
+    spec = yield from describing
+    return (yield from assign(spec))
+
+
+def _given(assigned: dict[str, Assignment]) -> Generator[int, None, dict[str, Assignment]]:
+    yield 0
+    return assigned
+
+
 def _assigned(
     env: Environment,
     group_id: str,
     group_epoch: int,
-    instances: Mapping[str, str],
+    instances: dict[str, str],
     assigned: dict[str, Assignment],
     now_ms: int,
 ) -> GroupResult:
     """Write what was assigned in steps, unless the group has gone or a later assignment has overtaken it. Members that
     left meanwhile are left out. Those that joined get their part from the next assignment.
 
-    `instances`: instance id -> member id at the start. A static member that was replaced since then hands its part on,
-    because a replacement causes no other assignment.
+    Many targets are written in several batches, the epoch with the last of them. Until then members that have what they
+    should have do not move, and the others take only what nobody has.
+
+    `instances`: instance id -> member id that `assigned` has. A static member that was replaced since then hands its part
+    on, because a replacement causes no other assignment.
     """
     group = env.groups.get(group_id)
     if not isinstance(group, ConsumerGroup) or not group.assignment_epoch < group_epoch <= group.group_epoch:
         return nothing()
     for instance_id, former in instances.items():
         present = group.static_members.get(instance_id)
-        if present is not None and present not in assigned:
+        if present is not None and present not in assigned and former in assigned:
             assigned[present] = assigned.pop(former)
+            instances[instance_id] = present
     if group_epoch == group.group_epoch and assigned.keys() != group.members.keys():
         # The log refused the change for which this was computed, and the epoch is now that of another change. Nothing
         # would cause another assignment, so the next heartbeat must.
         return nothing()
     records = _changed(group, assigned, group.members)
+    if len(records) > MEMBERS_AT_ONCE:
+        env.tasks.schedule(
+            ASSIGNING,
+            ("assignment", group_id),
+            _given(assigned),
+            lambda again, at_ms: _assigned(env, group_id, group_epoch, instances, again, at_ms),
+        )
+        return CoordinatorResult(tuple(records[:MEMBERS_AT_ONCE]), None)
     return CoordinatorResult((*records, target_epoch_record(group.group_id, group_epoch, now_ms)), None)
 
 
 def _changed(group: ConsumerGroup, assigned: dict[str, Assignment], of: Iterable[str]) -> list[GroupRecord]:
-    """A record for each member without a target yet, or with another one."""
-    return [
+    """A record for each member without a target yet, or with another one, and one record more than is written at once."""
+    changed = (
         target_record(group.group_id, member_id, assigned[member_id])
         for member_id in of
         if member_id in assigned and group.targets.get(member_id) != assigned[member_id]
-    ]
+    )
+    return list(islice(changed, MEMBERS_AT_ONCE + 1))
 
 
-def _spec(env: Environment, group: ConsumerGroup, change: Change, homogeneous: bool) -> GroupSpec:
+def _spec(
+    env: Environment, group: ConsumerGroup, change: Change, homogeneous: bool
+) -> Generator[int, None, GroupSpec]:
+    """The group as it is now, with the change, described in steps."""
     member = change.new
     former = group.static_member(member.instance_id)
     replaced = None if former is None or former.member_id == member.member_id else former.member_id
-    members = {each.member_id: each for each in group.members.values() if each.member_id != replaced}
-    members[member.member_id] = member
+    members = {**group.members, member.member_id: member}
+    if replaced is not None:
+        del members[replaced]
+    targets = dict(group.targets)
+    return _described(env, group, members, targets, member.member_id, replaced, homogeneous)
+
+
+def _described(
+    env: Environment,
+    group: ConsumerGroup,
+    members: dict[str, ConsumerGroupMember],
+    targets: dict[str, Assignment],
+    joining: str,
+    replaced: str | None,
+    homogeneous: bool,
+) -> Generator[int, None, GroupSpec]:
     # Members with equal subscriptions share one set of ids: a union of names and matches may have all topics.
     ids: dict[tuple[frozenset[str], str | None], frozenset[Uuid]] = {}
     counts: dict[Uuid, int] = {}
     specs = {}
+    meter = Meter()
     for member_id, each in members.items():
         subscription = (each.subscribed_topic_names, each.regex)
         topic_ids = ids.get(subscription)
@@ -194,8 +246,12 @@ def _spec(env: Environment, group: ConsumerGroup, change: Change, homogeneous: b
             known = [topic for name in names if (topic := env.topics.by_name.get(name)) is not None]
             counts.update((topic.id, len(topic.partitions)) for topic in known)
             topic_ids = ids[subscription] = frozenset([topic.id for topic in known])
-        of = replaced if replaced is not None and member_id == member.member_id else member_id
+            if cost := meter.spend(SPEC_NS * len(known)):
+                yield cost
+        of = replaced if replaced is not None and member_id == joining else member_id
         specs[member_id] = MemberSpec(
-            each.instance_id, each.rack_id, topic_ids, group.targets.get(of, NO_PARTITIONS)
+            each.instance_id, each.rack_id, topic_ids, targets.get(of, NO_PARTITIONS)
         )
+        if cost := meter.spend(SPEC_NS):
+            yield cost
     return GroupSpec(specs, counts, homogeneous)
