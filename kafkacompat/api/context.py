@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kafkacompat.api.share_services import (
         ShareCoordinatorService,
         SharePartitionService,
+        ShareGroupOffsetService,
+        ShareGroupService,
         SharePersister,
     )
     from kafkacompat.api.transaction_services import Transactions
@@ -122,6 +124,12 @@ class GroupService(Protocol):
     """
 
     def is_active(self) -> bool: ...
+
+    @property
+    def share(self) -> ShareGroupService: ...
+
+    @property
+    def share_offsets(self) -> ShareGroupOffsetService: ...
 
     def join_group(
         self, request: Any, context: RequestContext, may_describe: Callable[[list[str]], set[str]] | None

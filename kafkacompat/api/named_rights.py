@@ -211,6 +211,10 @@ def to_itself(operation: AclOperation, kind: ResourceType) -> Asks:
     return lambda node, element: (operation, kind, element)
 
 
+def to_group(operation: AclOperation) -> Asks:
+    return lambda node, element: (operation, ResourceType.GROUP, element.group_id)
+
+
 def to_delete_topic(node: AnyNode, element: Any) -> Ask | None:
     """The right to delete a topic. For an unknown name, DESCRIBE suffices to learn that it is unknown. An unknown id
     needs no right."""

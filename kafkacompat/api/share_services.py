@@ -136,6 +136,30 @@ class ShareCoordinatorService(Protocol):
     def read_state_summary(self, request: Any) -> Deferred[Any]: ...
 
 
+class ShareGroupService(Protocol):
+    """The share groups of the group coordinator of this node. Takes and returns messages.
+
+    The handlers in api/ check authorization and the share.version first.
+    """
+
+    def heartbeat(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def describe(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+
+class ShareGroupOffsetService(Protocol):
+    """The start offsets of share groups, for administrators. Takes and returns messages.
+
+    The handlers in api/ check authorization, topic existence and the share.version first.
+    """
+
+    def describe(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def alter(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def delete(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+
 class SharePartitionService(Protocol):
     """What members of share groups fetch and acknowledge on this node (share/). Takes and returns messages."""
 

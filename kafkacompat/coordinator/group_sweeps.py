@@ -25,6 +25,7 @@ from kafkacompat.group.retention import (
     places,
     places_of_group,
     places_of_topics,
+    share_groups_of_topics,
     shut,
 )
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
@@ -99,7 +100,8 @@ class GroupSweeps:
     # --- deletion of topics
 
     def drop_topics(self, shard: Shard, deleted: dict[str, Uuid] | None = None, *, now: bool = True) -> None:
-        """Drop the offsets of deleted topics (name -> id), including topics deleted while the shard was loading.
+        """Drop the offsets of deleted topics (name -> id), and what share groups know of them, including topics deleted
+        while the shard was loading.
 
         With `now` False the start is delayed: other shards start at once, and one image may cause as many of these as
         there are shards.
@@ -121,6 +123,10 @@ class GroupSweeps:
                     if shard.state is not ShardState.ACTIVE:
                         return
                     yield self._write(shard, deleted_topic_records(machine, stretch, topics))
+                for record in share_groups_of_topics(machine, topics):
+                    if shard.state is not ShardState.ACTIVE:
+                        return
+                    yield PLACE_COST if record is None else self._write(shard, [record])
                 for name, ids in topics.items():
                     if machine.deleting[name] == ids:
                         del machine.deleting[name]

@@ -22,6 +22,8 @@ from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.refusals import commit_refusal, or_refused
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.coordinator.shards import Shards
+from kafkacompat.coordinator.share_group_offsets import ShareGroupOffsets
+from kafkacompat.coordinator.share_groups import ShareGroups
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
 from kafkacompat.deferred import Deferred, gather
@@ -97,10 +99,12 @@ class GroupCoordinator:
         settings: CoordinatorSettings,
         keep: Callable[[], None] = lambda: None,
         assignment_interval_ms: Callable[[], int] | None = None,
+        share_assignment_interval_ms: Callable[[], int] | None = None,
     ) -> None:
         """Serves nothing before `start`. `keep`: see Steps. `assignment_interval_ms`:
-        group.consumer.assignment.interval.ms as it is now."""
+        group.consumer.assignment.interval.ms as it is now. `share_assignment_interval_ms`: that of share groups."""
         self._assignment_interval_ms = assignment_interval_ms
+        self._share_assignment_interval_ms = share_assignment_interval_ms
         self._clock = clock
         self._timers = timers
         self._random = random
@@ -115,6 +119,10 @@ class GroupCoordinator:
         self.transactional_offsets = TransactionalOffsets(partitions, clock, self._shard, self._shard_at)
         self.consumer_group_rebalances = 0
         """New epochs of consumer groups since the start."""
+        self.share_group_rebalances = 0
+        """New epochs of share groups since the start."""
+        self.share = ShareGroups(self._shard, self.is_active, timers, self._steps)
+        self.share_offsets = ShareGroupOffsets(self.share, self._shard, lambda: self._topics, self._steps)
         self._active = False
         self._sweep: TimerHandle | None = None
         self._image = MetadataImage()
@@ -140,6 +148,9 @@ class GroupCoordinator:
 
     def _note_rebalance(self) -> None:
         self.consumer_group_rebalances += 1
+
+    def _note_share_rebalance(self) -> None:
+        self.share_group_rebalances += 1
 
     def group_states(self) -> Iterator[tuple[str, str]]:
         """Type and state of each group of the shards that are loaded, as the protocol names them."""
@@ -204,8 +215,11 @@ class GroupCoordinator:
         machine = GroupMachine(self._settings.group, timers, StepTasks(self._steps, timers), self._random)
         machine.env.group_configs = self._group_configs
         machine.env.note_rebalance = self._note_rebalance
+        machine.env.note_share_rebalance = self._note_share_rebalance
         if self._assignment_interval_ms is not None:
             machine.env.assignment_interval_ms = self._assignment_interval_ms
+        if self._share_assignment_interval_ms is not None:
+            machine.env.share_assignment_interval_ms = self._share_assignment_interval_ms
         machine.on_topics(self._topics, set(), has_new=False)
         return machine
 
@@ -350,7 +364,9 @@ class GroupCoordinator:
 
             try:
                 shard = self._shard(group_id, may_be_empty=True)
-                answer = self._sweeps.delete_group(shard, group_id)
+                # Kafka also asks first whether it is a share group: its states are deleted before it is.
+                released = self.share.release(shard, group_id)
+                answer = released.and_then(lambda _: self._sweeps.delete_group(shard, group_id))
             except Refused as refusal:
                 return Deferred.of(refused(refusal))
             return or_refused(answer.then(lambda _: DeletableGroupResult(group_id=group_id)), refused)

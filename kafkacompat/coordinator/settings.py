@@ -9,7 +9,7 @@ from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.service import CoordinatorSettings
 from kafkacompat.coordinator.share_service import ShareCoordinatorSettings
 from kafkacompat.coordinator.transaction_service import TransactionCoordinatorSettings
-from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
+from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings, ShareGroupSettings
 from kafkacompat.txn.environment import TransactionSettings
 
 
@@ -38,6 +38,12 @@ def coordinator_settings(config: Settings) -> CoordinatorSettings:
                 assignors=consumer_assignors(config.get_list("group.consumer.assignors")),
                 migration_policy=(config.get_string("group.consumer.migration.policy") or "").lower(),
                 regex_refresh_interval_ms=config.get_int("group.consumer.regex.refresh.interval.ms"),
+            ),
+            share=ShareGroupSettings(
+                session_timeout_ms=config.get_int("group.share.session.timeout.ms"),
+                heartbeat_interval_ms=config.get_int("group.share.heartbeat.interval.ms"),
+                max_size=config.get_int("group.share.max.size"),
+                initialize_retry_interval_ms=config.get_int("group.share.initialize.retry.interval.ms"),
             ),
         ),
         commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),

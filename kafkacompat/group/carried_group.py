@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CarriedGroup:
-    """A share or streams group written by Kafka. It exists as long as one of its records does."""
+    """A streams group written by Kafka. It exists as long as one of its records does."""
 
     __slots__ = ("group_id", "kind", "live_keys", "member_count")
 
@@ -41,8 +41,6 @@ class CarriedGroup:
         api_version: int,
     ) -> None:
         """No member of it can be valid here."""
-        if self.kind is GroupKind.SHARE:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
         names_nobody = member_epoch < 0 and member_id == "" and group_instance_id is None
         if (is_transactional and names_nobody) or (member_epoch < 0 and self.is_empty()):
             return

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _GROUP_CONFIGS = {
-    "session_timeout_ms": "consumer.session.timeout.ms",
-    "heartbeat_interval_ms": "consumer.heartbeat.interval.ms",
-    "assignment_interval_ms": "consumer.assignment.interval.ms",
+    "session_timeout_ms": "session.timeout.ms",
+    "heartbeat_interval_ms": "heartbeat.interval.ms",
+    "assignment_interval_ms": "assignment.interval.ms",
 }
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
@@ -61,6 +61,17 @@ class ConsumerGroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareGroupSettings:
+    """Kafka's settings of share groups, group.share. in their names. Times in ms."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = 200
+    initialize_retry_interval_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSettings:
     """Kafka's settings of the group coordinator. Sizes in characters, times in ms."""
 
@@ -71,6 +82,7 @@ class GroupSettings:
     offset_metadata_max_size: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
     consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
+    share: ShareGroupSettings = field(default_factory=ShareGroupSettings)
 
 
 class GroupTimers(Protocol):
@@ -111,9 +123,11 @@ class Environment:
         "groups",
         "new_topics_version",
         "note_rebalance",
+        "note_share_rebalance",
         "random",
         "replies",
         "settings",
+        "share_assignment_interval_ms",
         "subscribers",
         "tasks",
         "timers",
@@ -135,7 +149,7 @@ class Environment:
         self.random = random
         self.groups = groups
         self.subscribers: dict[str, set[str]] = {}
-        """Topic -> ids of the consumer groups that subscribe to it."""
+        """Topic -> ids of the consumer and share groups that subscribe to it."""
         self.replies: list[tuple[Deferred[Any], Any]] = []
         self.topics: Topics = NoTopics()
         self.new_topics_version = -1
@@ -149,8 +163,12 @@ class Environment:
         """Removes members from a consumer group. Their timers call it."""
         self.assignment_interval_ms: Callable[[], int] = lambda: settings.consumer.assignment_interval_ms
         """group.consumer.assignment.interval.ms, which is dynamic."""
+        self.share_assignment_interval_ms: Callable[[], int] = lambda: settings.share.assignment_interval_ms
+        """group.share.assignment.interval.ms, which is dynamic."""
         self.note_rebalance: Callable[[], None] = lambda: None
-        """Called for each new group epoch."""
+        """Called for each new epoch of a consumer group."""
+        self.note_share_rebalance: Callable[[], None] = lambda: None
+        """Called for each new epoch of a share group for another reason than a member that leaves."""
 
     def classic_group(self, group_id: str) -> ClassicGroup | None:
         """None also if the group is of another kind."""
@@ -159,12 +177,22 @@ class Environment:
 
     def consumer_setting(self, group_id: str, name: str) -> int:
         """A setting of ConsumerGroupSettings, or the group's own."""
-        own = self.group_configs(group_id).get(_GROUP_CONFIGS[name])
+        own = self.group_configs(group_id).get(f"consumer.{_GROUP_CONFIGS[name]}")
         if own is not None:
             return int(own)
         if name == "assignment_interval_ms":
             return self.assignment_interval_ms()
         value: int = getattr(self.settings.consumer, name)
+        return value
+
+    def share_setting(self, group_id: str, name: str) -> int:
+        """A setting of ShareGroupSettings, or the group's own."""
+        own = self.group_configs(group_id).get(f"share.{_GROUP_CONFIGS[name]}")
+        if own is not None:
+            return int(own)
+        if name == "assignment_interval_ms":
+            return self.share_assignment_interval_ms()
+        value: int = getattr(self.settings.share, name)
         return value
 
     def new_uuid(self) -> str:

@@ -34,6 +34,11 @@ from kafkacompat.group.records import (
     decode_record,
     encode_record,
 )
+from kafkacompat.group.share.initialization import forget_topics
+from kafkacompat.group.share.records import ShareGroupRecord
+from kafkacompat.group.share.replay import replay_share_record
+from kafkacompat.group.share.sessions import schedule_session_timeout
+from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.stepping.works import at_once
 from kafkacompat.wire.errors import ErrorCode
 
@@ -88,6 +93,8 @@ class GroupMachine:
         elif isinstance(record, EncodedRecord):
             if record.apply is not None:
                 record.apply()
+        elif isinstance(record, ShareGroupRecord):
+            replay_share_record(self.groups, self.env.subscribers, record)
         else:
             self._replay_carried(record)
 
@@ -105,7 +112,7 @@ class GroupMachine:
 
     def _put(self, group: ClassicGroup) -> None:
         former = self.groups.get(group.group_id)
-        if isinstance(former, ConsumerGroup):
+        if isinstance(former, (ConsumerGroup, ShareGroup)):
             former.forget()
         self.groups[group.group_id] = group
 
@@ -123,6 +130,8 @@ class GroupMachine:
                     if found is not None and self.groups.get(group.group_id) is group:
                         take_up(self.env, group, (found,))
                     yield None
+            elif isinstance(group, ShareGroup):
+                yield from self._take_up_share_group(group)
             if not isinstance(group, ClassicGroup):
                 continue
             for member in list(group.members.values()):
@@ -133,6 +142,20 @@ class GroupMachine:
             yield (
                 prepare_rebalance(self.env, group, now_ms) if is_too_large and group.can_rebalance() else None
             )
+
+    def _take_up_share_group(
+        self, group: ShareGroup
+    ) -> Iterator[CoordinatorResult[GroupRecord, None] | None]:
+        """Topics that were deleted while no coordinator looked are forgotten."""
+        env = self.env
+        for member_id in list(group.members):
+            if member_id in group.members and self.groups.get(group.group_id) is group:
+                schedule_session_timeout(env, group.group_id, member_id)
+            yield None
+        if group.states is not None and self.groups.get(group.group_id) is group:
+            gone = [topic_id for topic_id in group.states.topic_ids() if topic_id not in env.topics.by_id]
+            record = forget_topics(env, group, gone)
+            yield None if record is None else CoordinatorResult((record,), None)
 
     def unload(self, now_ms: int) -> Iterator[int]:
         for group in list(self.groups.values()):
@@ -147,7 +170,7 @@ class GroupMachine:
         while self.groups:
             _, group = self.groups.popitem()
             yield 1
-            if isinstance(group, ConsumerGroup):
+            if isinstance(group, (ConsumerGroup, ShareGroup)):
                 while group.members:
                     group.members.popitem()
                     yield 1
@@ -194,7 +217,7 @@ class GroupMachine:
         for name in changed & env.subscribers.keys():
             for group_id in env.subscribers[name]:
                 group = self.groups.get(group_id)
-                if isinstance(group, ConsumerGroup):
+                if isinstance(group, (ConsumerGroup, ShareGroup)):
                     group.request_metadata_refresh()
 
 

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import LoadFailure, decoded_in_steps
-from kafkacompat.group.consumer.records import (
-    MESSAGES,
-    VALUE_VERSION,
-    ConsumerGroupRecord,
-    decode_consumer_record,
-    encode_consumer_record,
-)
+from kafkacompat.group.consumer.records import MESSAGES as CONSUMER_MESSAGES
+from kafkacompat.group.consumer.records import ConsumerGroupRecord
 from kafkacompat.group.kinds import GroupKind
+from kafkacompat.group.modern_records import (
+    VALUE_VERSION,
+    ModernGroupRecord,
+    decode_modern_record,
+    encode_modern_record,
+)
+from kafkacompat.group.share.records import MESSAGES as SHARE_MESSAGES
+from kafkacompat.group.share.records import ShareGroupRecord
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import WireError
@@ -43,11 +46,10 @@ OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 GROUP_METADATA_VERSION = 3
 
 
-CARRIED_TYPES: dict[int, GroupKind] = {
-    **dict.fromkeys((10, 11, 12, 13, 14, 15), GroupKind.SHARE),
-    **dict.fromkeys((17, 19, 20, 21, 22, 23), GroupKind.STREAMS),
-}
-MEMBER_TYPES = frozenset({10, 19})
+MODERN_MESSAGES = {**CONSUMER_MESSAGES, **SHARE_MESSAGES}
+"""Record type -> key and value."""
+CARRIED_TYPES: dict[int, GroupKind] = dict.fromkeys((17, 19, 20, 21, 22, 23), GroupKind.STREAMS)
+MEMBER_TYPES = frozenset({19})
 """Of the kept types, those with one record per member."""
 
 
@@ -126,7 +128,14 @@ class EncodedRecord:
     apply: Callable[[], None] | None = None
 
 
-GroupRecord = OffsetRecord | GroupMetadataRecord | ConsumerGroupRecord | CarriedRecord | EncodedRecord
+GroupRecord = (
+    OffsetRecord
+    | GroupMetadataRecord
+    | ConsumerGroupRecord
+    | ShareGroupRecord
+    | CarriedRecord
+    | EncodedRecord
+)
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -157,8 +166,8 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         if record.value is None:
             return key_bytes, None
         return key_bytes, _TYPE.pack(GROUP_METADATA_VERSION) + encode(record.value, GROUP_METADATA_VERSION)
-    if isinstance(record, ConsumerGroupRecord):
-        return encode_consumer_record(record)
+    if isinstance(record, ModernGroupRecord):
+        return encode_modern_record(record)
     if isinstance(record, EncodedRecord):
         return record.key, record.value
     raise TypeError(f"records of type {record.record_type} are carried, never written")
@@ -178,8 +187,12 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
         if record_type == GROUP_METADATA:
             group_key = decode(GroupMetadataKey, 0, key[2:])
             return GroupMetadataRecord(group_key.group, _decode_group(value))
-        if record_type in MESSAGES:
-            return decode_consumer_record(record_type, bytes(key), value)
+        if record_type in CONSUMER_MESSAGES:
+            return decode_modern_record(
+                ConsumerGroupRecord, CONSUMER_MESSAGES, record_type, bytes(key), value
+            )
+        if record_type in SHARE_MESSAGES:
+            return decode_modern_record(ShareGroupRecord, SHARE_MESSAGES, record_type, bytes(key), value)
         kind = CARRIED_TYPES.get(record_type)
         if kind is None:
             return None
@@ -194,21 +207,21 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
 def decode_large(key: bytes, value: bytes) -> Generator[int, None, GroupRecord | None]:
     """Like `decode_record`, in steps that report their cost."""
     record_type = int.from_bytes(key[: _TYPE.size], "big", signed=True)
-    if record_type != GROUP_METADATA and record_type not in MESSAGES:
+    if record_type != GROUP_METADATA and record_type not in MODERN_MESSAGES:
         return decode_record(key, value)
     record = decode_record(key, None)
-    assert isinstance(record, (GroupMetadataRecord, ConsumerGroupRecord))
+    assert isinstance(record, (GroupMetadataRecord, ConsumerGroupRecord, ShareGroupRecord))
     if isinstance(record, GroupMetadataRecord):
         value_class, version = GroupMetadataValue, _version(value, 4)
     else:
-        value_class, version = MESSAGES[record_type][1], _version(value, VALUE_VERSION)
+        value_class, version = MODERN_MESSAGES[record_type][1], _version(value, VALUE_VERSION)
     try:
         decoded: Any = yield from decoded_in_steps(value_class, version, value)
     except WireError as error:
         raise LoadFailure(f"group {record.group_id[:64]!r} cannot be read: {error}") from error
     if isinstance(record, GroupMetadataRecord):
         return GroupMetadataRecord(record.group_id, decoded)
-    return ConsumerGroupRecord(record.key, decoded)
+    return type(record)(record.key, decoded)
 
 
 def _decode_offset(record_type: int, value: bytes | None) -> OffsetAndMetadata | None:

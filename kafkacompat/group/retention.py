@@ -2,8 +2,8 @@
 
 The functions walk the places where offsets may be, a bounded number at a time, and return the tombstones. The state
 may change between two stretches, so each place is checked in its turn, and the tombstones must be written before other
-code runs. Groups of unsupported kinds lose only offsets of deleted topics. Follows KIP-211 and
-offsets.retention.minutes.
+code runs. Groups of unsupported kinds lose only offsets of deleted topics. Share groups do not expire. Follows KIP-211
+and offsets.retention.minutes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.commit import is_gone
 from kafkacompat.group.environment import heartbeat_key
 from kafkacompat.group.records import GroupMetadataRecord, GroupRecord, OffsetAndMetadata, OffsetRecord
+from kafkacompat.group.share.initialization import forget_topics
+from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.ids import Uuid
 from kafkacompat.wire.errors import ErrorCode
 
@@ -64,7 +66,7 @@ def expired_records(machine: GroupMachine, stretch: Iterable[Place], now_ms: int
 def _expired(machine: GroupMachine, place: Place, now_ms: int, going: int) -> Sequence[GroupRecord]:
     """`going` is the number of the group's offsets that are about to be removed but are still present."""
     group = machine.groups.get(place.group_id)
-    if group is None or isinstance(group, CarriedGroup):
+    if group is None or isinstance(group, (CarriedGroup, ShareGroup)):
         return ()
     if place.topic is None:
         stays = (
@@ -182,3 +184,12 @@ def deleted_topic_records(
         if pending if stored is None else is_gone(stored, ids):
             gone[place] = None
     return [OffsetRecord(place.group_id, place.topic or "", place.partition, None) for place in gone]
+
+
+def share_groups_of_topics(machine: GroupMachine, topics: DeletedTopics) -> Iterator[GroupRecord | None]:
+    """The records of share groups without these topics. None for a group that has none of them. The caller writes each
+    record before it takes the next."""
+    gone = {topic_id for ids in topics.values() for topic_id in ids}
+    for group in list(machine.groups.values()):
+        is_here = isinstance(group, ShareGroup) and machine.groups.get(group.group_id) is group
+        yield forget_topics(machine.env, group, gone) if is_here else None  # type: ignore[arg-type]  # a ShareGroup

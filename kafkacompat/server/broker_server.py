@@ -142,6 +142,7 @@ class BrokerServer:
             coordinator_settings(settings.effective),
             doors.keep,
             lambda: settings.get_int("group.consumer.assignment.interval.ms"),
+            lambda: settings.get_int("group.share.assignment.interval.ms"),
         )
         producer_ids = BlockProducerIds(
             blocks_of_controller(self._requests, config.node_id, self._broker_epoch), timers

@@ -161,7 +161,7 @@ def image_of(topics: Iterable[TopicImage], offset: int = 1) -> MetadataImage:
     )
     return MetadataImage(
         offset=offset,
-        features={"group.version": 1},
+        features={"group.version": 1, "share.version": 1},
         brokers={NODE_ID: broker},
         topics={topic.name: topic for topic in listed},
         topics_by_id={topic.id: topic for topic in listed},

@@ -34,11 +34,12 @@ from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.group.classic.records import empty_group_record
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
-from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord, encode_record
+from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord, decode_record, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.ports import FileSlice, LogRead
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker
+from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -182,7 +183,7 @@ def test_a_carried_group_without_members_takes_commits_and_is_not_deleted() -> N
 
 
 def test_a_share_group_takes_no_commits() -> None:
-    world = world_of(batch((key(11), b"\0\0")))
+    world = world_of(batch((key(11), bytes(15))))
     assert commit(world, 4, group="k") == E.GROUP_ID_NOT_FOUND
 
 
@@ -613,10 +614,28 @@ def test_a_consumer_group_of_kafkas_goes_on_where_it_was() -> None:
     assert listed(world) == []
 
 
-def test_a_share_group_of_kafkas_is_carried() -> None:
+def test_a_share_group_of_kafkas_goes_on_where_it_was() -> None:
     world = captured("share_group")
     end = world.log().log_end_offset
-    assert listed(world) == []
+    assert [(each.group_id, each.group_type, each.group_state) for each in listed(world)] == [
+        ("sharers", "share", "Empty")
+    ]
     assert join(world, group="sharers").error_code == E.INCONSISTENT_GROUP_PROTOCOL
     world.time.advance(86_400_000 * 30)
     assert world.log().log_end_offset == end
+
+
+def test_the_records_of_kafkas_share_group_are_written_as_kafka_wrote_them() -> None:
+    world = captured("share_group")
+    pairs = [
+        (record.key, record.value)
+        for batch_ in world.log().batches
+        for header in iterate_batches(batch_)
+        for _, record in records_of(batch_, header)
+    ]
+    assert pairs
+    for key_, value in pairs:
+        assert key_ is not None
+        record = decode_record(key_, value)
+        assert record is not None
+        assert encode_record(record) == (key_, value)

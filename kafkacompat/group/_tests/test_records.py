@@ -6,9 +6,10 @@ import pytest
 
 from kafkacompat.coordinator.core import LoadFailure
 from kafkacompat.group.classic.records import empty_group_record
-from kafkacompat.group.consumer.records import MESSAGES, ConsumerGroupRecord
+from kafkacompat.group.consumer.records import ConsumerGroupRecord
 from kafkacompat.group.records import (
     CARRIED_TYPES,
+    MODERN_MESSAGES,
     CarriedRecord,
     GroupKind,
     GroupMetadataRecord,
@@ -17,6 +18,8 @@ from kafkacompat.group.records import (
     decode_record,
     encode_record,
 )
+from kafkacompat.group.share.records import MESSAGES as SHARE_MESSAGES
+from kafkacompat.group.share.records import ShareGroupRecord
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 
 TOPIC_ID = bytes.fromhex("380ff20b2d68423fb29990a362e23f6e")
@@ -130,17 +133,18 @@ def test_every_known_type_but_the_unused_is_recognised(record_type: int) -> None
         assert isinstance(record, OffsetRecord)
     elif record_type == 2:
         assert isinstance(record, GroupMetadataRecord)
-    elif record_type in MESSAGES:
-        assert isinstance(record, ConsumerGroupRecord)
+    elif record_type in MODERN_MESSAGES:
+        of_share = record_type in SHARE_MESSAGES
+        assert isinstance(record, ShareGroupRecord if of_share else ConsumerGroupRecord)
         assert (record.group_id, record.key.API_KEY, record.value) == ("g", record_type, None)
     else:
         assert record == CarriedRecord(CARRIED_TYPES[record_type], record_type, "g", key, live=False)
 
 
 def test_carried_records_are_known_by_kind_and_never_written() -> None:
-    key = bytes.fromhex("000c 000d 66616374732d636c6173736963")
+    key = bytes.fromhex("0014 000d 66616374732d636c6173736963")
     record = decode_record(key, bytes.fromhex("0000 00000002 01 00 08 000001a1fbea1a65"))
-    assert record == CarriedRecord(GroupKind.SHARE, 12, "facts-classic", key, live=True)
+    assert record == CarriedRecord(GroupKind.STREAMS, 20, "facts-classic", key, live=True)
     with pytest.raises(TypeError):
         encode_record(record)
 

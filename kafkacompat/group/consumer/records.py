@@ -7,11 +7,10 @@ log in which a member's metadata goes while it still has an assignment.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import LoadFailure
 from kafkacompat.group.consumer.member import MemberState
-from kafkacompat.wire.codec import decode, encode
+from kafkacompat.group.modern_records import Messages, ModernGroupRecord
 from kafkacompat.wire.messages import (
     consumer_group_current_member_assignment_value as current_value,
 )
@@ -54,10 +53,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.consumer.assignor import Assignment
     from kafkacompat.group.consumer.member import ConsumerGroupMember, OwnedPartitions
 
-VALUE_VERSION = 0
-_VERSION_BYTES = VALUE_VERSION.to_bytes(2, "big")
-
-MESSAGES: dict[int, tuple[type[Any], type[Any]]] = {
+MESSAGES: Messages = {
     3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
     4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
     5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
@@ -66,36 +62,11 @@ MESSAGES: dict[int, tuple[type[Any], type[Any]]] = {
     8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
-"""Record type -> key and value. A key is that record's API key in the message definitions."""
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupRecord:
-    key: Any
-    value: Any
-    """None for a tombstone."""
-
-    @property
-    def group_id(self) -> str:
-        group_id: str = self.key.group_id
-        return group_id
-
-
-def encode_consumer_record(record: ConsumerGroupRecord) -> tuple[bytes, bytes | None]:
-    key = record.key.API_KEY.to_bytes(2, "big") + encode(record.key, 0)
-    return key, None if record.value is None else _VERSION_BYTES + encode(record.value, VALUE_VERSION)
-
-
-def decode_consumer_record(record_type: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord:
-    """Raises LoadFailure or WireError. `key` and `value` still have their first two bytes."""
-    key_class, value_class = MESSAGES[record_type]
-    decoded_key = decode(key_class, 0, key[2:])
-    if value is None:
-        return ConsumerGroupRecord(decoded_key, None)
-    version = int.from_bytes(value[:2], "big", signed=True)
-    if version != VALUE_VERSION:
-        raise LoadFailure(f"value version {version} of record type {record_type} is not known")
-    return ConsumerGroupRecord(decoded_key, decode(value_class, VALUE_VERSION, value[2:]))
+class ConsumerGroupRecord(ModernGroupRecord):
+    """One of those types."""
 
 
 # --- the group

@@ -24,10 +24,10 @@ def validate_heartbeat(
     """Raises Refused INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if api_version >= CLIENT_MEMBER_IDS_SINCE or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH:
-        _refuse_if(_is_blank(request.member_id), "MemberId can't be empty.")
-    _refuse_if(_is_blank(request.group_id), "GroupId can't be empty.")
-    _refuse_if(_is_blank(request.instance_id), "InstanceId can't be empty.")
-    _refuse_if(_is_blank(request.rack_id), "RackId can't be empty.")
+        _refuse_if(is_blank(request.member_id), "MemberId can't be empty.")
+    _refuse_if(is_blank(request.group_id), "GroupId can't be empty.")
+    _refuse_if(is_blank(request.instance_id), "InstanceId can't be empty.")
+    _refuse_if(is_blank(request.rack_id), "RackId can't be empty.")
     if epoch == 0:
         _refuse_if(
             request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."
@@ -49,7 +49,7 @@ def validate_heartbeat(
         )
 
 
-def _is_blank(text: str | None) -> bool:
+def is_blank(text: str | None) -> bool:
     return text is not None and not text.strip(JAVA_BLANKS)
 
 

@@ -1,0 +1,112 @@
+"""DescribeShareGroupOffsets (key 90, versions 0-1): start offsets of share groups, and from version 1 on their lag."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.access import RightToTopics, access_of
+from kafkacompat.api.handler import Handler, Slices
+from kafkacompat.api.share_group_heartbeat import serves_share_groups
+from kafkacompat.deferred import Deferred, gather
+from kafkacompat.ids import NO_OFFSET
+from kafkacompat.security.acl import AclOperation
+from kafkacompat.wire.error_messages import message_of
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_share_group_offsets_request import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
+from kafkacompat.wire.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
+
+Described = DescribeShareGroupOffsetsResponseGroup
+
+
+def describe_share_group_offsets(
+    node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse | Deferred[Any]:
+    if not serves_share_groups(node):
+        return _error_response(request, ErrorCode.UNSUPPORTED_VERSION, context.api_version)
+    rights = RightToTopics(access_of(node, context), AclOperation.DESCRIBE)
+    return gather([_described(node, context, group, rights) for group in request.groups]).then(
+        lambda groups: DescribeShareGroupOffsetsResponse(groups=groups)
+    )
+
+
+def _described(
+    node: Node,
+    context: RequestContext,
+    group: DescribeShareGroupOffsetsRequestGroup,
+    rights: RightToTopics,
+) -> Deferred[Described]:
+    """Topics that the sender may not see are refused, and left out if all are asked for."""
+    if group.topics is None:
+        return _asked(node, context, group).then(partial(_visible, rights=rights))
+    if not group.topics:
+        return Deferred.of(Described(group_id=group.group_id))
+    hidden = [topic for topic in group.topics if not rights.holds(topic.topic_name)]
+    if hidden:
+        seen = [topic for topic in group.topics if rights.holds(topic.topic_name)]
+        group = DescribeShareGroupOffsetsRequestGroup(group_id=group.group_id, topics=seen)
+
+    def merged(described: Described) -> Described:
+        if not described.error_code:
+            described.topics = [*described.topics, *map(_refused, hidden)]
+        return described
+
+    return _asked(node, context, group).then(merged)
+
+
+def _asked(
+    node: Node, context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup
+) -> Deferred[Described]:
+    request = DescribeShareGroupOffsetsRequest(groups=[group])
+    answer: Deferred[DescribeShareGroupOffsetsResponse] = node.groups.share_offsets.describe(request, context)
+    return answer.then(lambda response: response.groups[0])
+
+
+def _visible(described: Described, rights: RightToTopics) -> Described:
+    described.topics = [topic for topic in described.topics if rights.holds(topic.topic_name)]
+    return described
+
+
+def _refused(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        partitions=[
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index,
+                start_offset=NO_OFFSET,
+                error_code=code,
+                error_message=message_of(code),
+            )
+            for index in topic.partitions
+        ],
+    )
+
+
+def _error_response(
+    request: DescribeShareGroupOffsetsRequest, code: ErrorCode, version: int
+) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(
+        groups=[Described(group_id=group.group_id, error_code=code) for group in request.groups]
+    )
+
+
+HANDLER = Handler(
+    function=describe_share_group_offsets,
+    error_response=_error_response,
+    # Kafka answers a group as often as it is named.
+    slices=Slices("groups", "groups", 10, lambda _: object()),
+)

@@ -1,0 +1,323 @@
+"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets in the coordinator (KIP-932).
+
+The offsets are those of the share coordinator. The lag needs the end of each partition as well, which its leader has.
+Follows Kafka's GroupCoordinatorService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.share_services import UNKNOWN_DELIVERY_COMPLETE_COUNT, TopicIdPartition
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.group_sweeps import machine_of
+from kafkacompat.coordinator.refusals import or_refused
+from kafkacompat.deferred import Deferred, gather
+from kafkacompat.group.share.offsets import (
+    Altering,
+    Deletion,
+    alter_offsets,
+    begin_deletion_of_offsets,
+    end_deletion_of_offsets,
+)
+from kafkacompat.group.share.share_group import ShareGroup
+from kafkacompat.group.share.state_partitions import NO_STATES
+from kafkacompat.ids import NO_OFFSET, ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.wire.error_messages import message_of
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.alter_share_group_offsets_response import (
+    AlterShareGroupOffsetsResponse,
+)
+from kafkacompat.wire.messages.delete_share_group_offsets_response import (
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from kafkacompat.wire.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.api.share_services import StateSummary
+    from kafkacompat.coordinator.end_offsets import EndOffset, EndOffsetReader, EndOffsets
+    from kafkacompat.coordinator.shard import Shard
+    from kafkacompat.coordinator.share_groups import Outcomes, ShareGroups
+    from kafkacompat.group.topics import Topics
+    from kafkacompat.stepping.works import Steps
+    from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
+    from kafkacompat.wire.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
+    from kafkacompat.wire.messages.describe_share_group_offsets_request import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsRequestGroup,
+    )
+
+TOLD_AT_ONCE = 500
+"""Partitions of which the states are read together."""
+TOLD_COST = 8
+"""Cost of one of them, in microseconds."""
+
+Described = DescribeShareGroupOffsetsResponseGroup
+Asked = Sequence[tuple[Uuid, str, Sequence[int]]]
+"""(topic id, name, partitions)."""
+
+
+class ShareGroupOffsets:
+    """`ends` is None until the broker's parts are connected."""
+
+    def __init__(
+        self,
+        groups: ShareGroups,
+        shard_of: Callable[[str], Shard],
+        topics: Callable[[], Topics],
+        steps: Steps,
+    ) -> None:
+        """`shard_of` raises Refused."""
+        self._groups = groups
+        self._shard_of = shard_of
+        self._topics = topics
+        self._steps = steps
+        self.ends: EndOffsetReader | None = None
+
+    # --- description
+
+    def describe(
+        self, request: DescribeShareGroupOffsetsRequest, context: RequestContext
+    ) -> Deferred[DescribeShareGroupOffsetsResponse]:
+        return gather([self._describe(group) for group in request.groups]).then(
+            lambda groups: DescribeShareGroupOffsetsResponse(groups=groups)
+        )
+
+    def _describe(self, group: DescribeShareGroupOffsetsRequestGroup) -> Deferred[Described]:
+        """Topics None: all that have a state. That is known to the group's coordinator only."""
+        group_id = group.group_id
+        refused = partial(_refused_description, group_id)
+        if not self._groups.is_active():
+            return Deferred.of(refused(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        topics = self._topics()
+        if group.topics is None:
+            try:
+                shard = self._shard_of(group_id)
+                asked = shard.read(lambda: _with_states(shard, group_id, topics))
+            except Refused as refusal:
+                return Deferred.of(refused(refusal))
+            return or_refused(asked.and_then(lambda found: self._read(group_id, found, ())), refused)
+        known = [(topic, topics.by_name.get(topic.topic_name)) for topic in group.topics]
+        absent = [
+            DescribeShareGroupOffsetsResponseTopic(
+                topic_name=topic.topic_name,
+                topic_id=ZERO_UUID,
+                partitions=[
+                    DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NO_OFFSET)
+                    for index in topic.partitions
+                ],
+            )
+            for topic, found in known
+            if found is None
+        ]
+        present = [
+            (found.id, topic.topic_name, topic.partitions) for topic, found in known if found is not None
+        ]
+        return self._read(group_id, present, absent)
+
+    def _read(
+        self, group_id: str, asked: Asked, absent: Sequence[DescribeShareGroupOffsetsResponseTopic]
+    ) -> Deferred[Described]:
+        told = self._steps.value("describing the offsets of a share group", self._in_pieces(group_id, asked))
+
+        def together(
+            pieces: list[tuple[Uuid, str, list[DescribeShareGroupOffsetsResponsePartition]]],
+        ) -> Described:
+            topics: dict[Uuid, DescribeShareGroupOffsetsResponseTopic] = {}
+            for topic_id, name, partitions in pieces:
+                topic = topics.setdefault(
+                    topic_id,
+                    DescribeShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=name),
+                )
+                topic.partitions += partitions
+            return Described(group_id=group_id, topics=[*topics.values(), *absent])
+
+        return told.and_then(gather).then(together)
+
+    def _in_pieces(
+        self, group_id: str, asked: Asked
+    ) -> Generator[
+        int, None, list[Deferred[tuple[Uuid, str, list[DescribeShareGroupOffsetsResponsePartition]]]]
+    ]:
+        pieces = []
+        for topic_id, name, partitions in asked:
+            for start in range(0, max(len(partitions), 1), TOLD_AT_ONCE):
+                some = partitions[start : start + TOLD_AT_ONCE]
+                pieces.append(
+                    self._tell(group_id, topic_id, name, some).then(partial(_piece, topic_id, name))
+                )
+                yield 20 + len(some) * TOLD_COST
+        return pieces
+
+    def _tell(
+        self, group_id: str, topic_id: Uuid, name: str, partitions: Sequence[int]
+    ) -> Deferred[list[DescribeShareGroupOffsetsResponsePartition]]:
+        persister, ends = self._groups.persister, self.ends
+        assert persister is not None
+        assert ends is not None
+
+        def read(
+            summaries: Mapping[TopicIdPartition, StateSummary],
+        ) -> Deferred[list[DescribeShareGroupOffsetsResponsePartition]]:
+            by_index = {key.partition: summary for key, summary in summaries.items()}
+            wanted = [TopicPartition(name, index) for index, each in by_index.items() if _has_lag(each)]
+            found: Deferred[EndOffsets] = ends.latest(wanted) if wanted else Deferred.of({})
+            return found.then(
+                lambda ended: [
+                    _told(index, by_index[index], ended.get(TopicPartition(name, index)))
+                    for index in partitions
+                    if index in by_index
+                ]
+            )
+
+        keys = [TopicIdPartition(topic_id, index) for index in partitions]
+        return persister.read_summary(group_id, keys).and_then(read)
+
+    # --- new start offsets
+
+    def alter(
+        self, request: AlterShareGroupOffsetsRequest, context: RequestContext
+    ) -> Deferred[AlterShareGroupOffsetsResponse]:
+        try:
+            shard = self._shard_of(request.group_id)
+            begun = shard.write(lambda _: alter_offsets(machine_of(shard).env, request))
+        except Refused as refusal:
+            return Deferred.of(_refused_alteration(refusal))
+        return or_refused(begun.and_then(self._initialize), _refused_alteration)
+
+    def _initialize(self, altering: Altering) -> Deferred[AlterShareGroupOffsetsResponse]:
+        response, begun = altering
+        if not begun.start_offsets:
+            return Deferred.of(response)
+
+        def asked(outcomes: Outcomes) -> AlterShareGroupOffsetsResponse:
+            if all(each.code is ErrorCode.NONE for each in outcomes.values()):
+                self._groups.end_initialization(begun.group_id, begun.partitions, succeeded=True)
+            else:
+                _note_errors(response, outcomes)
+            return response
+
+        return self._groups.ask_to_initialize(begun).then(asked)
+
+    # --- deletion
+
+    def delete(
+        self, request: DeleteShareGroupOffsetsRequest, context: RequestContext
+    ) -> Deferred[DeleteShareGroupOffsetsResponse]:
+        group_id = request.group_id
+        names = [topic.topic_name for topic in request.topics]
+        try:
+            shard = self._shard_of(group_id)
+            begun = shard.write(lambda _: begin_deletion_of_offsets(machine_of(shard).env, group_id, names))
+        except Refused as refusal:
+            return Deferred.of(_refused_deletion(refusal))
+        return or_refused(begun.and_then(lambda found: self._delete(group_id, found)), _refused_deletion)
+
+    def _delete(self, group_id: str, deletion: Deletion) -> Deferred[DeleteShareGroupOffsetsResponse]:
+        if not deletion.partitions:
+            return Deferred.of(DeleteShareGroupOffsetsResponse(responses=list(deletion.refused)))
+
+        def asked(outcomes: Outcomes) -> Deferred[DeleteShareGroupOffsetsResponse]:
+            by_id = self._topics().by_id
+            failures = {
+                key.topic_id: each.code for key, each in outcomes.items() if each.code is not ErrorCode.NONE
+            }
+            answers = list(deletion.refused)
+            answers += [
+                DeleteShareGroupOffsetsResponseTopic(
+                    topic_id=topic_id,
+                    topic_name="" if (topic := by_id.get(topic_id)) is None else topic.name,
+                    error_code=code,
+                    error_message=message_of(code),
+                )
+                for topic_id, code in failures.items()
+            ]
+            deleted = [topic_id for topic_id in deletion.partitions if topic_id not in failures]
+            if not deleted:
+                return Deferred.of(DeleteShareGroupOffsetsResponse(responses=answers))
+            shard = self._shard_of(group_id)
+            return shard.write(
+                lambda _: end_deletion_of_offsets(machine_of(shard).env, group_id, deleted)
+            ).then(lambda done: DeleteShareGroupOffsetsResponse(responses=[*done, *answers]))
+
+        return self._groups.delete_states(group_id, deletion.partitions).and_then(asked)
+
+
+# --- description
+
+
+def _with_states(shard: Shard, group_id: str, topics: Topics) -> Asked:
+    group = machine_of(shard).groups.get(group_id)
+    states = group.states if isinstance(group, ShareGroup) else None
+    return [
+        (topic_id, topic.name, sorted(each.partitions))
+        for topic_id, each in (states or NO_STATES).initialized.items()
+        if (topic := topics.by_id.get(topic_id)) is not None
+    ]
+
+
+def _has_lag(summary: StateSummary) -> bool:
+    return (
+        summary.error.code is ErrorCode.NONE
+        and summary.start_offset != NO_OFFSET
+        and summary.delivery_complete_count != UNKNOWN_DELIVERY_COMPLETE_COUNT
+    )
+
+
+def _told(
+    index: int, summary: StateSummary, end: EndOffset | None
+) -> DescribeShareGroupOffsetsResponsePartition:
+    """`end` is None if there is no lag to tell. A state that cannot be read is told like one that does not exist."""
+    told = DescribeShareGroupOffsetsResponsePartition(partition_index=index)
+    if end is not None and end.code != ErrorCode.NONE:
+        told.error_code, told.error_message = end.code, message_of(end.code)
+    elif summary.error.code is not ErrorCode.NONE:
+        told.start_offset = NO_OFFSET
+    else:
+        told.start_offset, told.leader_epoch = summary.start_offset, summary.leader_epoch
+        if end is not None:
+            told.lag = end.offset - summary.start_offset - summary.delivery_complete_count
+    return told
+
+
+def _piece(
+    topic_id: Uuid, name: str, partitions: list[DescribeShareGroupOffsetsResponsePartition]
+) -> tuple[Uuid, str, list[DescribeShareGroupOffsetsResponsePartition]]:
+    return topic_id, name, partitions
+
+
+# --- errors
+
+
+def _refused_description(group_id: str, refusal: Refused) -> Described:
+    message = message_of(refusal.code)
+    return Described(group_id=group_id, error_code=refusal.code, error_message=message)
+
+
+def _refused_alteration(refusal: Refused) -> AlterShareGroupOffsetsResponse:
+    message = refusal.message or message_of(refusal.code)
+    return AlterShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
+
+
+def _refused_deletion(refusal: Refused) -> DeleteShareGroupOffsetsResponse:
+    message = refusal.message or message_of(refusal.code)
+    return DeleteShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
+
+
+def _note_errors(response: AlterShareGroupOffsetsResponse, outcomes: Outcomes) -> None:
+    for topic in response.responses:
+        for each in topic.partitions:
+            outcome = outcomes.get(TopicIdPartition(topic.topic_id, each.partition_index))
+            if each.error_code == ErrorCode.NONE and outcome is not None:
+                each.error_code, each.error_message = outcome.code, outcome.message

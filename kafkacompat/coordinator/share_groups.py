@@ -1,0 +1,191 @@
+"""Share groups (KIP-932) in the coordinator: heartbeats, descriptions, and the states of their share-partitions.
+
+The share coordinator is asked for a state after the group's record of it is committed, and beside the member's answer.
+What became of it is written to the group. Follows Kafka's GroupCoordinatorService.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.share_services import TopicIdPartition
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.group_listing import describe_all
+from kafkacompat.coordinator.group_sweeps import machine_of
+from kafkacompat.coordinator.refusals import or_refused
+from kafkacompat.deferred import Deferred, gather
+from kafkacompat.faults import report
+from kafkacompat.group.share.describe import describe_share_group
+from kafkacompat.group.share.heartbeat import Beat, share_group_heartbeat
+from kafkacompat.group.share.initialization import Initialization, end_initialization
+from kafkacompat.group.share.offsets import begin_deletion_of_states
+from kafkacompat.group.share.validation import validate_heartbeat
+from kafkacompat.wire.error_messages import message_of
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.share_group_describe_response import (
+    DescribedGroup,
+    ShareGroupDescribeResponse,
+)
+from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.api.share_services import ShareError, SharePersister
+    from kafkacompat.coordinator.shard import Shard
+    from kafkacompat.group.share.member import Partitions
+    from kafkacompat.ports import Timers
+    from kafkacompat.stepping.works import Steps
+    from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
+    from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+
+logger = logging.getLogger(__name__)
+
+Outcomes = Mapping[TopicIdPartition, "ShareError"]
+
+
+class ShareGroups:
+    """`persister` is None until the broker's parts are connected. Then share groups are not served."""
+
+    def __init__(
+        self,
+        shard_of: Callable[[str], Shard],
+        is_active: Callable[[], bool],
+        timers: Timers,
+        steps: Steps,
+    ) -> None:
+        """`shard_of` raises Refused."""
+        self._shard_of = shard_of
+        self.is_active = is_active
+        self._timers = timers
+        self._steps = steps
+        self.persister: SharePersister | None = None
+
+    # --- members
+
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, context: RequestContext
+    ) -> Deferred[ShareGroupHeartbeatResponse]:
+        if (
+            not self.is_active()
+        ):  # a member must not be told that its request is bad while nobody can serve it
+            return Deferred.of(_refused(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        client_id, client_host = context.client_id or "", f"/{context.client_host}"
+        try:
+            validate_heartbeat(request)
+            shard = self._shard_of(request.group_id)
+            answer = shard.write(
+                lambda now_ms: share_group_heartbeat(
+                    machine_of(shard).env, request, client_id, client_host, now_ms
+                )
+            )
+        except Refused as refusal:
+            return Deferred.of(_refused(refusal))
+        return or_refused(answer.then(self._beaten), _refused)
+
+    def _beaten(self, beat: Beat) -> ShareGroupHeartbeatResponse:
+        begun = beat.initialization
+        if begun is not None:
+            self._timers.call_after(0, lambda: self._initialize(begun))
+        return beat.response
+
+    def describe(
+        self, request: ShareGroupDescribeRequest, context: RequestContext
+    ) -> Deferred[ShareGroupDescribeResponse]:
+        def refused(group_id: str, refusal: Refused) -> DescribedGroup:
+            message = refusal.message or message_of(refusal.code)
+            return DescribedGroup(group_id=group_id, error_code=refusal.code, error_message=message)
+
+        described = self._steps.value(
+            "describing share groups",
+            describe_all(request.group_ids, self._shard_of, describe_share_group, refused),
+        )
+        return described.and_then(gather).then(lambda groups: ShareGroupDescribeResponse(groups=groups))
+
+    # --- states
+
+    def _initialize(self, begun: Initialization) -> None:
+        if not self.is_active():
+            return
+
+        def asked(done: Deferred[Outcomes]) -> None:
+            try:
+                succeeded = all(each.code is ErrorCode.NONE for each in done.result().values())
+            except Exception as error:
+                report(f"initializing the state of share group {begun.group_id[:64]}", error)
+                succeeded = False
+            self.end_initialization(begun.group_id, begun.partitions, succeeded)
+
+        self.ask_to_initialize(begun).on_done(asked)
+
+    def ask_to_initialize(self, begun: Initialization) -> Deferred[Outcomes]:
+        assert self.persister is not None
+        offsets = {
+            TopicIdPartition(topic_id, partition): offset
+            for topic_id, of_topic in begun.start_offsets.items()
+            for partition, offset in of_topic.items()
+        }
+        return self.persister.initialize(begun.group_id, begun.state_epoch, offsets)
+
+    def end_initialization(self, group_id: str, partitions: Partitions, succeeded: bool) -> None:
+        """If one failed, all are initialized again by a later heartbeat: an initialization may be repeated."""
+        if not succeeded:
+            logger.warning("the states of share group %s could not be initialized", group_id[:64])
+        try:
+            shard = self._shard_of(group_id)
+            written = shard.write(
+                lambda _: end_initialization(machine_of(shard).env, group_id, partitions, succeeded)
+            )
+        except Refused as refusal:
+            _not_written(group_id, refusal)
+            return
+
+        def done(finished: Deferred[None]) -> None:
+            try:
+                finished.result()
+            except Refused as refusal:
+                _not_written(group_id, refusal)
+
+        written.on_done(done)
+
+    def delete_states(self, group_id: str, partitions: Partitions) -> Deferred[Outcomes]:
+        assert self.persister is not None
+        return self.persister.delete(group_id, listed(partitions))
+
+    def release(self, shard: Shard, group_id: str) -> Deferred[None]:
+        """Delete the states of a group that is about to be deleted. Raises Refused, or the Deferred fails with it: then
+        the group stays. Nothing is done for a group of another kind."""
+        begun = shard.write(lambda _: begin_deletion_of_states(machine_of(shard).env, group_id))
+
+        def written(partitions: Partitions) -> Deferred[None]:
+            return (
+                self.delete_states(group_id, partitions).then(_throw_first)
+                if partitions
+                else Deferred.of(None)
+            )
+
+        return begun.and_then(written)
+
+
+def listed(partitions: Partitions) -> Sequence[TopicIdPartition]:
+    return [
+        TopicIdPartition(topic_id, partition)
+        for topic_id, of_topic in partitions.items()
+        for partition in sorted(of_topic)
+    ]
+
+
+def _throw_first(outcomes: Outcomes) -> None:
+    for each in outcomes.values():
+        if each.code is not ErrorCode.NONE:
+            raise Refused(each.code, each.message)
+
+
+def _not_written(group_id: str, refusal: Refused) -> None:
+    """The group says still that they are being initialized, so whoever coordinates it asks again after a while."""
+    logger.warning("the states of share group %s could not be noted: %s", group_id[:64], refusal)
+
+
+def _refused(refusal: Refused) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)

@@ -1,0 +1,37 @@
+"""A member of a share group (KIP-932): what it has told of itself, and its current assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafkacompat.group.consumer.member import MemberState
+
+if TYPE_CHECKING:
+    from kafkacompat.ids import Uuid
+
+Partitions: TypeAlias = "Mapping[Uuid, frozenset[int]]"
+"""Topic id -> partitions. Never changed in place."""
+
+LEAVE_GROUP_MEMBER_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupMember:
+    """Two members are equal if no record is needed to turn one into the other."""
+
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    """Members of share groups give nothing up before others get it, so it is always this one."""
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    """With the leading slash of Java's InetAddress."""
+    subscribed_topic_names: frozenset[str] = frozenset()
+    assigned: Partitions = field(default_factory=dict)
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == target_epoch

@@ -1,0 +1,249 @@
+"""A share group (KIP-932): its members, epochs, target assignment, and the share-partitions that have a state.
+
+It is changed by the replay of records only. Counts derived from the members keep each check cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.group.kinds import DEAD, GroupKind
+from kafkacompat.group.share.member import Partitions, ShareGroupMember
+from kafkacompat.group.share.records import group_tombstones
+from kafkacompat.group.share.state_partitions import NO_STATES, StatePartitions
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
+    from kafkacompat.group.topics import Topics
+    from kafkacompat.ids import Uuid
+
+SHARE_PROTOCOL_TYPE = "share"
+NO_PARTITIONS: Partitions = {}
+
+
+class ShareGroup:
+    __slots__ = (
+        "_assigned",
+        "_is_assignment_pending",
+        "_is_dead",
+        "_subscribers",
+        "assignment_epoch",
+        "assignment_timestamp_ms",
+        "group_epoch",
+        "group_id",
+        "initialized_for",
+        "initializing_since_ms",
+        "members",
+        "metadata_hash",
+        "refresh_deadline_ms",
+        "refresh_epoch",
+        "states",
+        "targets",
+        "topic_names",
+    )
+
+    kind = GroupKind.SHARE
+    listed_protocol_type = SHARE_PROTOCOL_TYPE
+
+    def __init__(self, group_id: str, subscribers: dict[str, set[str]]) -> None:
+        self.group_id = group_id
+        self._subscribers = subscribers
+        self.group_epoch = 1
+        self.assignment_epoch = 1
+        self.assignment_timestamp_ms = 0
+        """When the target assignment was computed. 0 if unknown."""
+        self.metadata_hash = 0
+        self.members: dict[str, ShareGroupMember] = {}
+        self.targets: dict[str, Partitions] = {}
+        """Member id -> target assignment."""
+        self.topic_names: dict[str, int] = {}
+        """Subscribed topic -> members that name it."""
+        self.states: StatePartitions | None = None
+        """None if there is no record of them."""
+        self.initializing_since_ms: int | None = None
+        """When the states were written last. None if nobody has looked since then."""
+        self.initialized_for: Topics | None = None
+        """The topics of which all subscribed partitions have a state."""
+        self.refresh_deadline_ms = 0
+        self.refresh_epoch = 0
+        self._assigned: dict[Uuid, dict[int, int]] = {}
+        """Topic id -> partition -> members that have it in their target."""
+        self._is_assignment_pending: bool | None = None
+        self._is_dead = False
+
+    # --- state
+
+    @property
+    def state_name(self) -> str:
+        if self._is_dead:
+            return DEAD
+        return "Stable" if self.members else "Empty"
+
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def is_dead(self) -> bool:
+        return self._is_dead
+
+    def set_group_epoch(self, epoch: int, metadata_hash: int) -> None:
+        self.group_epoch = epoch
+        self.metadata_hash = metadata_hash
+
+    def set_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        self.assignment_epoch = epoch
+        self.assignment_timestamp_ms = timestamp_ms
+
+    def request_metadata_refresh(self) -> None:
+        """A subscribed topic has changed: the next heartbeat compares the metadata hash."""
+        self.refresh_deadline_ms = 0
+        self.refresh_epoch = 0
+
+    def set_refresh_deadline(self, deadline_ms: int, epoch: int) -> None:
+        self.refresh_deadline_ms = deadline_ms
+        self.refresh_epoch = epoch
+
+    def has_metadata_expired(self, now_ms: int) -> bool:
+        """Also if the group epoch of the last refresh was never written."""
+        return now_ms >= self.refresh_deadline_ms or self.group_epoch < self.refresh_epoch
+
+    # --- members
+
+    def member(self, member_id: str) -> ShareGroupMember:
+        """Raises Refused."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise Refused(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return found
+
+    def update_member(self, new: ShareGroupMember) -> None:
+        old = self.members.get(new.member_id)
+        self.members[new.member_id] = new
+        self._count_topics(old, new)
+
+    def remove_member(self, member_id: str) -> None:
+        old = self.members.pop(member_id, None)
+        if old is not None:
+            self._count_topics(old, None)
+
+    def _count_topics(self, old: ShareGroupMember | None, new: ShareGroupMember | None) -> None:
+        old_names = frozenset() if old is None else old.subscribed_topic_names
+        new_names = frozenset() if new is None else new.subscribed_topic_names
+        if old_names is new_names or old_names == new_names:
+            return
+        self._is_assignment_pending = None
+        self.initialized_for = None
+        for name in old_names - new_names:
+            self.topic_names[name] -= 1
+            if not self.topic_names[name]:
+                del self.topic_names[name]
+                self._unsubscribe(name)
+        for name in new_names - old_names:
+            if name not in self.topic_names:
+                self._subscribers.setdefault(name, set()).add(self.group_id)
+            self.topic_names[name] = self.topic_names.get(name, 0) + 1
+
+    def _unsubscribe(self, name: str) -> None:
+        groups = self._subscribers.get(name)
+        if groups is not None:
+            groups.discard(self.group_id)
+            if not groups:
+                del self._subscribers[name]
+
+    def forget(self) -> None:
+        """The group is removed."""
+        for name in self.topic_names:
+            self._unsubscribe(name)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.topic_names
+
+    def topic_counts(self, old: ShareGroupMember | None, new: ShareGroupMember | None) -> Mapping[str, int]:
+        """Subscribed topic -> members that name it, with this change of one member."""
+        old_names = frozenset() if old is None else old.subscribed_topic_names
+        new_names = frozenset() if new is None else new.subscribed_topic_names
+        if old_names == new_names:
+            return self.topic_names
+        counts = dict(self.topic_names)
+        for name in old_names - new_names:
+            counts[name] -= 1
+        for name in new_names - old_names:
+            counts[name] = counts.get(name, 0) + 1
+        return {name: count for name, count in counts.items() if count > 0}
+
+    # --- target assignment
+
+    def set_target(self, member_id: str, target: Partitions) -> None:
+        self.remove_target(member_id)
+        self.targets[member_id] = target
+        for topic_id, partitions in target.items():
+            counts = self._assigned.setdefault(topic_id, {})
+            for partition in partitions:
+                counts[partition] = counts.get(partition, 0) + 1
+
+    def remove_target(self, member_id: str) -> None:
+        self._is_assignment_pending = None
+        for topic_id, partitions in self.targets.pop(member_id, NO_PARTITIONS).items():
+            counts = self._assigned[topic_id]
+            for partition in partitions:
+                counts[partition] -= 1
+                if not counts[partition]:
+                    del counts[partition]
+            if not counts:
+                del self._assigned[topic_id]
+
+    def set_states(self, states: StatePartitions | None) -> None:
+        self.states = states
+        self.initializing_since_ms = None
+        self.initialized_for = None
+        self._is_assignment_pending = None
+
+    def is_assignment_pending(self) -> bool:
+        """Whether the partitions of a subscribed topic that have a state are not those that members have."""
+        if self._is_assignment_pending is None:
+            states = NO_STATES if self.states is None else self.states
+            self._is_assignment_pending = any(
+                each.name in self.topic_names and self._assigned.get(topic_id, {}).keys() != each.partitions
+                for topic_id, each in states.initialized.items()
+            )
+        return self._is_assignment_pending
+
+    # --- offsets. A share group has none.
+
+    def validate_offset_commit(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        member_epoch: int,
+        is_transactional: bool,
+        api_version: int,
+    ) -> None:
+        raise self.not_a_consumer_group()
+
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """A fetch finds no offsets, as for a group that does not exist."""
+
+    def validate_offset_delete(self) -> None:
+        raise self.not_a_consumer_group()
+
+    def not_a_consumer_group(self) -> Refused:
+        return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
+
+    def expires_since_ms(self, stored: OffsetAndMetadata) -> None:
+        return None
+
+    # --- deletion
+
+    def shut(self, now_ms: int) -> None:
+        self._is_dead = True
+
+    def open_again(self) -> None:
+        self._is_dead = False
+
+    def tombstones(self) -> list[GroupRecord]:
+        return list(group_tombstones(self.group_id))

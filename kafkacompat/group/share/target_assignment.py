@@ -1,0 +1,122 @@
+"""The target assignment of a share group: what the assignor is asked, and the records of what has changed.
+
+A large group is assigned in steps beside the requests. Until then its members keep the previous target, as they do for
+group.share.assignment.interval.ms. Follows Kafka's TargetAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.group.consumer.target_assignment import AT_ONCE_UNITS
+from kafkacompat.group.environment import Environment, GroupResult, nothing
+from kafkacompat.group.share.records import target_epoch_record, target_record
+from kafkacompat.group.share.share_group import NO_PARTITIONS, ShareGroup
+from kafkacompat.group.share.simple_assignor import ShareGroupSpec, ShareMemberSpec, assign
+from kafkacompat.group.share.state_partitions import NO_STATES
+from kafkacompat.stepping.works import at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkacompat.group.records import GroupRecord
+    from kafkacompat.group.share.member import Partitions, ShareGroupMember
+    from kafkacompat.ids import Uuid
+
+
+class Target(NamedTuple):
+    epoch: int
+    assignment: Partitions
+    """Of the member that is reconciled."""
+
+
+def may_assign(env: Environment, group: ShareGroup, now_ms: int) -> bool:
+    """Whether group.share.assignment.interval.ms has passed, or the clock was set back. The interval may be 0."""
+    interval_ms = env.share_setting(group.group_id, "assignment_interval_ms")
+    since_ms = group.assignment_timestamp_ms
+    return not since_ms or not interval_ms or not since_ms <= now_ms < since_ms + interval_ms
+
+
+def maybe_update_target(
+    env: Environment,
+    group: ShareGroup,
+    group_epoch: int,
+    member: ShareGroupMember,
+    homogeneous: bool,
+    records: list[GroupRecord],
+    now_ms: int,
+) -> Target:
+    """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target."""
+    last = Target(group.assignment_epoch, group.targets.get(member.member_id, NO_PARTITIONS))
+    key = ("assignment", group.group_id)
+    if (
+        group.assignment_epoch >= group_epoch
+        or not may_assign(env, group, now_ms)
+        or env.tasks.is_scheduled(key)
+    ):
+        return last
+    spec = _spec(env, group, member, homogeneous)
+    shares = max(len(spec.members), sum(map(len, spec.assignable.values())))
+    if len(spec.members) + shares > AT_ONCE_UNITS and group.targets:
+        env.tasks.schedule(
+            "assigning partitions of a group",
+            key,
+            assign(spec),
+            lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, assigned, at_ms),
+        )
+        return last
+    assigned = at_once(assign(spec))
+    records += _changed(group, assigned, assigned)
+    records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
+    return Target(group_epoch, assigned.get(member.member_id, NO_PARTITIONS))
+
+
+def _assigned(
+    env: Environment,
+    group_id: str,
+    group_epoch: int,
+    assigned: Mapping[str, Partitions],
+    now_ms: int,
+) -> GroupResult:
+    """Write what was assigned in steps, unless the group has gone or a later assignment has overtaken it. Members that
+    left meanwhile are left out. Those that joined get their part from the next assignment."""
+    group = env.groups.get(group_id)
+    if not isinstance(group, ShareGroup) or not group.assignment_epoch < group_epoch <= group.group_epoch:
+        return nothing()
+    if group_epoch == group.group_epoch and assigned.keys() != group.members.keys():
+        # The log refused the change for which this was computed, and the epoch is now that of another change. Nothing
+        # would cause another assignment, so the next heartbeat must.
+        return nothing()
+    records = _changed(group, assigned, group.members)
+    return CoordinatorResult((*records, target_epoch_record(group.group_id, group_epoch, now_ms)), None)
+
+
+def _changed(group: ShareGroup, assigned: Mapping[str, Partitions], of: Iterable[str]) -> list[GroupRecord]:
+    """A record for each member without a target yet, or with another one."""
+    return [
+        target_record(group.group_id, member_id, assigned[member_id])
+        for member_id in of
+        if member_id in assigned and group.targets.get(member_id) != assigned[member_id]
+    ]
+
+
+def _spec(env: Environment, group: ShareGroup, member: ShareGroupMember, homogeneous: bool) -> ShareGroupSpec:
+    # Members with equal subscriptions share one set of ids.
+    ids: dict[frozenset[str], frozenset[Uuid]] = {}
+    assignable: dict[Uuid, list[int]] = {}
+    has_state = (NO_STATES if group.states is None else group.states).assignable()
+    specs = {}
+    for each in {**group.members, member.member_id: member}.values():
+        names = each.subscribed_topic_names
+        topic_ids = ids.get(names)
+        if topic_ids is None:
+            known = [topic for name in names if (topic := env.topics.by_name.get(name)) is not None]
+            for topic in known:
+                if topic.id not in assignable:
+                    count = len(topic.partitions)
+                    having = has_state.get(topic.id, ())
+                    assignable[topic.id] = sorted(index for index in having if index < count)
+            topic_ids = ids[names] = frozenset([topic.id for topic in known])
+        specs[each.member_id] = ShareMemberSpec(topic_ids, group.targets.get(each.member_id, NO_PARTITIONS))
+    return ShareGroupSpec(specs, assignable, homogeneous)
