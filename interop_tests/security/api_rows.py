@@ -135,6 +135,25 @@ BROKER_ROWS: dict[ApiKey, Row] = {
         subscribed_topic_names=[TOPIC],
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: row(GROUP_RIGHT, E.GROUP_ID_NOT_FOUND, group_ids=[GROUP]),
+    ApiKey.SHARE_GROUP_HEARTBEAT: row(
+        GROUP_RIGHT,
+        E.GROUP_ID_NOT_FOUND,
+        group_id=GROUP,
+        member_id="nobody",
+        member_epoch=1,
+        subscribed_topic_names=[TOPIC],
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: row(GROUP_RIGHT, E.GROUP_ID_NOT_FOUND, group_ids=[GROUP]),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: row(GROUP_RIGHT, groups=[{"group_id": GROUP, "topics": None}]),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: row(
+        GROUP_RIGHT,
+        E.GROUP_ID_NOT_FOUND,
+        group_id=GROUP,
+        topics=[{"topic_name": TOPIC, "partitions": [{"partition_index": 0, "start_offset": 0}]}],
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: row(
+        GROUP_RIGHT, E.GROUP_ID_NOT_FOUND, group_id=GROUP, topics=[{"topic_name": TOPIC}]
+    ),
     ApiKey.LIST_GROUPS: row(NONE, shows=GROUP),
     ApiKey.SASL_HANDSHAKE: row(E.ILLEGAL_SASL_STATE, E.ILLEGAL_SASL_STATE, mechanism="PLAIN"),
     ApiKey.API_VERSIONS: row(NONE, client_software_name="rows", client_software_version="1"),

@@ -9,7 +9,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from kafkacompat.config.keys import broker_keys, topic_keys
+from kafkacompat.config.keys import broker_keys, group_keys, topic_keys
 from kafkacompat.config.synonyms import TOPIC_TO_BROKER, broker_synonyms
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,10 +44,16 @@ def topic_setting_is_read(name: str) -> bool:
 
 
 def broker_setting_is_read(name: str) -> bool:
-    return f'"{name}"' in sources() or any(
-        topic_setting_is_read(topic)
-        for topic, broker in TOPIC_TO_BROKER.items()
-        if name in broker_synonyms(broker)
+    """Also as what a group has without a setting of its own."""
+    of_groups = name.removeprefix("group.")
+    return (
+        f'"{name}"' in sources()
+        or (of_groups != name and of_groups in group_keys() and f'"{of_groups}"' in sources())
+        or any(
+            topic_setting_is_read(topic)
+            for topic, broker in TOPIC_TO_BROKER.items()
+            if name in broker_synonyms(broker)
+        )
     )
 
 

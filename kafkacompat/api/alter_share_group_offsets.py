@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE, cut, named_in
-from kafkacompat.api.share_group_heartbeat import serves_share_groups
+from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.deferred import Deferred
 from kafkacompat.security.acl import AclOperation
-from kafkacompat.wire.error_messages import message_of
+from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
@@ -55,7 +55,7 @@ def alter_share_group_offsets(
             answer.topic_id = known.id
         answer.partitions = [
             AlterShareGroupOffsetsResponsePartition(
-                partition_index=each.partition_index, error_code=code, error_message=message_of(code)
+                partition_index=each.partition_index, error_code=code, error_message=error_text(code)
             )
             for each in topic.partitions
         ]
@@ -97,7 +97,7 @@ def _put_together(told: Topics, more: list[AlterShareGroupOffsetsResponseTopic])
 def _error_response(
     request: AlterShareGroupOffsetsRequest, code: ErrorCode, version: int
 ) -> AlterShareGroupOffsetsResponse:
-    return AlterShareGroupOffsetsResponse(error_code=code, error_message=message_of(code))
+    return AlterShareGroupOffsetsResponse(error_code=code, error_message=error_text(code))
 
 
 HANDLER = Handler(function=alter_share_group_offsets, error_response=_error_response)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.api.share_services import (
         ShareCoordinatorService,
-        SharePartitionService,
         ShareGroupOffsetService,
         ShareGroupService,
+        SharePartitionService,
         SharePersister,
     )
     from kafkacompat.api.transaction_services import Transactions

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.share_group_heartbeat import serves_share_groups
+from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.deferred import Deferred
 from kafkacompat.security.acl import AclOperation
-from kafkacompat.wire.error_messages import message_of
+from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
 from kafkacompat.wire.messages.delete_share_group_offsets_response import (
@@ -37,7 +37,7 @@ def delete_share_group_offsets(
         DeleteShareGroupOffsetsResponseTopic(
             topic_name=topic.topic_name,
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            error_message=message_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            error_message=error_text(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         )
         for topic in request.topics
         if not readable.holds(topic.topic_name)
@@ -74,7 +74,7 @@ def _in_pieces(
 def _error_response(
     request: DeleteShareGroupOffsetsRequest, code: ErrorCode, version: int
 ) -> DeleteShareGroupOffsetsResponse:
-    return DeleteShareGroupOffsetsResponse(error_code=code, error_message=message_of(code))
+    return DeleteShareGroupOffsetsResponse(error_code=code, error_message=error_text(code))
 
 
 HANDLER = Handler(function=delete_share_group_offsets, error_response=_error_response)

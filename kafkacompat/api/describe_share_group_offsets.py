@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler, Slices
-from kafkacompat.api.share_group_heartbeat import serves_share_groups
+from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import NO_OFFSET
 from kafkacompat.security.acl import AclOperation
-from kafkacompat.wire.error_messages import message_of
+from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
@@ -89,7 +89,7 @@ def _refused(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroup
                 partition_index=index,
                 start_offset=NO_OFFSET,
                 error_code=code,
-                error_message=message_of(code),
+                error_message=error_text(code),
             )
             for index in topic.partitions
         ],

@@ -151,6 +151,15 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "describe_topic_partitions"),
     _entry(ApiKey.ADD_RAFT_VOTER, *TO_CONTROLLER),
     _entry(ApiKey.REMOVE_RAFT_VOTER, *TO_CONTROLLER),
+    _entry(ApiKey.SHARE_GROUP_HEARTBEAT, "share_group_heartbeat", needs=(access.READ_GROUP,)),
+    _entry(ApiKey.SHARE_GROUP_DESCRIBE, "share_group_describe", named=(named_rights.DESCRIBE_SHARE_GROUPS,)),
+    _entry(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        "describe_share_group_offsets",
+        named=(named_rights.DESCRIBE_SHARE_GROUP_OFFSETS,),
+    ),
+    _entry(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "alter_share_group_offsets", needs=(access.READ_GROUP,)),
+    _entry(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "delete_share_group_offsets", needs=(access.DELETE_GROUP,)),
     _entry(
         ApiKey.INITIALIZE_SHARE_GROUP_STATE, "initialize_share_group_state", needs=(access.CLUSTER_ACTION,)
     ),

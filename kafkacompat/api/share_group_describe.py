@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.api.operations import group_operations
-from kafkacompat.api.share_group_heartbeat import serves_share_groups
+from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_describe_response import (

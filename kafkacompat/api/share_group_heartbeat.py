@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.controller.features import SHARE_VERSION
+from kafkacompat.api.share_requests import is_valid_member_id, serves_share_groups
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
-
-FIRST_LEVEL_WITH_SHARE_GROUPS = 1
-MEMBER_ID_LENGTH_MAX = 36
 
 
 def share_group_heartbeat(
@@ -34,18 +31,6 @@ def share_group_heartbeat(
     if not all(rights.holds(name) for name in set(request.subscribed_topic_names or ())):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return node.groups.share.heartbeat(request, context)
-
-
-def serves_share_groups(node: Node) -> bool:
-    """Whether the cluster has finalized them."""
-    return node.image.features.get(SHARE_VERSION, 0) >= FIRST_LEVEL_WITH_SHARE_GROUPS
-
-
-def is_valid_member_id(member_id: str | None) -> bool:
-    """Its length counts in UTF-16 units, as in Java."""
-    if not member_id:
-        return False
-    return len(member_id.encode("utf-16-le", "surrogatepass")) // 2 <= MEMBER_ID_LENGTH_MAX
 
 
 HANDLER = Handler(function=share_group_heartbeat, error_response=top_level_error(ShareGroupHeartbeatResponse))

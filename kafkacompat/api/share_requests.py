@@ -24,7 +24,10 @@ def serves_share_groups(node: Node) -> bool:
 
 
 def is_valid_member_id(member_id: str | None) -> bool:
-    return member_id is not None and 0 < len(member_id) <= MEMBER_ID_MAX
+    """Its length counts in UTF-16 units, as in Java."""
+    if not member_id:
+        return False
+    return len(member_id.encode("utf-16-le", "surrogatepass")) // 2 <= MEMBER_ID_MAX
 
 
 def readable(access: Access | None) -> Callable[[str], bool] | None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.api.partition_services import OffsetLookup
-from kafkacompat.coordinator.node_queues import NodeQueues, Requests
+from kafkacompat.coordinator.node_queues import NodeLost, NodeQueues, Requests
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import NO_LEADER, TopicPartition
-from kafkacompat.net.failures import ChannelError, ConnectionLost, RequestTimedOut
+from kafkacompat.net.failures import ConnectionLost, RequestTimedOut
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -26,12 +26,13 @@ CONSUMER = -1
 LATEST_TIMESTAMP = -1
 FIRST_BACKOFF_MS = 1_000
 ATTEMPTS = 6
+REQUEST_TIMEOUT_MS = 30_000
 
 EndOffsets = Mapping[TopicPartition, "EndOffset"]
 
 
 class EndOffset(NamedTuple):
-    code: int
+    code: ErrorCode
     offset: int = -1
 
 
@@ -55,14 +56,15 @@ class EndOffsetReader:
         image: Callable[[], MetadataImage],
         channel: Callable[[int], Requests | None],
         timers: Timers,
-        timeout_ms: int,
     ) -> None:
         self._node_id = node_id
         self._partitions = partitions
         self._image = image
         self._timers = timers
         self._closed = False
-        self._queues: NodeQueues[_Question] = NodeQueues(channel, timeout_ms, _request, self._answered)
+        self._queues: NodeQueues[_Question] = NodeQueues(
+            channel, REQUEST_TIMEOUT_MS, _request, self._answered
+        )
 
     def close(self) -> None:
         """Waiting questions are answered with NETWORK_EXCEPTION."""
@@ -99,16 +101,11 @@ class EndOffsetReader:
 
     def _answered(self, questions: list[_Question], done: Deferred[Any]) -> None:
         try:
-            response = done.result()
+            ends = _ends_of(done.result())
         except Exception as error:
             for question in questions:
                 self._lost(question, error)
             return
-        ends = {
-            TopicPartition(topic.name, each.partition_index): EndOffset(each.error_code, each.offset)
-            for topic in response.topics
-            for each in topic.partitions
-        }
         unknown = EndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for question in questions:
             question.answer.resolve({each: ends.get(each, unknown) for each in question.partitions})
@@ -127,8 +124,17 @@ class EndOffsetReader:
 def _code_of(error: Exception) -> ErrorCode:
     if isinstance(error, RequestTimedOut):
         return ErrorCode.REQUEST_TIMED_OUT
-    is_lost = isinstance(error, ConnectionLost) or not isinstance(error, ChannelError)
+    is_lost = isinstance(error, (ConnectionLost, NodeLost))
     return ErrorCode.NETWORK_EXCEPTION if is_lost else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _ends_of(response: Any) -> EndOffsets:
+    """Raises ValueError for an error code that does not exist."""
+    return {
+        TopicPartition(topic.name, each.partition_index): EndOffset(ErrorCode(each.error_code), each.offset)
+        for topic in response.topics
+        for each in topic.partitions
+    }
 
 
 def _request(questions: list[_Question]) -> ListOffsetsRequest:

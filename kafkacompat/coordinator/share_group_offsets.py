@@ -25,7 +25,7 @@ from kafkacompat.group.share.offsets import (
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID, TopicPartition, Uuid
-from kafkacompat.wire.error_messages import message_of
+from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_response import (
     AlterShareGroupOffsetsResponse,
@@ -239,7 +239,7 @@ class ShareGroupOffsets:
                     topic_id=topic_id,
                     topic_name="" if (topic := by_id.get(topic_id)) is None else topic.name,
                     error_code=code,
-                    error_message=message_of(code),
+                    error_message=error_text(code),
                 )
                 for topic_id, code in failures.items()
             ]
@@ -281,7 +281,7 @@ def _told(
     """`end` is None if there is no lag to tell. A state that cannot be read is told like one that does not exist."""
     told = DescribeShareGroupOffsetsResponsePartition(partition_index=index)
     if end is not None and end.code != ErrorCode.NONE:
-        told.error_code, told.error_message = end.code, message_of(end.code)
+        told.error_code, told.error_message = end.code, error_text(end.code)
     elif summary.error.code is not ErrorCode.NONE:
         told.start_offset = NO_OFFSET
     else:
@@ -301,17 +301,17 @@ def _piece(
 
 
 def _refused_description(group_id: str, refusal: Refused) -> Described:
-    message = message_of(refusal.code)
+    message = error_text(refusal.code)
     return Described(group_id=group_id, error_code=refusal.code, error_message=message)
 
 
 def _refused_alteration(refusal: Refused) -> AlterShareGroupOffsetsResponse:
-    message = refusal.message or message_of(refusal.code)
+    message = refusal.message or error_text(refusal.code)
     return AlterShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
 
 
 def _refused_deletion(refusal: Refused) -> DeleteShareGroupOffsetsResponse:
-    message = refusal.message or message_of(refusal.code)
+    message = refusal.message or error_text(refusal.code)
     return DeleteShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
 
 

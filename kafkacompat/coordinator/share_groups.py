@@ -22,7 +22,7 @@ from kafkacompat.group.share.heartbeat import Beat, share_group_heartbeat
 from kafkacompat.group.share.initialization import Initialization, end_initialization
 from kafkacompat.group.share.offsets import begin_deletion_of_states
 from kafkacompat.group.share.validation import validate_heartbeat
-from kafkacompat.wire.error_messages import message_of
+from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_describe_response import (
     DescribedGroup,
@@ -94,7 +94,7 @@ class ShareGroups:
         self, request: ShareGroupDescribeRequest, context: RequestContext
     ) -> Deferred[ShareGroupDescribeResponse]:
         def refused(group_id: str, refusal: Refused) -> DescribedGroup:
-            message = refusal.message or message_of(refusal.code)
+            message = refusal.message or error_text(refusal.code)
             return DescribedGroup(group_id=group_id, error_code=refusal.code, error_message=message)
 
         described = self._steps.value(
@@ -130,6 +130,8 @@ class ShareGroups:
 
     def end_initialization(self, group_id: str, partitions: Partitions, succeeded: bool) -> None:
         """If one failed, all are initialized again by a later heartbeat: an initialization may be repeated."""
+        if not self.is_active():
+            return
         if not succeeded:
             logger.warning("the states of share group %s could not be initialized", group_id[:64])
         try:

@@ -1,10 +1,12 @@
-"""A broker's parts for the state of share groups, connected: the share coordinator and the persister."""
+"""A broker's parts for the state of share groups, connected: the share coordinator, the persister, and what the group
+coordinator needs of both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.coordinator.end_offsets import EndOffsetReader
 from kafkacompat.coordinator.node_queues import channels_to
 from kafkacompat.coordinator.share_persister import ShareStatePersister, Topics
 from kafkacompat.coordinator.share_service import ShareCoordinator, ShareCoordinatorSettings
@@ -12,9 +14,11 @@ from kafkacompat.coordinator.share_service import ShareCoordinator, ShareCoordin
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.coordinator.service import GroupCoordinator
     from kafkacompat.ports import Clock, Random, Timers, Workers
 
 STATE_PURPOSE = "share-group-state"
+END_OFFSETS_PURPOSE = "end-offsets"
 
 
 class SharesSide:
@@ -26,6 +30,7 @@ class SharesSide:
         listener_name: str,
         channels: Any,
         partitions: PartitionService,
+        groups: GroupCoordinator,
         topics: Topics,
         image: Callable[[], MetadataImage],
         clock: Clock,
@@ -47,6 +52,15 @@ class SharesSide:
             timers,
             random,
         )
+        self._ends = EndOffsetReader(
+            node_id,
+            partitions,
+            image,
+            channels_to(channels, image, listener_name, END_OFFSETS_PURPOSE),
+            timers,
+        )
+        groups.share.persister = self.persister
+        groups.share_offsets.ends = self._ends
 
     def start(self) -> None:
         self.coordinator.start()
@@ -57,5 +71,6 @@ class SharesSide:
         self.persister.on_image(old, new)
 
     def stop(self) -> None:
+        self._ends.close()
         self.persister.close()
         self.coordinator.stop()

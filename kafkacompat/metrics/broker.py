@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkacompat.share.delayed_share_fetch import DelayedShareFetch
 
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+SHARE_GROUP_STATES = ("Empty", "Stable", "Dead")
 CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 SHARD_STATES = ("loading", "active", "failed")
 
@@ -109,7 +110,8 @@ def _lags(followed: Sequence[tuple[int, int, PartitionFetchState]]) -> Iterator[
 def group_families(groups: GroupCoordinator) -> Families:
     classic = dict.fromkeys(GROUP_STATES, 0)
     consumer = dict.fromkeys(CONSUMER_GROUP_STATES, 0)
-    by_kind = {"classic": classic, "consumer": consumer}
+    share = dict.fromkeys(SHARE_GROUP_STATES, 0)
+    by_kind = {"classic": classic, "consumer": consumer, "share": share}
     for counted, (kind, state) in enumerate(groups.group_states(), 1):
         if kind in by_kind:
             by_kind[kind][state] += 1
@@ -134,6 +136,16 @@ def group_families(groups: GroupCoordinator) -> Families:
         f"{name}consumer_group_rebalance_count",
         "New epochs of consumer groups since the start.",
         groups.consumer_group_rebalances,
+    )
+    yield gauge(f"{name}protocol_share_group_count", "Share groups.", sum(share.values()))
+    for state, count in share.items():
+        yield gauge(
+            f"{name}state_{state.lower()}_share_group_count", f"Share groups in state {state}.", count
+        )
+    yield gauge(
+        f"{name}share_group_rebalance_count",
+        "New epochs of share groups since the start.",
+        groups.share_group_rebalances,
     )
     for shard_state in SHARD_STATES:
         yield gauge(

@@ -169,6 +169,7 @@ class BrokerServer:
             doors,
             settings,
             partitions,
+            self._groups,
             topics,
             lambda request: self._create_topics(controller, request, None),
         )

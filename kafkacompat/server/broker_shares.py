@@ -14,6 +14,7 @@ from kafkacompat.share.settings import GroupSettingsCache
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 
 if TYPE_CHECKING:
+    from kafkacompat.coordinator.service import GroupCoordinator
     from kafkacompat.coordinator.share_persister import Topics
     from kafkacompat.deferred import Deferred
     from kafkacompat.node.settings import NodeSettings
@@ -30,6 +31,7 @@ class BrokerShares:
         doors: NodeDoors,
         settings: NodeSettings,
         partitions: ReplicaManager,
+        coordinator: GroupCoordinator,
         topics: Topics,
         create_topics: Callable[[CreateTopicsRequest], Deferred[Any]],
     ) -> None:
@@ -45,6 +47,7 @@ class BrokerShares:
             listener_name,
             channels,
             partitions,
+            coordinator,
             topics,
             image,
             clock,

@@ -22,7 +22,7 @@ from kafkacompat.group.share.state_partitions import (
     merged,
     name_of,
 )
-from kafkacompat.wire.error_messages import message_of
+from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_response import (
     AlterShareGroupOffsetsResponse,
@@ -78,7 +78,7 @@ def alter_offsets(
             else AlterShareGroupOffsetsResponsePartition(
                 partition_index=each.partition_index,
                 error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                error_message=message_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                error_message=error_text(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             )
             for each in topic.partitions
         ]
@@ -136,7 +136,7 @@ def begin_deletion_of_offsets(
                 DeleteShareGroupOffsetsResponseTopic(
                     topic_name=name,
                     error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    error_message=message_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    error_message=error_text(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                     if topic is None
                     else NOTHING_TO_DELETE,
                 )
@@ -199,4 +199,4 @@ def _empty_share_group(env: Environment, group_id: str) -> ShareGroup:
 
 def _throw_if_not_empty(group: ShareGroup) -> None:
     if group.members:
-        raise Refused(ErrorCode.NON_EMPTY_GROUP, message_of(ErrorCode.NON_EMPTY_GROUP))
+        raise Refused(ErrorCode.NON_EMPTY_GROUP, error_text(ErrorCode.NON_EMPTY_GROUP))

@@ -182,6 +182,8 @@ class ShareGroup:
         self.remove_target(member_id)
         self.targets[member_id] = target
         for topic_id, partitions in target.items():
+            if not partitions:  # what is left of a topic that a member no longer has
+                continue
             counts = self._assigned.setdefault(topic_id, {})
             for partition in partitions:
                 counts[partition] = counts.get(partition, 0) + 1
@@ -189,6 +191,8 @@ class ShareGroup:
     def remove_target(self, member_id: str) -> None:
         self._is_assignment_pending = None
         for topic_id, partitions in self.targets.pop(member_id, NO_PARTITIONS).items():
+            if not partitions:
+                continue
             counts = self._assigned[topic_id]
             for partition in partitions:
                 counts[partition] -= 1
