@@ -41,8 +41,12 @@ if TYPE_CHECKING:
 
 NAMED_AT_ONCE = 1_000
 """Partitions of a request that its session takes up in one step."""
-FETCHED_AT_ONCE = 1_000
+FETCHED_AT_ONCE = 500
 """Partitions of one fetch. Those of a larger session have their turns, so that a step stays short."""
+LOADED_AT_ONCE = 40
+"""Share-partitions whose loading begins in one step. The log may have to be opened first."""
+SESSION_AT_ONCE = 200
+"""A fetch of a session with more partitions takes several steps."""
 ACQUIRE_MODES = frozenset(AcquireMode)
 
 
@@ -88,7 +92,7 @@ class Serving:
                 self._image,
                 self._may_read,
             )
-        return self._fetch_and_answer(acknowledged)
+        return (yield from self._fetch_and_answer(acknowledged))
 
     def _open(self, has_acks: bool) -> Steps[None]:
         """Find the session, and take up what the request adds and forgets. Raises SessionRefused."""
@@ -131,17 +135,19 @@ class Serving:
             if pace.is_over():
                 yield None
 
-    def _fetch_and_answer(self, acknowledged: Acknowledged) -> ShareFetchResponse | Deferred[Any]:
+    def _fetch_and_answer(self, acknowledged: Acknowledged) -> Steps[ShareFetchResponse | Deferred[Any]]:
         request, session = self._request, self._session
         told: dict[TopicIdPartition, ErrorCode] = {}
         fetched: Deferred[Answers] | None = None
         if session is not None and not self._renews():
             interested = self._interested(self._in_turn(session), told)
+            if len(interested) > SESSION_AT_ONCE:
+                yield None
             if interested:
                 if request.share_acquire_mode not in ACQUIRE_MODES:
                     return ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
                 if request.max_records > 0 and request.max_bytes > 0:
-                    fetched = self._fetch(interested)
+                    fetched = yield from self._fetch(interested)
         waits: list[Deferred[Any]] = [write for write in acknowledged.writes if not write.done]
         if fetched is not None and not fetched.done:
             waits.append(fetched)
@@ -183,11 +189,12 @@ class Serving:
                 interested.append(NamedPartition(key, cached.topic))
         return interested
 
-    def _fetch(self, interested: list[NamedPartition]) -> Deferred[Answers]:
+    def _fetch(self, interested: list[NamedPartition]) -> Steps[Deferred[Answers]]:
         request, parts, group_id = self._request, self._parts, self._key.group_id
         cache = parts.cache
         refused: dict[TopicIdPartition, ErrorCode] = {}
         asked: list[LedPartition] = []
+        pace = Pace(LOADED_AT_ONCE)
         for key, topic in rotated(interested, self._epoch):
             led = cache.get_or_load(group_id, key, topic)
             if isinstance(led, ErrorCode):
@@ -195,6 +202,8 @@ class Serving:
                 continue
             if led.core.state is not ACTIVE:
                 loaded = cache.load(led)
+                if pace.is_over():
+                    yield None
                 if isinstance(loaded, Deferred):
                     loaded.on_done(partial(_note, refused, key))
                 elif loaded is not None and loaded.code is not NONE:

@@ -16,7 +16,7 @@ from kafkacompat.share.answers import share_acknowledge_response
 from kafkacompat.share.delayed_share_fetch import DelayedShareFetch, ShareFetches
 from kafkacompat.share.partition_cache import SharePartitionCache
 from kafkacompat.share.parts import ShareParts
-from kafkacompat.share.serving import NAMED_AT_ONCE, Serving
+from kafkacompat.share.serving import NAMED_AT_ONCE, SESSION_AT_ONCE, Serving
 from kafkacompat.share.session_ends import SessionEnds
 from kafkacompat.share.sessions import FINAL_EPOCH, SessionKey, SessionRefused, ShareSessionCache
 from kafkacompat.stepping.jobs import all_steps
@@ -76,7 +76,10 @@ class SharePartitionManager:
         self, request: ShareFetchRequest, context: RequestContext, may_read: MayRead | None
     ) -> ShareFetchResponse | Deferred[Any] | Steps[Any]:
         steps = Serving(self._parts, request, context, may_read).steps()
-        if is_long(request.topics) or _forgets_many(request):
+        if is_long(request.topics, SESSION_AT_ONCE) or _forgets_many(request):
+            return steps
+        session = self.sessions.get(SessionKey(request.group_id or "", request.member_id or ""))
+        if session is not None and len(session.partitions) > SESSION_AT_ONCE:
             return steps
         return all_steps(steps)
 
