@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, TopicIdPartition
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
@@ -21,7 +22,6 @@ from kafkacompat.share.values import SUCCEEDED, PendingWrite, SharePartitionStat
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import OffsetLookup
     from kafkacompat.api.share_services import SharePersister
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.replica_manager import ReplicaManager
@@ -187,13 +187,18 @@ class SharePartitionCache:
         timestamp_ms = settings.reset_timestamp_ms(self._clock.now_ms())
         found = self._manager.list_offset(led.name, timestamp_ms, False, led.partition.leader_epoch, CONSUMER)
         if isinstance(found, Deferred):
-            found.on_done(lambda later: self._reset(led, loaded, state, later.result()))
+            found.on_done(partial(self._reset, led, loaded, state))
         else:
-            self._reset(led, loaded, state, found)
+            self._reset(led, loaded, state, Deferred.of(found))
 
     def _reset(
-        self, led: LedPartition, loaded: Deferred[ShareError], state: ReadState, found: OffsetLookup
+        self, led: LedPartition, loaded: Deferred[ShareError], state: ReadState, done: Deferred[OffsetLookup]
     ) -> None:
+        try:
+            found = done.result()
+        except Exception as error:
+            report(f"finding where {led.key} begins", error)
+            found = OffsetLookup(ErrorCode.UNKNOWN_SERVER_ERROR)
         if found.error is not NONE:
             self._not_loaded(led, loaded, ShareError(found.error))
         elif found.offset < 0:

@@ -431,3 +431,55 @@ def test_nothing_is_left_when_all_have_gone() -> None:
     cache = world.shares.cache
     assert (cache.groups, cache._by_name, cache._ended) == ({}, {}, set())
     assert world.shares.sessions._spoken == {}
+
+
+class Throttled:
+    """A quota that is exceeded by an answer of more than `bound` bytes."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self.sizes: list[int] = []
+
+    def fetch_bytes_max(self) -> int:
+        return 1 << 30
+
+    def fetched(self, size: int) -> int:
+        self.sizes.append(size)
+        return 70 if size > self.bound else 0
+
+
+def test_a_throttled_fetch_tells_of_acknowledgements_only() -> None:
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0], max_records=1)
+    quota = Throttled(50)
+    response = world.fetched("a", 1, partitions={0: [(0, 0, ACCEPT)]}, throttling=quota)
+    assert response.throttle_time_ms == 70
+    assert response.error_code == ErrorCode.NONE
+    assert quota.sizes[0] > len(world.batches()[1])
+    row = rows(response)[0]
+    assert (row.acknowledge_error_code, len(row.records), row.acquired_records) == (0, 0, [])
+
+
+def test_an_answer_within_the_quota_is_sent() -> None:
+    world = filled()
+    quota = Throttled(1000)
+    assert taken(world.fetched("a", partitions=[0], throttling=quota)) == {0: [(0, 0, 1)]}
+    world.fetched("a", 1, max_wait_ms=0, throttling=quota)
+    assert quota.sizes[1] < quota.sizes[0]
+
+
+def test_a_fetch_asks_for_no_more_than_its_quota_allows() -> None:
+    world = filled(batches=100)
+    quota = Throttled(1 << 20)
+    quota.fetch_bytes_max = lambda: 3 * len(world.batches()[0])  # type: ignore[method-assign]
+    assert taken(world.fetched("a", partitions=[0], throttling=quota)) == {0: [(0, 2, 1)]}
+
+
+def test_bytes_and_requests_are_counted() -> None:
+    world = filled()
+    traffic = world.manager.by_name["t", 0].traffic
+    sent = len(rows(world.fetched("a", partitions=[0, 1]))[0].records)
+    world.acknowledged("a", 1, {0: [(0, 0, REJECT)], 1: [(5, 5, ACCEPT)]})
+    assert (traffic.bytes_out, traffic.share_fetches) == (sent, 1)
+    assert (traffic.share_acknowledgements, traffic.failed_share_acknowledgements) == (1, 1)
+    assert world.shares.acknowledged[REJECT] == 1
