@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.config.assignors import CONSUMER_ASSIGNORS, consumer_assignors
+from kafkacompat.config.assignors import (
+    CONSUMER_ASSIGNORS,
+    SHARE_ASSIGNORS,
+    consumer_assignors,
+    share_assignor,
+)
 from kafkacompat.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,6 +24,7 @@ _NO_ROUTE = ("0.0.0.0",)
 _MIB = 1 << 20
 _GROUP_KINDS = ("consumer", "share", "streams")
 _GROUP_BOUNDED = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+_SHARE_BOUNDED = ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks")
 COMPRESSION_CODEC_COUNT = 5
 
 
@@ -185,10 +191,16 @@ def _check_network(config: AbstractServerConfig) -> None:
 
 def _check_groups(config: AbstractServerConfig) -> None:
     consumer_assignors(config.get_list(CONSUMER_ASSIGNORS))
+    share_assignor(config.get_list(SHARE_ASSIGNORS))
+    sessions, size = config.get_int("group.share.max.share.sessions"), config.get_int("group.share.max.size")
+    if sessions < size:
+        raise _refuse(
+            "group.share.max.share.sessions", f"({sessions}) must be at least group.share.max.size ({size})"
+        )
     if "classic" not in config.get_list("group.coordinator.rebalance.protocols"):
         raise _refuse("group.coordinator.rebalance.protocols", "must contain classic")
     for kind in _GROUP_KINDS:
-        for bounded in _GROUP_BOUNDED:
+        for bounded in (*_GROUP_BOUNDED, *(_SHARE_BOUNDED if kind == "share" else ())):
             name = f"group.{kind}.{bounded}"
             low, high = f"group.{kind}.min.{bounded}", f"group.{kind}.max.{bounded}"
             if config.get_int(high) < config.get_int(low):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kafkacompat.config.assignors import consumer_assignors
+from kafkacompat.config.assignors import consumer_assignors, share_assignor
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.service import CoordinatorSettings
 from kafkacompat.coordinator.share_service import ShareCoordinatorSettings
@@ -43,7 +43,11 @@ def coordinator_settings(config: Settings) -> CoordinatorSettings:
                 session_timeout_ms=config.get_int("group.share.session.timeout.ms"),
                 heartbeat_interval_ms=config.get_int("group.share.heartbeat.interval.ms"),
                 max_size=config.get_int("group.share.max.size"),
-                initialize_retry_interval_ms=config.get_int("group.share.initialize.retry.interval.ms"),
+                initialize_retry_interval_ms=max(
+                    config.get_int("group.share.initialize.retry.interval.ms"),
+                    config.get_int("offsets.commit.timeout.ms"),
+                ),
+                assignor=share_assignor(config.get_list("group.share.assignors")),
             ),
         ),
         commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),

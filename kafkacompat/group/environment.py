@@ -68,6 +68,7 @@ class ShareGroupSettings:
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
     max_size: int = 200
+    assignor: str = "simple"
     initialize_retry_interval_ms: int = 30_000
 
 

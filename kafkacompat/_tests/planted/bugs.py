@@ -17,6 +17,7 @@ from kafkacompat._tests.planted import (
     of_raft,
     of_rights,
     of_security,
+    of_share_groups,
     of_share_partitions,
     of_tokens,
     of_transactions,
@@ -38,6 +39,7 @@ AREAS = (
     of_controller,
     of_answers,
     of_security,
+    of_share_groups,
     of_share_partitions,
     of_tokens,
 )

@@ -558,7 +558,7 @@ def test_settings_have_kafkas_names() -> None:
             return asked.setdefault(name, 2 + len(asked))
 
         def get_list(self, name: str) -> tuple[str, ...]:
-            return {"group.consumer.assignors": ("range",)}[name]
+            return {"group.consumer.assignors": ("range",), "group.share.assignors": ("simple",)}[name]
 
         def get_string(self, name: str) -> str:
             return {"group.consumer.migration.policy": "Upgrade"}[name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.group.share.share_group import ShareGroup
-from kafkacompat.group.share.simple_assignor import NAME
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_describe_response import (
     Assignment,
@@ -42,7 +41,7 @@ def describe_share_group(machine: GroupMachine, group_id: str) -> Generator[int,
         group_state=group.state_name,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=NAME,
+        assignor_name=machine.env.settings.share.assignor,
     )
     members = list(group.members.values())
     for start in range(0, len(members), MEMBERS_A_STEP):

@@ -18,8 +18,6 @@ from kafkacompat.group.consumer.assignor import Assignment, Meter, uuid_order
 if TYPE_CHECKING:
     from kafkacompat.ids import Uuid
 
-NAME = "simple"
-
 MEMBER_NS = 1_500
 PARTITION_NS = 1_000
 """One partition of one member, or one that is free."""

@@ -1,0 +1,90 @@
+"""Bugs to plant in share groups: their members, assignments, and which share-partitions have a state."""
+
+from __future__ import annotations
+
+from kafkacompat._tests.planted.bug import PlantedBug
+
+GROUPS = "coordinator/_tests/test_share_groups.py"
+OFFSETS = "coordinator/_tests/test_share_group_offsets.py"
+LIVES = "coordinator/_tests/test_share_group_properties.py"
+ASSIGNOR = "group/_tests/share/test_simple_assignor.py"
+
+BUGS = (
+    PlantedBug(
+        "a share-partition is assigned before it has a state",
+        "group/share/target_assignment.py",
+        "                    having = has_state.get(topic.id, ())\n",
+        "                    having = range(count)\n",
+        (GROUPS, LIVES),
+    ),
+    PlantedBug(
+        "a member of a share group is refused when the answer with its new epoch was lost",
+        "group/share/heartbeat.py",
+        "    if received in (0, known, previous if previous < known else known):\n",
+        "    if received in (0, known):\n",
+        (GROUPS,),
+    ),
+    PlantedBug(
+        "partitions that got a state are not assigned",
+        "group/share/heartbeat.py",
+        "        bump = group.is_assignment_pending()\n",
+        "        bump = False\n",
+        (GROUPS, LIVES),
+    ),
+    PlantedBug(
+        "states that nobody answered for are never asked for again",
+        "group/share/initialization.py",
+        "    retries = now_ms - group.initializing_since_ms >= env.settings.share.initialize_retry_interval_ms\n",
+        "    retries = False\n",
+        (GROUPS,),
+    ),
+    PlantedBug(
+        "a topic that is deleted while its states are made stays in the group's record",
+        "group/share/initialization.py",
+        "            if topic_id in by_id\n",
+        "            if True\n",
+        (GROUPS,),
+    ),
+    PlantedBug(
+        "topics that were deleted while nobody coordinated a share group stay in its record",
+        "group/machine.py",
+        "if topic_id not in env.topics.by_id]",
+        "if topic_id in ()]",
+        (GROUPS,),
+    ),
+    PlantedBug(
+        "an empty share group expires",
+        "group/retention.py",
+        "    if group is None or isinstance(group, (CarriedGroup, ShareGroup)):\n        return ()\n    if place",
+        "    if group is None or isinstance(group, CarriedGroup):\n        return ()\n    if place",
+        (OFFSETS,),
+    ),
+    PlantedBug(
+        "a share group is deleted although its states are not",
+        "coordinator/share_groups.py",
+        "            raise Refused(each.code, each.message)\n",
+        "            return\n",
+        (OFFSETS,),
+    ),
+    PlantedBug(
+        "a topic of which a member has no partition left is counted",
+        "group/share/share_group.py",
+        "            if not partitions:\n                continue\n            counts = self._assigned[topic_id]\n",
+        "            counts = self._assigned[topic_id]\n",
+        (LIVES,),
+    ),
+    PlantedBug(
+        "members of a share group keep more partitions than their part",
+        "group/share/simple_assignor.py",
+        "        for topic_partition in sorted(own, key=_order)[: max(excess, 0)]:\n",
+        "        for topic_partition in sorted(own, key=_order)[:0]:\n",
+        (ASSIGNOR, LIVES),
+    ),
+    PlantedBug(
+        "a leader that does not answer leaves the lag unknown for ever",
+        "coordinator/end_offsets.py",
+        "question.attempts < ATTEMPTS",
+        "True",
+        (OFFSETS,),
+    ),
+)
