@@ -24,9 +24,7 @@ def share_group_heartbeat(
     if not serves_share_groups(node):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not is_valid_member_id(request.member_id):
-        return ShareGroupHeartbeatResponse(
-            error_code=ErrorCode.INVALID_REQUEST, error_message="Invalid member id in the request."
-        )
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     rights = RightToTopics(access_of(node, context), AclOperation.DESCRIBE)
     if not all(rights.holds(name) for name in set(request.subscribed_topic_names or ())):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)

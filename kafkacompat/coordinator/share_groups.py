@@ -94,7 +94,7 @@ class ShareGroups:
         self, request: ShareGroupDescribeRequest, context: RequestContext
     ) -> Deferred[ShareGroupDescribeResponse]:
         def refused(group_id: str, refusal: Refused) -> DescribedGroup:
-            message = refusal.message or error_text(refusal.code)
+            message = error_text(refusal.code) if group_id else None
             return DescribedGroup(group_id=group_id, error_code=refusal.code, error_message=message)
 
         described = self._steps.value(

@@ -1,7 +1,7 @@
 """DescribeGroups and ListGroups over one shard.
 
-They show classic and consumer groups. Groups of unsupported kinds, whose records are only kept, are not shown, because a client
-could do nothing with them.
+They show classic, consumer and share groups. Groups of unsupported kinds, whose records are only kept, are not shown,
+because a client could do nothing with them.
 """
 
 from __future__ import annotations
