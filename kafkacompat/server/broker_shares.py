@@ -60,7 +60,6 @@ class BrokerShares:
         groups = GroupSettingsCache(
             lambda: settings.effective,
             lambda group: partitions.image.config(ConfigResourceType.GROUP, group),
-            has_dead_letters=True,
         )
         self.dead_letters = DeadLetterQueue(
             config.node_id,

@@ -99,9 +99,8 @@ class SharePartitionCache:
         settings: GroupSettingsCache,
         clock: Clock,
         timers: Timers,
-        dead_letters: DeadLetterQueue | None = None,
+        dead_letters: DeadLetterQueue,
     ) -> None:
-        """Without `dead_letters` no group has a dead-letter topic."""
         self._dead_letters = dead_letters
         self._manager = manager
         self._persister = persister
@@ -222,6 +221,7 @@ class SharePartitionCache:
             return
         self.load_times_ms(self._clock.monotonic_ms() - led.loading_since_ms)
         loaded.resolve(SUCCEEDED)
+        self.changed(led)
         self.wake(led)
 
     def _not_loaded(self, led: LedPartition, loaded: Deferred[ShareError], error: ShareError) -> None:
@@ -274,11 +274,10 @@ class SharePartitionCache:
             heapq.heappush(self._due, (deadline_ms, self._order, led))
             if self._timer is None or deadline_ms < self._timer_at_ms:
                 self._arm(deadline_ms)
-        if self._dead_letters is not None:
-            for letters in led.core.take_dead_letters():
-                self._dead_letters.enqueue(led.key, led.name, letters).on_done(
-                    partial(self._letters_written, led, letters)
-                )
+        for letters in led.core.take_dead_letters():
+            self._dead_letters.enqueue(led.key, led.name, letters).on_done(
+                partial(self._letters_written, led, letters)
+            )
         if led.core.take_wakeup():
             self.wake(led)
 

@@ -50,11 +50,7 @@ class GroupSettingsCache:
         self,
         effective: Callable[[], ServerConfig],
         overrides: Callable[[str], Mapping[str, str]],
-        *,
-        has_dead_letters: bool = False,
     ) -> None:
-        """`has_dead_letters`: whether this node writes dead letters."""
-        self._has_dead_letters = has_dead_letters
         self._effective = effective
         self._overrides = overrides
         self._known: dict[str, tuple[ServerConfig, Mapping[str, str], GroupSettings]] = {}
@@ -71,7 +67,7 @@ class GroupSettingsCache:
                 delivery_count_limit=int(values["share.delivery.count.limit"]),  # type: ignore[arg-type]
                 max_record_locks=int(values["share.partition.max.record.locks"]),  # type: ignore[arg-type]
                 renew_acknowledge_enabled=bool(values["share.renew.acknowledge.enable"]),
-                has_dead_letters=self._has_dead_letters and self.dead_letters_of(group_id).topic != "",
+                has_dead_letters=self.dead_letters_of(group_id).topic != "",
             ),
             str(values["share.isolation.level"]).lower() == "read_committed",
             str(values["share.auto.offset.reset"]),

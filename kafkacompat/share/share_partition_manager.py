@@ -54,9 +54,9 @@ class SharePartitionManager:
         workers: Workers,
         sessions_max: int,
         fetch_max_bytes: Callable[[], int],
-        dead_letters: DeadLetterQueue | None = None,
+        dead_letters: DeadLetterQueue,
     ) -> None:
-        """`workers` read what is not in the page cache. Without `dead_letters` no group has a dead-letter topic."""
+        """`workers` read what is not in the page cache."""
         self.sessions = sessions = ShareSessionCache(sessions_max)
         self.cache = cache = SharePartitionCache(manager, persister, settings, clock, timers, dead_letters)
         purgatory: DelayedOperationPurgatory[DelayedShareFetch] = DelayedOperationPurgatory(clock, timers)

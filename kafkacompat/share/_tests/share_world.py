@@ -18,13 +18,14 @@ from kafkacompat.api.share_services import (
     TopicIdPartition,
     WriteState,
 )
-from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.controller.image import ConfigResourceType, TopicImage
 from kafkacompat.deferred import Deferred
-from kafkacompat.partition._tests.fakes import LISTENER, World, topic_image
+from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World, topic_image
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
+from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.settings import GroupSettingsCache
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 from kafkacompat.stepping.jobs import driven
@@ -125,6 +126,18 @@ class ShareWorld(World):
             self.workers,
             sessions_max,
             lambda: self.fetch_max_bytes,
+            DeadLetterQueue(
+                NODE_ID,
+                lambda: self.image,
+                settings.dead_letters_of,
+                lambda topic: LogConfig(),
+                self.manager,
+                lambda node: None,
+                lambda request: Deferred(),
+                self.time,
+                self.time,
+                None,
+            ),
         )
         self.configure(**{"share_auto_offset_reset": "earliest", **overrides})
 

@@ -1,0 +1,87 @@
+"""Rejected and undeliverable records of a group with a dead-letter topic, from the request to the topic's log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kafkacompat.api.share_services import ReadState, SharePartitionKey, StateBatch
+from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.ports import Buffer, FileSlice
+from kafkacompat.records.batch import BatchHeader, iterate_batches
+from kafkacompat.records.read import records_of
+from kafkacompat.share._tests.share_world import ACCEPT, GROUP, REJECT, RELEASE, ShareWorld, taken
+
+QUEUE = "dlq.t"
+
+
+def world_with(records: int = 3, **overrides: str) -> ShareWorld:
+    world = ShareWorld(
+        topic_image("t", 1),
+        topic_image(QUEUE, 1),
+        errors_deadletterqueue_topic_name=QUEUE,
+        errors_deadletterqueue_copy_record_enable="true",
+        share_delivery_count_limit="2",
+        **overrides,
+    )
+    enabled = {(int(ConfigResourceType.TOPIC), QUEUE): {"errors.deadletterqueue.group.enable": "true"}}
+    world.publish(replace(world.image, configs={**world.image.configs, **enabled}))
+    world.produce("t", 0, *[b"v%d" % number for number in range(records)])
+    return world
+
+
+def batch_of(data: Buffer, header: BatchHeader) -> bytes:
+    return bytes(data[header.position : header.position + header.size])
+
+
+def letters(world: ShareWorld) -> list[bytes | None]:
+    """The values in the dead-letter topic."""
+    world.time.advance(0)
+    log = world.manager.log(TopicPartition(QUEUE, 0))
+    assert log is not None
+    if not log.log_end_offset:
+        return []
+    read = log.read(0, 1 << 20, log.log_end_offset, True).records
+    data = read.read() if isinstance(read, FileSlice) else read
+    return [
+        record.value
+        for header in iterate_batches(data)
+        for _, record in records_of(batch_of(data, header), header)
+    ]
+
+
+def test_a_rejected_record_lies_in_the_topic_and_is_not_delivered_again() -> None:
+    world = world_with()
+    assert taken(world.fetched(epoch=0, partitions=[0]))
+    world.fetched(epoch=1, partitions={0: [(0, 0, ACCEPT), (1, 1, REJECT), (2, 2, ACCEPT)]}, max_wait_ms=0)
+    assert letters(world) == [b"v1"]
+    assert world.core().start_offset == 3
+
+
+def test_the_last_delivery_makes_a_dead_letter() -> None:
+    world = world_with(1)
+    world.fetched(epoch=0, partitions=[0])
+    world.fetched(epoch=1, partitions={0: [(0, 0, RELEASE)]})
+    assert letters(world) == []
+    world.fetched(epoch=2, partitions={0: [(0, 0, RELEASE)]}, max_wait_ms=0)
+    assert letters(world) == [b"v0"]
+    assert world.core().start_offset == 1
+
+
+def test_a_new_leader_writes_what_was_not_finished() -> None:
+    world = world_with()
+    key = SharePartitionKey(GROUP, world.topic_id(), 0)
+    world.persister.states[key] = ReadState(start_offset=0, batches=[StateBatch(0, 1, 3, 1)])
+    assert taken(world.fetched(epoch=0, partitions=[0])) == {0: [(2, 2, 1)]}
+    assert letters(world) == [b"v0", b"v1"]
+    assert world.core().start_offset == 2
+
+
+def test_a_topic_that_takes_none_does_not_hold_up_the_group() -> None:
+    world = world_with()
+    world.configure(errors_deadletterqueue_topic_name="dlq.missing")
+    world.fetched(epoch=0, partitions=[0])
+    world.fetched(epoch=1, partitions={0: [(0, 2, REJECT)]}, max_wait_ms=0)
+    assert letters(world) == []
+    assert world.core().start_offset == 3
