@@ -14,11 +14,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from interop_tests.cli.command import command_line, output_of, refusal_of, run
-from interop_tests.cli.share import serves_share_groups
 from interop_tests.conftest import MakeBroker
 from interop_tests.harness.waiting import wait_until
-
-pytestmark = serves_share_groups
 
 Unique = Callable[[str], str]
 MakeTopic = Callable[..., str]

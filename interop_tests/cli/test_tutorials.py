@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from interop_tests.cli.pages import blocks, commands, text_of
-from interop_tests.cli.share import serves_share_groups
 from interop_tests.conftest import MakeBroker
 from kafkacompat.testing import running_broker
 
@@ -53,7 +52,6 @@ def test_the_first_topic(tmp_path: Path) -> None:
         assert done.stdout == "10 pages, the last one is page 9\n", done.stderr
 
 
-@serves_share_groups
 def test_the_first_queue(make_broker: MakeBroker, tmp_path: Path) -> None:
     where = f"--bootstrap {make_broker().bootstrap}"
     (program,) = blocks(FIRST_QUEUE, "python")

@@ -11,7 +11,6 @@ from confluent_kafka import Consumer
 from selenium import webdriver
 
 from interop_tests.cli.command import command_line
-from interop_tests.cli.share import serves_share_groups
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.console.page import PHONE, Page
 from interop_tests.console.process import ConsoleProcess
@@ -180,7 +179,6 @@ def test_a_group_of_the_consumer_protocol_unfolds_to_its_epochs_and_assignments(
             consumer.close()
 
 
-@serves_share_groups
 def test_a_share_group_unfolds_to_its_members_and_what_is_done(
     page: Page, console: ConsoleProcess, shown_broker: BrokerProcess
 ) -> None:
