@@ -144,6 +144,12 @@ BROKER_ROWS: dict[ApiKey, Row] = {
         subscribed_topic_names=[TOPIC],
     ),
     ApiKey.SHARE_GROUP_DESCRIBE: row(GROUP_RIGHT, E.GROUP_ID_NOT_FOUND, group_ids=[GROUP]),
+    ApiKey.SHARE_FETCH: row(
+        GROUP_RIGHT, group_id=GROUP, member_id="nobody", share_session_epoch=0, max_wait_ms=0, max_bytes=1000
+    ),
+    ApiKey.SHARE_ACKNOWLEDGE: row(
+        GROUP_RIGHT, E.SHARE_SESSION_NOT_FOUND, group_id=GROUP, member_id="nobody", share_session_epoch=5
+    ),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: row(GROUP_RIGHT, groups=[{"group_id": GROUP, "topics": None}]),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: row(
         GROUP_RIGHT,
