@@ -103,11 +103,11 @@ class ShareFetches:
     ) -> DelayedShareFetch:
         """Begin a fetch of these share-partitions, which may be loading. `refused` may grow while it waits."""
         fetch = DelayedShareFetch(self, parameters, asked, refused)
+        fetch.answer.when_abandoned = fetch.abandon
         if not fetch.try_complete():
             if parameters.max_wait_ms <= 0 or self.purgatory.is_full():
                 fetch.expire()
             else:
-                fetch.answer.when_abandoned = fetch.abandon
                 self.purgatory.park(fetch, asked, parameters.max_wait_ms)
         return fetch
 

@@ -210,6 +210,8 @@ class Serving:
                     refused[key] = loaded.code
                     continue
             asked.append(led)
+        if parts.sessions.get(self._key) is not self._session:
+            return Deferred.of({})  # its connection was closed between two steps
         for traffic in {led.partition.traffic for led in asked}:
             traffic.share_fetches += 1
         throttling = self._context.throttling

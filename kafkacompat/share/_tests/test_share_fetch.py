@@ -368,13 +368,14 @@ def test_headers_that_are_not_in_the_page_cache_are_read_by_a_worker() -> None:
 
 def test_a_fetch_that_nobody_waits_for_acquires_nothing() -> None:
     world = filled()
+    world.fetched("b", partitions=[1], max_wait_ms=0)
     world.disk.cold = True
     answer = world.parked("a", partitions=[0])
     answer.abandon()
     world.disconnect("a")
     world.workers.run_all()
     world.disk.cold = False
-    assert taken(world.fetched("b", partitions=[0])) == {0: [(0, 0, 1)]}
+    assert taken(world.fetched("b", 1, partitions=[0])) == {0: [(0, 0, 1)]}
 
 
 def test_an_abandoned_fetch_leaves_its_place() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkacompat.api.share_services import TopicIdPartition
@@ -17,6 +19,7 @@ from kafkacompat.share.sessions import (
     rotated,
 )
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages import share_fetch_request as fetch
 
 
 def test_a_session_must_be_opened_first() -> None:
@@ -51,8 +54,6 @@ def test_a_partition_that_is_named_twice_fails_a_first_fetch() -> None:
     world = ShareWorld()
     request = world.request_fetch
     assert request(partitions=[0], max_wait_ms=0).error_code == ErrorCode.NONE
-    from kafkacompat.wire.messages import share_fetch_request as fetch
-
     twice = fetch.ShareFetchRequest(group_id="g", member_id="m", share_session_epoch=0, max_records=1)
     twice.topics = [
         fetch.FetchTopic(
@@ -201,3 +202,20 @@ def test_sessions_count_their_partitions() -> None:
     session.add(TopicIdPartition(bytes(16), 0), "t", is_news=False)
     session.add(TopicIdPartition(bytes(16), 0), "t", is_news=False)
     assert cache.partition_count == 1
+
+
+def test_a_member_that_goes_between_two_steps_gets_nothing() -> None:
+    world = ShareWorld(topic_image("t", 300))
+    world.produce("t", 7)
+    world.settle()
+    world.fetched("other", partitions=[1], max_wait_ms=0)
+    topic = fetch.FetchTopic(
+        topic_id=world.topic_id(),
+        partitions=[fetch.FetchPartition(partition_index=index) for index in range(300)],
+    )
+    request = fetch.ShareFetchRequest(group_id="g", member_id="m", max_records=5, topics=[topic])
+    steps: Any = world.shares.share_fetch(request, world.context(78, 2, "m"), None)
+    next(steps)
+    world.disconnect("m")
+    assert world.result(steps).error_code == ErrorCode.NONE
+    assert taken(world.fetched("other", 1, partitions=[7])) == {7: [(0, 0, 1)]}
