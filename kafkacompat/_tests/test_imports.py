@@ -76,6 +76,7 @@ ALLOWED: dict[str, set[str]] = {
         "api.meters",
         "controller.image",
         "coordinator.service",
+        "coordinator.share_service",
         "log",
         "partition",
         "quota",

@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.coordinator.core import LoadFailure, Machine
 from kafkacompat.faults import report
@@ -47,6 +47,18 @@ LARGE_VALUE_BYTES = 32 * 1024
 """A larger value is decoded in steps, because it may have thousands of members."""
 
 
+class LoadCosts(NamedTuple):
+    """How a machine's records are loaded."""
+
+    record: int = RECORD_COST
+    """Cost of decoding and replaying a small one."""
+    large_value_bytes: int = LARGE_VALUE_BYTES
+    """Larger values are decoded and replayed in steps."""
+
+
+USUAL_COSTS = LoadCosts()
+
+
 def opened(batch: memoryview, header: BatchHeader, bound: int) -> Buffer:
     """The decompressed records of a batch, after its CRC was checked. Raises LoadFailure, DecompressionFailed or
     DecompressedTooLarge."""
@@ -59,10 +71,11 @@ def opened(batch: memoryview, header: BatchHeader, bound: int) -> Buffer:
 class Loader:
     """Replays from `next_offset` on. `skipped` counts records with an unknown key type."""
 
-    __slots__ = ("_machine", "body", "next_offset", "opening", "record_count", "skipped")
+    __slots__ = ("_costs", "_machine", "body", "next_offset", "opening", "record_count", "skipped")
 
-    def __init__(self, machine: Machine[Any], start_offset: int) -> None:
+    def __init__(self, machine: Machine[Any], start_offset: int, costs: LoadCosts = USUAL_COSTS) -> None:
         self._machine = machine
+        self._costs = costs
         self.next_offset = start_offset
         self.record_count = 0
         self.skipped: dict[int, int] = {}
@@ -108,7 +121,7 @@ class Loader:
     def _replay_records(self, body: bytes | bytearray, header: BatchHeader) -> Work:
         machine = self._machine
         for record in walk_records(body, header.record_count, header.base_timestamp_ms, 0):
-            yield RECORD_COST
+            yield self._costs.record
             offset = header.base_offset + record.offset_delta
             if header.is_control:
                 marker = parse_end_transaction_marker(record)
@@ -119,7 +132,7 @@ class Loader:
                 continue
             if record.key is None:
                 raise LoadFailure(f"offset {offset}: a record without a key")
-            if record.value is not None and len(record.value) > LARGE_VALUE_BYTES:
+            if record.value is not None and len(record.value) > self._costs.large_value_bytes:
                 yield int(len(record.value) * BATCH_COST_PER_BYTE)
                 is_known = yield from machine.load_large(record.key, record.value, offset, header.producer_id)
             else:
@@ -150,13 +163,14 @@ class Loading:
         is_wanted: Callable[[], bool],
         loaded: Callable[[Loader], None],
         failed: Callable[[object], None],
+        costs: LoadCosts = USUAL_COSTS,
     ) -> None:
         """`newest_log` returns the log again, because it may move to another directory meanwhile. With `workers` None,
         cold reads block."""
         self.step_bytes = step_bytes
         self._log = log
         self._newest_log = newest_log
-        self._loader = Loader(machine, log.log_start_offset)
+        self._loader = Loader(machine, log.log_start_offset, costs)
         self._steps = steps
         self._timers = timers
         self.workers = workers

@@ -22,7 +22,14 @@ from kafkacompat.coordinator.core import (
     Refused,
     client_error,
 )
-from kafkacompat.coordinator.loading import LOAD_RETRY_MS, LOAD_STEP_BYTES, Loader, Loading
+from kafkacompat.coordinator.loading import (
+    LOAD_RETRY_MS,
+    LOAD_STEP_BYTES,
+    USUAL_COSTS,
+    LoadCosts,
+    Loader,
+    Loading,
+)
 from kafkacompat.coordinator.shard_log import ShardLog
 from kafkacompat.coordinator.timers import Operation, ShardTimers
 from kafkacompat.deferred import Deferred
@@ -58,6 +65,7 @@ class Shard:
         "_began_ms",
         "_clock",
         "_is_patient",
+        "_load_costs",
         "_load_step_bytes",
         "_load_times",
         "_log",
@@ -90,6 +98,7 @@ class Shard:
         on_active: Callable[[Shard], None] | None = None,
         is_patient: bool = False,
         load_times: RecentTimes | None = None,
+        load_costs: LoadCosts = USUAL_COSTS,
     ) -> None:
         """`workers` None: cold reads block (the simulator's disk has none).
 
@@ -98,6 +107,7 @@ class Shard:
         """
         self._is_patient = is_patient
         self._load_times = load_times
+        self._load_costs = load_costs
         self._began_ms = 0
         """When the load began."""
         self.partition = partition
@@ -137,6 +147,7 @@ class Shard:
             lambda: self.state is ShardState.LOADING,
             self._finish_load,
             self._fail,
+            self._load_costs,
         )
         self._timers.call_after(0, self.loading.read_on)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.share_services import ShareError, SharePartitionKey
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
-from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
+from kafkacompat.coordinator.loading import LOAD_STEP_BYTES, LoadCosts
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.shard import Shard
 from kafkacompat.coordinator.shards import Shards
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 TOGETHER_BYTES_MAX = 16_384
 """Bytes of records that are written as one batch, except for a single record."""
+LOAD_COSTS = LoadCosts(record=30, large_value_bytes=1_024)
+"""An update is combined with the state before it, and 50 batches fit into a kilobyte."""
 NOT_ACTIVE = ShareError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Share coordinator is not available.")
 _ANSWER_COST = 3
 
@@ -125,6 +127,10 @@ class ShareCoordinator:
         self._shards.close()
         self._steps.finish()
 
+    def shard_states(self) -> list[str]:
+        """The state of each shard on this node."""
+        return [shard.state.value for shard in self._shards]
+
     def is_active(self) -> bool:
         return self._active
 
@@ -152,6 +158,7 @@ class ShareCoordinator:
             load_step_bytes=self._settings.load_step_bytes,
             on_active=self.sweeps.drop_topics,
             load_times=self.load_times,
+            load_costs=LOAD_COSTS,
         )
 
     def _make_machine(self, timers: ShardTimers) -> ShareCoordinatorMachine:

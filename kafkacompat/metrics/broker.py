@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.metrics.families import (
     COUNTED_A_STEP,
     Families,
@@ -16,6 +17,7 @@ from kafkacompat.metrics.families import (
 
 if TYPE_CHECKING:
     from kafkacompat.coordinator.service import GroupCoordinator
+    from kafkacompat.coordinator.share_service import ShareCoordinator
     from kafkacompat.meters import RecentTimes
     from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
     from kafkacompat.partition.fetch import FetchEngine
@@ -155,8 +157,33 @@ def group_families(groups: GroupCoordinator) -> Families:
         )
 
 
+def share_coordinator_families(coordinator: ShareCoordinator, now_ms: int) -> Families:
+    """`now_ms` is monotonic."""
+    name = "kafka_server_share_coordinator_metrics_"
+    yield counter(f"{name}write", "Writes of the states of share-partitions.", coordinator.writes)
+    mean, longest = coordinator.write_times.mean_and_max(now_ms)
+    text = "time of a request that writes states, its replication included, in the last minute, ms; NaN: none"
+    yield gauge(f"{name}write_latency_avg", f"Mean {text}.", mean)
+    yield gauge(f"{name}write_latency_max", f"Longest {text}.", longest)
+    yield gauges(
+        f"{name}last_pruned_offset",
+        "Offset below which a partition of __share_group_state was last pruned.",
+        [
+            ({"topic": SHARE_STATE_TOPIC, "partition": str(partition)}, offset)
+            for partition, offset in coordinator.sweeps.pruned.items()
+        ],
+    )
+    shards = coordinator.shard_states()
+    for shard_state in SHARD_STATES:
+        yield gauge(
+            f"{name}state_{shard_state}_num_partitions",
+            f"Partitions of __share_group_state that are {shard_state}.",
+            shards.count(shard_state),
+        )
+
+
 def load_families(coordinator: str, times: RecentTimes, now_ms: int) -> Families:
-    """`coordinator`: group or transaction. `now_ms` is monotonic."""
+    """`coordinator`: group, transaction or share. `now_ms` is monotonic."""
     mean, longest = times.mean_and_max(now_ms)
     name, text = (
         f"kafka_server_{coordinator}_coordinator_metrics_partition_load_time_",

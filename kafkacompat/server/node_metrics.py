@@ -15,6 +15,7 @@ from kafkacompat.metrics.broker import (
     group_families,
     load_families,
     replication_families,
+    share_coordinator_families,
     waiting_families,
 )
 from kafkacompat.metrics.cleaner import cleaner_families
@@ -115,6 +116,8 @@ class NodeMetrics:
             yield group_families(broker.groups)
             yield load_families("group", broker.groups.load_times, now_ms)
             yield load_families("transaction", broker.transactions.coordinator.load_times, now_ms)
+            yield share_coordinator_families(broker.shares.state.coordinator, now_ms)
+            yield load_families("share", broker.shares.state.coordinator.load_times, now_ms)
             yield traffic_families(hosted.traffic)
             yield replica_families(hosted)
             yield partition_families(hosted)

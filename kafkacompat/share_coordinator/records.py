@@ -9,13 +9,14 @@ from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 from kafkacompat.api.share_services import SharePartitionKey, StateBatch
-from kafkacompat.coordinator.core import ELEMENT_COST, STEP_COST, LoadFailure
-from kafkacompat.share_coordinator.batches import are_sound, taking
+from kafkacompat.coordinator.core import STEP_COST, LoadFailure
+from kafkacompat.share_coordinator.batches import Batches, are_sound, taking
 from kafkacompat.share_coordinator.states import ShareGroupOffset, ShareUpdate
 from kafkacompat.stepping.works import at_once
 from kafkacompat.wire.codec import decode, encode, steps_decoder
 from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages import share_snapshot_value, share_update_value
 from kafkacompat.wire.messages.share_snapshot_key import ShareSnapshotKey
 from kafkacompat.wire.messages.share_snapshot_value import ShareSnapshotValue
@@ -24,6 +25,7 @@ from kafkacompat.wire.messages.share_update_value import ShareUpdateValue
 
 SNAPSHOT, UPDATE = 0, 1
 VERSION = 0
+VALUES: dict[int, type[Message]] = {SNAPSHOT: ShareSnapshotValue, UPDATE: ShareUpdateValue}
 _SNAPSHOT_KEY, _UPDATE_KEY = SNAPSHOT.to_bytes(2, "big"), UPDATE.to_bytes(2, "big")
 _VALUE_VERSION = VERSION.to_bytes(2, "big")
 LOADED_BATCHES_MAX = 100_000
@@ -67,63 +69,83 @@ def encode_record(record: ShareRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> ShareRecord | None:
-    """Run `decode_in_steps` at once."""
-    return at_once(decode_in_steps(key, value))
+    """The record. None for an unknown kind of key. Raises LoadFailure."""
+    name = _key(key, value)
+    if name is None or value is None:
+        return None if name is None else ShareRecord(name[1], None)
+    kind, found = name
+    try:
+        message: Any = decode(VALUES[kind], VERSION, value, 2)
+    except WireError as error:
+        raise _unreadable(key, error) from error
+    batches = _batches(message.state_batches)
+    if not are_sound(batches):
+        raise LoadFailure(f"{found} has a batch that ends before it begins")
+    return _record(found, kind, message, at_once(taking(batches)))
 
 
 def decode_in_steps(key: bytes, value: bytes | None) -> Generator[int, None, ShareRecord | None]:
-    """The record, in steps that report their cost. None for an unknown kind of key. Raises LoadFailure."""
-    try:
-        kind = int.from_bytes(key[:2], "big", signed=True)
-        if len(key) < 2:
-            raise LoadFailure(f"a key of {len(key)} bytes")
-        if kind not in (SNAPSHOT, UPDATE):
-            return None
-        name: Any = decode(ShareSnapshotKey if kind == SNAPSHOT else ShareUpdateKey, VERSION, key, 2)
-        found = SharePartitionKey(name.group_id, name.topic_id, name.partition)
-        if value is None:
-            # Kafka writes tombstones of snapshots only.
-            return ShareRecord(found, None) if kind == SNAPSHOT else None
-        version = int.from_bytes(value[:2], "big", signed=True)
-        if len(value) < 2 or version != VERSION:
-            raise LoadFailure(f"value version {version} is not known (highest {VERSION})")
-        steps = steps_decoder(ShareSnapshotValue if kind == SNAPSHOT else ShareUpdateValue, VERSION)(
-            value, 2, LOADED_BATCHES_MAX
-        )
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                message: Any = end.value[0]
-                break
-            yield STEP_COST
-    except WireError as error:
-        raise LoadFailure(f"a record with key {bytes(key[:64]).hex()} cannot be read: {error}") from error
+    """`decode_record` of a value that may have many batches, in steps that report their cost."""
+    name = _key(key, value)
+    if name is None or value is None:
+        return None if name is None else ShareRecord(name[1], None)
+    kind, found = name
+    steps = steps_decoder(VALUES[kind], VERSION)(value, 2, LOADED_BATCHES_MAX)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            message: Any = end.value[0]
+            break
+        except WireError as error:
+            raise _unreadable(key, error) from error
+        yield STEP_COST
     named: list[StateBatch] = []
     for start in range(0, len(message.state_batches), STEP_UNITS):
-        part = message.state_batches[start : start + STEP_UNITS]
-        named += [
-            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in part
-        ]
-        if not are_sound(named[start:]):
+        part = _batches(message.state_batches[start : start + STEP_UNITS])
+        if not are_sound(part):
             raise LoadFailure(f"{found} has a batch that ends before it begins")
-        yield len(part) * ELEMENT_COST
-    batches = yield from taking(named)
-    if kind == UPDATE:
-        return ShareRecord(
-            found,
-            ShareUpdate(
-                message.snapshot_epoch,
-                message.leader_epoch,
-                message.start_offset,
-                message.delivery_complete_count,
-                batches,
-            ),
+        named += part
+        yield len(part)
+    return _record(found, kind, message, (yield from taking(named)))
+
+
+def _key(key: bytes, value: bytes | None) -> tuple[int, SharePartitionKey] | None:
+    """The kind and the share-partition, with a value that can be read. None for what is passed over."""
+    if len(key) < 2:
+        raise LoadFailure(f"a key of {len(key)} bytes")
+    kind = int.from_bytes(key[:2], "big", signed=True)
+    if kind not in VALUES:
+        return None
+    try:
+        name = decode(ShareSnapshotKey, VERSION, key, 2)  # keys of updates have the same fields
+    except WireError as error:
+        raise _unreadable(key, error) from error
+    if value is None:
+        # Kafka writes tombstones of snapshots only.
+        return (
+            (kind, SharePartitionKey(name.group_id, name.topic_id, name.partition))
+            if kind == SNAPSHOT
+            else None
         )
-    return ShareRecord(
-        found,
-        ShareGroupOffset(
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if len(value) < 2 or version != VERSION:
+        raise LoadFailure(f"value version {version} is not known (highest {VERSION})")
+    return kind, SharePartitionKey(name.group_id, name.topic_id, name.partition)
+
+
+def _record(key: SharePartitionKey, kind: int, message: Any, batches: Batches) -> ShareRecord:
+    value: ShareGroupOffset | ShareUpdate
+    if kind == UPDATE:
+        value = ShareUpdate(
+            message.snapshot_epoch,
+            message.leader_epoch,
+            message.start_offset,
+            message.delivery_complete_count,
+            batches,
+        )
+    else:
+        value = ShareGroupOffset(
             message.snapshot_epoch,
             message.state_epoch,
             message.leader_epoch,
@@ -132,8 +154,19 @@ def decode_in_steps(key: bytes, value: bytes | None) -> Generator[int, None, Sha
             batches,
             message.create_timestamp,
             message.write_timestamp,
-        ),
-    )
+        )
+    return ShareRecord(key, value)
+
+
+def _batches(told: Sequence[Any]) -> list[StateBatch]:
+    return [
+        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        for each in told
+    ]
+
+
+def _unreadable(key: bytes, error: WireError) -> LoadFailure:
+    return LoadFailure(f"a record with key {bytes(key[:64]).hex()} cannot be read: {error}")
 
 
 def _told(kind: type[Any], batches: Sequence[StateBatch]) -> list[Any]:

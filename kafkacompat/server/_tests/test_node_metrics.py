@@ -238,6 +238,8 @@ def test_what_is_of_no_partition_is_shown(world: World) -> None:
         "kafka_server_replicamanager_produceridcount",
         "kafka_coordinator_group_groupmetadatamanager_numgroupsstable",
         "kafka_server_group_coordinator_metrics_state_active_num_partitions",
+        "kafka_server_share_coordinator_metrics_state_active_num_partitions",
+        "kafka_server_share_coordinator_metrics_write_total",
     ):
         assert series[name, none] == 0, name
     listener = "kafka_server_socket_server_metrics_listener_plaintext_networkprocessor_0_"
@@ -251,6 +253,8 @@ def test_what_is_of_no_partition_is_shown(world: World) -> None:
     assert series["kafka_controller_controllereventmanager_eventqueueprocessingtimems_count_total", none] > 0
     assert ("kafka_server_transaction_coordinator_metrics_partition_load_time_max", none) in series
     assert ("kafka_server_group_coordinator_metrics_partition_load_time_avg", none) in series
+    assert ("kafka_server_share_coordinator_metrics_partition_load_time_avg", none) in series
+    assert ("kafka_server_share_coordinator_metrics_write_latency_max", none) in series
     waiting = "kafka_server_delayedoperationpurgatory_numdelayedoperations"
     for kind in ("Produce", "Fetch", "DeleteRecords"):
         assert series[waiting, frozenset({("delayedOperation", kind)})] == 0

@@ -1,0 +1,103 @@
+"""Bugs to plant in the state of share-partitions: its coordinator, and the persister that reaches it."""
+
+from __future__ import annotations
+
+from kafkacompat._tests.planted.bug import PlantedBug
+
+OPERATIONS = ("share_coordinator/_tests/test_operations.py",)
+PERSISTER = ("coordinator/_tests/test_share_persister.py",)
+SERVICE = ("coordinator/_tests/test_share_coordinator.py",)
+
+BUGS = (
+    PlantedBug(
+        "a batch of a higher count gives way to one of a lower count",
+        "share_coordinator/batches.py",
+        "    if high[2:] > low[2:]:",
+        "    if high[3:] > low[3:]:",
+        ("share_coordinator/_tests/test_batches.py",),
+    ),
+    PlantedBug(
+        "what lies below the start offset stays",
+        "share_coordinator/batches.py",
+        "        new = [_from(each, start_offset) for each in new if each[1] >= start_offset]\n",
+        "        new = [each for each in new if each[1] >= start_offset]\n",
+        ("share_coordinator/_tests/test_batches.py",),
+    ),
+    PlantedBug(
+        "an older leader may write",
+        "share_coordinator/operations.py",
+        "    if _is_fenced(state.leader_epoch, asked.leader_epoch):\n",
+        "    if _is_fenced(state.offset.leader_epoch, asked.leader_epoch) and asked.leader_epoch < 0:\n",
+        OPERATIONS,
+    ),
+    PlantedBug(
+        "a new initialization lets an older leader in",
+        "share_coordinator/machine.py",
+        "            state.leader_epoch = max(state.leader_epoch, value.leader_epoch)\n",
+        "            state.leader_epoch = value.leader_epoch\n",
+        OPERATIONS,
+    ),
+    PlantedBug(
+        "a snapshot has the batches of its write only",
+        "share_coordinator/operations.py",
+        "        combine(offset.batches, write.batches, start_offset),\n",
+        "        combine(NO_BATCHES, write.batches, start_offset),\n",
+        ("share_coordinator/_tests/test_machine.py",),
+    ),
+    PlantedBug(
+        "a deleted share-partition holds up pruning for ever",
+        "share_coordinator/offsets.py",
+        "        if is_delete:\n            del self._offsets[key]\n",
+        "        if is_delete and not self._offsets:\n            del self._offsets[key]\n",
+        ("share_coordinator/_tests/test_offsets.py",),
+    ),
+    PlantedBug(
+        "a cold share-partition counts as new",
+        "share_coordinator/upkeep.py",
+        "snapshot_epoch=offset.snapshot_epoch + 1, write_timestamp=now_ms)",
+        "snapshot_epoch=offset.snapshot_epoch + 1, create_timestamp=now_ms, write_timestamp=now_ms)",
+        OPERATIONS,
+    ),
+    PlantedBug(
+        "the log is pruned before the snapshots are committed",
+        "coordinator/share_sweeps.py",
+        "        found.on_done(partial(self._prune_up_to, shard))\n",
+        "        self._prune_up_to(shard, found.of(machine_of(shard).offsets.last_redundant_offset()))\n",
+        SERVICE,
+    ),
+    PlantedBug(
+        "a topic deleted while its states are loaded is forgotten",
+        "coordinator/share_sweeps.py",
+        "                if shard.state in (ShardState.ACTIVE, ShardState.LOADING):\n",
+        "                if shard.state is ShardState.ACTIVE:\n",
+        SERVICE,
+    ),
+    PlantedBug(
+        "a share-partition that is named twice is decided on twice from one state",
+        "coordinator/share_service.py",
+        "                    key in together.keys or together.size",
+        "                    together.size",
+        SERVICE,
+    ),
+    PlantedBug(
+        "a later write overtakes one that is retried",
+        "coordinator/share_persister.py",
+        "        line.asked, line.waiting = [], again + line.waiting\n",
+        "        line.asked, line.waiting = [], line.waiting + again\n",
+        PERSISTER,
+    ),
+    PlantedBug(
+        "writes that wait become one with the oldest start offset",
+        "coordinator/share_messages.py",
+        "        start_offset = start_offset if state.start_offset == NO_OFFSET else state.start_offset\n",
+        "        start_offset = start_offset if start_offset != NO_OFFSET else state.start_offset\n",
+        PERSISTER,
+    ),
+    PlantedBug(
+        "what waits for a coordinator does not hear of it",
+        "coordinator/share_persister.py",
+        "                if self._coordinator_of(line.key) not in (NO_LEADER, node_id)\n",
+        "                if self._coordinator_of(line.key) not in (NO_LEADER, node_id) and node_id != NO_LEADER\n",
+        PERSISTER,
+    ),
+)
