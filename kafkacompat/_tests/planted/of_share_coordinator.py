@@ -42,7 +42,7 @@ BUGS = (
         "share_coordinator/operations.py",
         "        combine(offset.batches, write.batches, start_offset),\n",
         "        combine(NO_BATCHES, write.batches, start_offset),\n",
-        ("share_coordinator/_tests/test_machine.py",),
+        OPERATIONS,
     ),
     PlantedBug(
         "a deleted share-partition holds up pruning for ever",

@@ -88,7 +88,12 @@ def test_a_share_partition_that_is_named_twice_is_written_twice_and_answered_onc
     request = writing({0: [StateBatch(0, 0, 2, 1)]})
     request.topics[0].partitions *= 2
     assert results(world.coordinator.write_state(request)) == {0: FINE}
-    assert len(world.records()) == 3
+    request = initialization(0)
+    request.topics[0].partitions *= 2
+    assert results(world.coordinator.initialize_state(request)) == {0: FINE}
+    snapshots = [each.value for _, each in world.records() if isinstance(each.value, ShareGroupOffset)]
+    assert [each.snapshot_epoch for each in snapshots] == [0, 1, 2]
+    assert len(world.records()) == 5
 
 
 def test_large_requests_are_written_in_several_batches() -> None:

@@ -207,8 +207,8 @@ def test_reads_of_one_leader_are_asked_once() -> None:
 def test_a_later_write_does_not_overtake_one_that_is_retried() -> None:
     world = World()
     first = world.asks(KEY, StateBatch(0, 0, 2, 1), start_offset=1)
-    world.remote.answer(E.COORDINATOR_LOAD_IN_PROGRESS)
     second = world.asks(KEY, StateBatch(1, 1, 2, 1), start_offset=2)
+    world.remote.answer(E.COORDINATOR_LOAD_IN_PROGRESS)
     other = world.asks(OTHER)
     assert partitions_of(world.remote.answer()) == [1]  # the others do not wait
     assert other.done

@@ -61,6 +61,16 @@ def test_append_to_unknown_or_foreign_partitions() -> None:
     assert (foreign.leader_id, foreign.leader_epoch) == (2, 4)
 
 
+def test_a_coordinator_may_remove_records_of_its_topic_and_a_client_may_not() -> None:
+    name = TopicPartition("__share_group_state", 0)
+    world = World(topic_image(name.topic))
+    world.manager.append(name, batch_of(b"a", b"b"), -1, 13, True)
+    refused = world.manager.delete_records({name: 1}, 1_000).result()
+    assert refused == {name: (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)}
+    removed = world.manager.delete_records({name: 1}, 1_000, of_internal_topics=True).result()
+    assert removed == {name: (ErrorCode.NONE, 1)}
+
+
 def test_internal_topics_are_refused_to_clients() -> None:
     world = World(topic_image(OFFSETS_TOPIC))
     assert world.produce(OFFSETS_TOPIC).error is ErrorCode.INVALID_TOPIC_EXCEPTION
