@@ -39,7 +39,7 @@ def needs_reset_offset(read: ReadState) -> bool:
 
 
 class SharePartition:
-    """Follows Kafka's SharePartition."""
+    """Decides as Kafka's SharePartition, except where that would stop for ever or move back (docs/compatibility.md)."""
 
     def __init__(
         self,
