@@ -30,6 +30,7 @@ CHANGE = text_of("docs/how-to/change-a-cluster.md")
 PIPELINE = text_of("docs/how-to/run-the-pipeline.md")
 SECURE = text_of("docs/how-to/secure-a-cluster.md")
 WATCH = text_of("docs/how-to/watch-a-cluster.md")
+DEAD_LETTERS = text_of("docs/how-to/keep-dead-letters.md")
 TIME_LIMIT_S = 120.0
 NODES = range(1, 6)
 PORTS = {9091 + node: 10091 + node for node in NODES}
@@ -135,6 +136,12 @@ def test_the_commands_of_the_readme(shell: Shell, broker: Broker) -> None:
     first, again = (text for line, text in said.items() if "consume" in line)
     assert sorted(first.split()[:3]) == sorted(again.split()[:3]) == ["a", "b", "c"]
     assert "readers" in said["kafkacompat groups list"]
+
+
+def test_the_commands_of_dead_letters(shell: Shell, broker: Broker) -> None:
+    for block in blocks(DEAD_LETTERS, "console"):
+        for line, shown in commands(block):
+            assert shell.type(at(line, broker)).split() == "\n".join(shown).split()
 
 
 def test_the_python_of_the_readme(broker: Broker) -> None:
