@@ -34,8 +34,6 @@ Topics = dict[str, AlterShareGroupOffsetsResponseTopic]
 def alter_share_group_offsets(
     node: Node, context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse | Deferred[Any] | Steps[Any]:
-    if not serves_share_groups(node):
-        return _error_response(request, ErrorCode.UNSUPPORTED_VERSION, context.api_version)
     if named_in(request.topics) > COMMITTED_PIECE:
         return _in_pieces(node, context, request)
     good: list[AlterShareGroupOffsetsRequestTopic] = []
@@ -100,4 +98,6 @@ def _error_response(
     return AlterShareGroupOffsetsResponse(error_code=code, error_message=error_text(code))
 
 
-HANDLER = Handler(function=alter_share_group_offsets, error_response=_error_response)
+HANDLER = Handler(
+    is_served=serves_share_groups, function=alter_share_group_offsets, error_response=_error_response
+)

@@ -23,8 +23,6 @@ FIRST_LEVEL_WITH_CONSUMER_GROUPS = 1
 def consumer_group_heartbeat(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Deferred[Any]:
-    if not serves_consumer_groups(node):
-        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     access = access_of(node, context)
     if access is not None:
         rights = RightToTopics(access, AclOperation.DESCRIBE)
@@ -41,5 +39,7 @@ def serves_consumer_groups(node: Node) -> bool:
 
 
 HANDLER = Handler(
-    function=consumer_group_heartbeat, error_response=top_level_error(ConsumerGroupHeartbeatResponse)
+    is_served=serves_consumer_groups,
+    function=consumer_group_heartbeat,
+    error_response=top_level_error(ConsumerGroupHeartbeatResponse),
 )

@@ -28,8 +28,6 @@ TOPICS_AT_ONCE = 250
 def delete_share_group_offsets(
     node: Node, context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse | Deferred[Any] | Steps[Any]:
-    if not serves_share_groups(node):
-        return _error_response(request, ErrorCode.UNSUPPORTED_VERSION, context.api_version)
     if len(request.topics) > TOPICS_AT_ONCE:
         return _in_pieces(node, context, request)
     readable = RightToTopics(access_of(node, context), AclOperation.READ)
@@ -77,4 +75,6 @@ def _error_response(
     return DeleteShareGroupOffsetsResponse(error_code=code, error_message=error_text(code))
 
 
-HANDLER = Handler(function=delete_share_group_offsets, error_response=_error_response)
+HANDLER = Handler(
+    is_served=serves_share_groups, function=delete_share_group_offsets, error_response=_error_response
+)

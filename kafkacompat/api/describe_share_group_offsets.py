@@ -35,8 +35,6 @@ Described = DescribeShareGroupOffsetsResponseGroup
 def describe_share_group_offsets(
     node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse | Deferred[Any]:
-    if not serves_share_groups(node):
-        return _error_response(request, ErrorCode.UNSUPPORTED_VERSION, context.api_version)
     rights = RightToTopics(access_of(node, context), AclOperation.DESCRIBE)
     return gather([_described(node, context, group, rights) for group in request.groups]).then(
         lambda groups: DescribeShareGroupOffsetsResponse(groups=groups)
@@ -105,6 +103,7 @@ def _error_response(
 
 
 HANDLER = Handler(
+    is_served=serves_share_groups,
     function=describe_share_group_offsets,
     error_response=_error_response,
     # Kafka answers a group as often as it is named.

@@ -109,6 +109,9 @@ class Handler:
     slices: Slices | None = None
     long: LongHandling | None = None
     """Without `slices` and `long`, a request of any size is handled in one step."""
+    is_served: Callable[[Any], bool] | None = None
+    """Whether the node serves the API now: its protocol may be disabled. If not, the response is UNSUPPORTED_VERSION, also
+    to a sender without rights. None if it is always served."""
 
 
 def top_level_error(response_type: Callable[..., Message]) -> ErrorResponse:

@@ -49,6 +49,7 @@ class Route:
         "error_response",
         "function",
         "is_exempt_from_request_quota",
+        "is_served",
         "key",
         "long",
         "may_be_long",
@@ -72,6 +73,7 @@ class Route:
         """Counts the requests; None where nobody reads the counters."""
         self.is_exempt_from_request_quota = access.is_between_nodes(entry.needs)
         self.error_response = handler.error_response
+        self.is_served = handler.is_served
         self.blocks = handler.blocks
         self.waits_for_opening = handler.waits_for_opening
         self.waits_at_will = handler.waits_at_will

@@ -89,6 +89,8 @@ def _handled(
     stepping: RequestSteps | None,
     is_large: bool,
 ) -> Answer:
+    if route.is_served is not None and not route.is_served(node):
+        return route.error_response(request, ErrorCode.UNSUPPORTED_VERSION, route.version)
     if route.needs and (access := access_of(node, context)) is not None:
         code = refusal_of(route.needs, access, request)
         if code != ErrorCode.NONE:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 def share_group_describe(
     node: Node, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse | Deferred[Any]:
-    if not serves_share_groups(node):
-        return _error_response(request, ErrorCode.UNSUPPORTED_VERSION, context.api_version)
     answer = node.groups.share.describe(request, context)
     access = access_of(node, context)
     if access is None and not request.include_authorized_operations:
@@ -72,6 +70,7 @@ def _error_response(
 
 
 HANDLER = Handler(
+    is_served=serves_share_groups,
     function=share_group_describe,
     error_response=_error_response,
     # Kafka answers a group as often as it is named.

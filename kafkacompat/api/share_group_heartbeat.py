@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 def share_group_heartbeat(
     node: Node, context: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Deferred[Any]:
-    if not serves_share_groups(node):
-        return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not is_valid_member_id(request.member_id):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     rights = RightToTopics(access_of(node, context), AclOperation.DESCRIBE)
@@ -31,4 +29,8 @@ def share_group_heartbeat(
     return node.groups.share.heartbeat(request, context)
 
 
-HANDLER = Handler(function=share_group_heartbeat, error_response=top_level_error(ShareGroupHeartbeatResponse))
+HANDLER = Handler(
+    is_served=serves_share_groups,
+    function=share_group_heartbeat,
+    error_response=top_level_error(ShareGroupHeartbeatResponse),
+)

@@ -68,4 +68,11 @@ BUGS = (
         "    if node.check_listeners is None or any(",
         ("api/_tests/test_configs.py",),
     ),
+    PlantedBug(
+        "a disabled protocol is served",
+        "api/serve.py",
+        "if route.is_served is not None and not route.is_served(node):",
+        "if False:",
+        ("api/_tests/test_access.py",),
+    ),
 )

@@ -66,6 +66,7 @@ def served(
     """Return the handler's answer, or the refusal."""
     route = Route(key, version, table)
     route.function = lambda *_: "reached"
+    route.is_served = None
     route.may_be_long = False
     node: Any = SimpleNamespace(authorizer=of, opening=None)
     return serve(route, node, context(key, version, **who), request)
@@ -215,3 +216,29 @@ def test_names_are_asked_about_once_and_operations_are_bits() -> None:
     assert {name for name in ["a", "b", "a", "c"] if readable.holds(name)} == {"a"}
     assert access.operations(TOPIC, "a") == 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE
     assert access.operations(TOPIC, "c") == 0
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    ],
+)
+def test_a_disabled_protocol_is_refused_before_rights_are_looked_at(key: ApiKey) -> None:
+    version = APIS[key].latest
+    request = well_formed(key)
+    if "group_ids" in request.__slots__:
+        request.group_ids = ["g"]
+    node: Any = SimpleNamespace(
+        authorizer=authorizer(),
+        opening=None,
+        image=SimpleNamespace(features={}),
+        config=SimpleNamespace(get_list=lambda name: ("classic",)),
+    )
+    answer = serve(Route(key, version), node, context(key, version), request)
+    assert codes_in(answer) - {0} == {ErrorCode.UNSUPPORTED_VERSION}

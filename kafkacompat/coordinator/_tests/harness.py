@@ -242,6 +242,8 @@ class World:
     def call(self, handler: Any, request: Any, version: int, client_id: str | None = "client") -> Any:
         """A handler's answer, or the Deferred while it is parked."""
         assert request.MIN_VERSION <= version <= request.MAX_VERSION
+        if handler.is_served is not None and not handler.is_served(self.node):
+            return handler.error_response(request, ErrorCode.UNSUPPORTED_VERSION, version)
         answer = handler.function(self.node, context(request.API_KEY, version, client_id), request)
         if isinstance(answer, Generator):
             answer = driven(answer)
