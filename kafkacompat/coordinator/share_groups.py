@@ -21,6 +21,7 @@ from kafkacompat.group.share.describe import describe_share_group
 from kafkacompat.group.share.heartbeat import Beat, share_group_heartbeat
 from kafkacompat.group.share.initialization import Initialization, end_initialization
 from kafkacompat.group.share.offsets import begin_deletion_of_states
+from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.validation import validate_heartbeat
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
@@ -157,7 +158,10 @@ class ShareGroups:
 
     def release(self, shard: Shard, group_id: str) -> Deferred[None]:
         """Delete the states of a group that is about to be deleted. Raises Refused, or the Deferred fails with it: then
-        the group stays. Nothing is done for a group of another kind."""
+        the group stays. For a group of another kind nothing is done and nothing awaited."""
+        shard.require_active()
+        if not isinstance(machine_of(shard).groups.get(group_id), ShareGroup):
+            return Deferred.of(None)
         begun = shard.write(lambda _: begin_deletion_of_states(machine_of(shard).env, group_id))
 
         def written(partitions: Partitions) -> Deferred[None]:
