@@ -10,9 +10,6 @@ partitions that the member owns, the offsets that it read by partition, and its 
 
 from __future__ import annotations
 
-import json
-import select
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from interop_tests.harness.java_tools import HEAP, LOGGING
+from interop_tests.harness.json_process import JsonProcess
 from interop_tests.harness.kafka_jars import kafka_classpath, require_program
 from interop_tests.harness.kafka_jvm import kafka_java
 from interop_tests.harness.programs import build_once, franz_go_copier
-from interop_tests.harness.waiting import TIMEOUT_S
 
 CLIENTS = Path(__file__).resolve().parent / "clients"
 COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
@@ -32,19 +29,23 @@ JAVA, CONFLUENT, FRANZ_GO, PLATFORMATIC = "java", "confluent-kafka", "franz-go",
 
 def java_member() -> list[str]:
     """The command of the member on Kafka's own consumer."""
+    return java_program("java_member", CLIENTS / "java" / "JavaMember.java")
+
+
+def java_program(name: str, program: Path) -> list[str]:
+    """The command of a program with one source file, compiled with Kafka's jars."""
     java, maven = require_program("java"), require_program("mvn")
-    source = CLIENTS / "java"
     compiler = ["-cp", "lib/*", COMPILER, "--release", "17", "-nowarn", "-proc:none"]
     folder = build_once(
-        "java_member",
-        [source / name for name in ("JavaMember.java", "pom.xml")],
+        name,
+        [program, CLIENTS / "java" / "pom.xml"],
         lambda folder: [
             [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}/lib"],
-            [java, *compiler, "-classpath", kafka_classpath(), "-d", "classes", "JavaMember.java"],
+            [java, *compiler, "-classpath", kafka_classpath(), "-d", "classes", program.name],
         ],
     )
     *options, classpath = kafka_java(HEAP, LOGGING)
-    return [*options, f"{classpath}:{folder / 'classes'}", "JavaMember"]
+    return [*options, f"{classpath}:{folder / 'classes'}", program.stem]
 
 
 def platformatic_member() -> list[str]:
@@ -76,33 +77,14 @@ class State:
     error: str | None
 
 
-class Member:
+class Member(JsonProcess):
     """One process. Its settings are those of the programs, see above."""
 
     def __init__(self, kind: str, log: Path, **settings: str | None) -> None:
-        self._log = log
-        with open(log, "ab") as sink:
-            self._process = subprocess.Popen(
-                [*COMMANDS[kind](), json.dumps(settings)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=sink,
-                text=True,
-            )
+        super().__init__(COMMANDS[kind](), log, settings)
 
     def ask(self, do: str, **more: Any) -> State:
-        """The answer to a command. AssertionError if the process has ended or is silent."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps({"do": do} | more) + "\n")
-            self._process.stdin.flush()
-            answered = select.select([self._process.stdout], [], [], TIMEOUT_S)[0]
-            line = self._process.stdout.readline() if answered else ""
-        except OSError:
-            line = ""
-        assert line, f"{do} {more} has no answer:\n{self._log.read_text(errors='replace')[-4000:]}"
-        answer = json.loads(line)
+        answer = super().ask(do, **more)
         return State(frozenset(answer["owned"]), answer["read"], answer["error"])
 
     @property
@@ -119,10 +101,5 @@ class Member:
     def close(self) -> State:
         """Leave as the client leaves. The process ends."""
         state = self.ask("close")
-        self._process.wait(TIMEOUT_S)
+        self.wait()
         return state
-
-    def kill(self) -> None:
-        """kill -9: the coordinator hears nothing any more."""
-        self._process.kill()
-        self._process.wait(TIMEOUT_S)

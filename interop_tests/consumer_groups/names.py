@@ -1,6 +1,6 @@
 """A form of answers and records in which those of two brokers are equal if the brokers decide the same.
 
-Ids that a broker makes get the names that the test gives them. Times are only present or absent. Lists are sorted,
+Ids that a broker makes get the names that the test gives them. Times and ports are only present or absent. Lists are sorted,
 because the order of most of them comes from a hash table.
 """
 
@@ -18,7 +18,15 @@ from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.message import Struct
 from kafkacompat.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 
-TIMES = {"commit_timestamp", "current_state_timestamp", "assignment_timestamp", "timestamp"}
+TIMES = {
+    "commit_timestamp",
+    "current_state_timestamp",
+    "assignment_timestamp",
+    "timestamp",
+    "create_timestamp",
+    "write_timestamp",
+}
+PORTS = {"Port"}
 OFFSETS_OF_METADATA = {"version"}
 """The version of a resolved regular expression is an offset of the metadata log."""
 ASSIGNMENTS = {"assignment", "Assignment", "MemberAssignment"}
@@ -62,7 +70,7 @@ class Names:
             return self._bytes(value, field)
         if isinstance(value, str):
             return self.text(value)
-        if field in TIMES:
+        if field in TIMES or field in PORTS:
             return value > 0
         if field in OFFSETS_OF_METADATA:
             return None

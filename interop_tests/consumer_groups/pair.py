@@ -54,9 +54,12 @@ class Pair:
         written at some time after the answer."""
         self.asked += 1
         request = f"{api} v{version} {shown(body)}"
-        answers = [side.ask(api, version, body, client_id, made) for side in self.sides]
+        answers = self._answers(api, version, body, client_id, made)
         self._compare(request, answers, loosen, later=later)
         return answers[0]
+
+    def _answers(self, api: str, version: int, body: Body, client_id: str, made: str | None) -> list[Any]:
+        return [side.ask(api, version, body, client_id, made) for side in self.sides]
 
     def send(
         self, name: str, api: str, version: int, body: Body, client_id: str = CLIENT, made: str | None = None

@@ -1,8 +1,9 @@
-"""The records of __consumer_offsets that a broker has written since the last look, in a form that can be compared."""
+"""The records of coordinators that a broker has written since the last look, in a form that can be compared."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from interop_tests.consumer_groups.names import Names
@@ -10,6 +11,7 @@ from interop_tests.harness.raw_kafka import fetch
 from interop_tests.harness.records import Record, decode_batches
 from interop_tests.harness.wire import Connection
 from kafkacompat.wire.codec import decode
+from kafkacompat.wire.message import Message
 from kafkacompat.wire.records_index import group_record_classes
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -17,11 +19,20 @@ ReadRecord = tuple[str, Any, Any]
 
 
 class WrittenRecords:
-    """Reads the single partition of __consumer_offsets from one position to the next."""
+    """Reads the single partition of a coordinator's topic from one position to the next."""
 
-    def __init__(self, connection: Connection, names: Names) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        names: Names,
+        topic: str = OFFSETS_TOPIC,
+        classes_of: Callable[[int], tuple[type[Message], type[Message]]] = group_record_classes,
+    ) -> None:
+        """`classes_of` gives the classes of key and value for a type of record."""
         self._connection = connection
         self._names = names
+        self._topic = topic
+        self._classes_of = classes_of
         self._position = 0
 
     def new(self) -> list[Any]:
@@ -31,7 +42,7 @@ class WrittenRecords:
         """
         found = []
         while True:
-            result = fetch(self._connection, OFFSETS_TOPIC, self._position, MaxWaitMs=0)
+            result = fetch(self._connection, self._topic, self._position, MaxWaitMs=0)
             assert result["ErrorCode"] == 0, result
             batches = decode_batches(result["Records"])
             if not batches:
@@ -43,7 +54,7 @@ class WrittenRecords:
     def _read(self, record: Record) -> ReadRecord:
         assert record.key is not None, record
         record_type = int.from_bytes(record.key[:2], "big")
-        key_class, value_class = group_record_classes(record_type)
+        key_class, value_class = self._classes_of(record_type)
         key = self._names.canonical(decode(key_class, 0, record.key, 2))
         if record.value is None:
             return key_class.__name__, key, None

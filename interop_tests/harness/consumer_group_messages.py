@@ -81,11 +81,15 @@ def definition(name: str) -> dict[str, Any] | None:
     found = SHAPES.get(name)
     if found is None:
         return None
-    key, shape = found
+    return in_kafkas_form(name, found[0], "0-1", found[1])
+
+
+def in_kafkas_form(name: str, key: int, versions: str, shape: Shape) -> dict[str, Any]:
+    """The definition of a message that is flexible in all its versions."""
     return {
         "apiKey": key,
         "name": name,
-        "validVersions": "0-1",
+        "validVersions": versions,
         "flexibleVersions": "0+",
         "fields": [_field(*each) for each in shape],
     }

@@ -55,12 +55,13 @@ def franz_go_program() -> list[str]:
     return [str(folder / "franz_go")]
 
 
-def franz_go_copier(program: Path) -> list[str]:
-    """The command of a program with one source file, built with the release of franz-go that the others use."""
+def franz_go_copier(program: Path, modules: Path = OTHERS / "franz_go") -> list[str]:
+    """The command of a program with one source file, built with the release of franz-go that the others use, or with
+    the one in another folder."""
     go = require_program("go")
     folder = build_once(
         program.stem,
-        [program, *(OTHERS / "franz_go" / name for name in ("go.mod", "go.sum"))],
+        [program, *(modules / name for name in ("go.mod", "go.sum"))],
         lambda folder: [[go, "build", "-trimpath", "-o", str(folder / "copier"), "."]],
     )
     return [str(folder / "copier")]
