@@ -102,6 +102,9 @@ class ShareGroupOffsets:
             return Deferred.of(refused(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         topics = self._topics()
         if group.topics is None:
+            if not group_id:
+                # Kafka looks for it among the groups, and finds no partitions.
+                return Deferred.of(Described(group_id=group_id))
             try:
                 shard = self._shard_of(group_id)
                 asked = shard.read(lambda: _with_states(shard, group_id, topics))

@@ -374,7 +374,9 @@ def test_nobody_describes_before_the_start(world: ShareWorld) -> None:
 
 
 def test_a_group_id_is_needed(world: ShareWorld) -> None:
+    """Only a question for all partitions is answered without one, as Kafka answers it."""
     assert alter(world, ("t", {0: 1}), group="").error_code == E.INVALID_GROUP_ID
+    assert (offsets(world, group="").error_code, offsets(world, group="").topics) == (E.NONE, [])
     answer = delete(world, "t", group="")
     assert (answer.error_code, answer.error_message) == (E.INVALID_GROUP_ID, "The group id is invalid.")
 
