@@ -1,0 +1,538 @@
+"""Scripted talks with one share group each: members, sessions, and records in flight.
+
+Topics: t1 with one partition, t3 with 3, both without records at the start of a talk that makes its own.
+"""
+
+from __future__ import annotations
+
+from interop_tests.consumer_groups.asking import ANY
+from interop_tests.share_groups.asking import (
+    ACCEPT,
+    BATCHES,
+    COMES_MS,
+    FINAL,
+    GAP,
+    RECORDS,
+    REJECT,
+    RELEASE,
+    RENEW,
+    SOON_MS,
+    ShareAsking,
+)
+
+EARLIEST = ("share.auto.offset.reset", "earliest")
+LOCK = "share.record.lock.duration.ms"
+
+
+def own_topic(talk: ShareAsking, partitions: int = 1, name: str = "") -> str:
+    """A topic of this talk, whose records the group reads from the first one."""
+    topic = f"{talk.group}{name}"
+    talk.pair.change(f"create {topic}", lambda side: side.create_topic(topic, partitions))
+    return topic
+
+
+def ready(talk: ShareAsking, partitions: int = 1, *batches: int) -> str:
+    """A topic of this talk with these batches in each partition, which the group reads from the start."""
+    topic = own_topic(talk, partitions)
+    talk.configure(*EARLIEST)
+    talk.subscribe(topic)
+    for partition in range(partitions):
+        for count in batches:
+            talk.produce(topic, count, partition)
+    return topic
+
+
+# members
+
+
+def bad_heartbeats(talk: ShareAsking) -> None:
+    nowhere = ShareAsking(talk.pair, "")
+    blank = ShareAsking(talk.pair, " ")
+    for group in (nowhere, blank):
+        for epoch in (0, 5, -1):
+            group.share_beat("m", epoch, ANY, ["t3"])
+    for epoch in (0, 5, -1, -2, -3, -(1 << 31)):
+        for names in (None, [], ["t3"]):
+            for member in ("", " ", "x" * 37):
+                talk.share_beat(member, epoch, ANY, names)
+    for epoch in (5, -1, -2, -3, -(1 << 31)):
+        talk.share_beat("m", epoch, ANY)
+        talk.share_beat("m", epoch, ANY, ["t3"])
+    talk.share_beat("m", 0, ANY)
+    talk.share_beat("m", 0, ANY, [])
+    talk.share_beat("m", 0, ANY, ["t3"], rack="")
+    talk.share_beat("m", 0, ANY, ["t3"], rack=" ")
+    talk.share_describe(ANY)
+    talk.describe(ANY)
+    talk.describe_classic(ANY)
+    nowhere.share_describe(ANY)
+    talk.share_offsets(None, ANY)
+    talk.delete(ANY)
+
+
+def one_member(talk: ShareAsking) -> None:
+    epoch = talk.share_beat("m", 0, names=["t3"], rack="r1")["MemberEpoch"]
+    talk.share_describe()
+    talk.describe(ANY)
+    talk.describe_classic(ANY)
+    epoch = talk.share_beat("m", epoch)["MemberEpoch"]
+    talk.share_beat("m", epoch)
+    talk.share_describe(authorized=True)
+    talk.share_beat("m", epoch - 1, ANY)
+    talk.share_beat("m", epoch - 2, ANY)
+    talk.share_beat("m", epoch + 1, ANY)
+    talk.share_beat("m", 1 << 30, ANY)
+    talk.share_beat("other", epoch, ANY)
+    talk.share_beat("other", -1, ANY)
+    talk.share_beat("m", -2, ANY)
+    talk.share_beat("m", epoch, rack="r2")
+    talk.share_beat("m", epoch, client_id="another")
+    epoch = talk.share_beat("m", epoch, names=["t3", "t1"])["MemberEpoch"]
+    epoch = talk.share_beat("m", epoch)["MemberEpoch"]
+    epoch = talk.share_beat("m", epoch)["MemberEpoch"]
+    epoch = talk.share_beat("m", epoch, names=["t1", "t3"])["MemberEpoch"]
+    epoch = talk.share_beat("m", epoch, names=["t1", "nothing"])["MemberEpoch"]
+    talk.share_describe()
+    epoch = talk.share_beat("m", epoch, ANY, names=[])["MemberEpoch"]
+    talk.share_describe()
+    talk.share_beat("m", 0, names=["t3"])
+    talk.share_beat("m", 0, names=["t3"])
+    talk.share_describe()
+    talk.list()
+    talk.list(["Stable"], ["Share"])
+    talk.list(["stable"], ["share", "consumer"])
+    talk.list(["Empty"], ["share"])
+    talk.list([], ["classic"])
+    talk.list([], ["nonsense"])
+    talk.list(["Stable"], version=4)
+    talk.list(version=3)
+    talk.delete(ANY)
+    talk.share_beat("m", -1)
+    talk.share_beat("m", -1, ANY)
+    talk.share_describe()
+    talk.list()
+    talk.share_offsets()
+    talk.delete()
+    talk.share_describe(ANY)
+    talk.share_offsets(None, ANY)
+
+
+def several_members(talk: ShareAsking) -> None:
+    """Members share a partition, and each change moves all to one epoch.
+
+    Who gets which of several partitions is decided by the id of their topic.
+    """
+    epochs = {}
+    for member in "abcd":
+        epochs[member] = talk.share_beat(member, 0, names=["t1"])["MemberEpoch"]
+        talk.share_describe()
+    talk.share_beat("e", 0, ANY, names=["t1"])
+    for _ in range(2):
+        for member in "abcd":
+            epochs[member] = talk.share_beat(member, epochs[member])["MemberEpoch"]
+    talk.share_describe()
+    talk.share_beat("a", epochs["a"], ANY, names=["t3"])
+    talk.share_describe()
+    for member in "abcd":
+        talk.share_beat(member, epochs[member] - 1, ANY)
+        talk.share_beat(member, epochs[member], ANY)
+    talk.share_describe()
+    for member in "dcba":
+        talk.share_beat(member, -1)
+        talk.share_describe()
+
+
+def other_kinds(talk: ShareAsking) -> None:
+    """A group id that is used by groups of other kinds, and the other way round."""
+    shared = ShareAsking(talk.pair, talk.group + "-share")
+    consumer = ShareAsking(talk.pair, talk.group + "-consumer")
+    classic = ShareAsking(talk.pair, talk.group + "-classic")
+    shared.share_beat("m", 0, names=["t3"])
+    consumer.beat("c", 0, names=["t3"], timeout=1000, owned={})
+    classic.commit("", -1, {"t3": {0: 1}})
+    for group in (consumer, classic):
+        group.share_beat("m", 0, ANY, names=["t3"])
+        group.share_beat("m", 1, ANY)
+        group.share_beat("m", -1, ANY)
+        group.share_describe(ANY)
+        group.share_offsets(None, ANY)
+        group.share_offsets({"t3": [0]}, ANY)
+        group.alter_share_offsets({"t3": {0: 1}}, ANY)
+        group.delete_share_offsets("t3", expect=ANY)
+    shared.beat("c", 0, ANY, names=["t3"], timeout=1000, owned={})
+    shared.beat("c", 1, ANY)
+    shared.commit("", -1, {"t3": {0: 1}}, ANY)
+    shared.fetch(None, -1, {"t3": [0]}, ANY)
+    shared.delete_offsets("t3", [0], ANY)
+    shared.classic_join("", ["t3"], ANY)
+    shared.describe(ANY)
+    shared.describe_classic(ANY)
+    shared.describe_classic(ANY, 5)
+    consumer.beat("c", -1)
+    for group in (consumer, classic):
+        group.share_beat("m", 0, ANY, names=["t3"])
+        group.delete(ANY)
+        group.share_beat("m", 0, ANY, names=["t3"])
+        group.share_beat("m", -1, ANY)
+    shared.share_beat("m", -1, ANY)
+    shared.beat("c", 0, ANY, names=["t3"], timeout=1000, owned={})
+    shared.delete(ANY)
+    shared.beat("c", -1, ANY)
+
+
+def topics_change(talk: ShareAsking) -> None:
+    """Topics that appear, grow and disappear under a member."""
+    topic = f"{talk.group}-new"
+    epoch = talk.share_beat("m", 0, names=[topic, "t3"])["MemberEpoch"]
+    talk.pair.change("create", lambda side: side.create_topic(topic, 2))
+    for _ in range(3):
+        epoch = talk.share_beat("m", epoch)["MemberEpoch"]
+    talk.share_offsets()
+    talk.pair.change("grow", lambda side: side.grow_topic(topic, 4))
+    for _ in range(3):
+        epoch = talk.share_beat("m", epoch)["MemberEpoch"]
+    talk.share_describe()
+    talk.share_offsets()
+    talk.pair.change("delete", lambda side: side.delete_topic(topic))
+    talk.share_describe()
+    talk.share_offsets()
+    for _ in range(3):
+        epoch = talk.share_beat("m", epoch)["MemberEpoch"]
+    talk.share_offsets()
+    talk.pair.change("create again", lambda side: side.create_topic(topic, 1))
+    for _ in range(3):
+        epoch = talk.share_beat("m", epoch)["MemberEpoch"]
+    talk.share_offsets()
+    talk.share_beat("m", -1)
+    talk.delete()
+
+
+# sessions
+
+
+def bad_sessions(talk: ShareAsking) -> None:
+    """What is refused before a partition is looked at."""
+    topic = ready(talk, 1, 2)
+    place = topic, 0
+    m = talk.member("m")
+    for version in (1, 2):
+        for epoch in (1, 5, FINAL, -2, 1 << 30):
+            m.fetch(place, epoch=epoch, expect=ANY, version=version)
+            m.acknowledge({place: [(0, 0, ACCEPT)]}, epoch=epoch, expect=ANY, version=version)
+        m.acknowledge({place: [(0, 0, ACCEPT)]}, epoch=0, expect=ANY, version=version)
+        m.fetch(acks={place: [(0, 0, ACCEPT)]}, epoch=0, expect=ANY, version=version)
+        for name in (None, "", " ", "x" * 37):
+            m.fetch(place, expect=ANY, version=version, MemberId=name)
+            m.acknowledge({place: [(0, 0, ACCEPT)]}, epoch=1, expect=ANY, version=version, MemberId=name)
+        m.fetch(place, expect=ANY, version=version, GroupId=None)
+        m.acknowledge({place: [(0, 0, ACCEPT)]}, epoch=1, expect=ANY, version=version, GroupId=None)
+    for more in ({"records": 1}, {"max_bytes": 1}, {"min_bytes": 1}, {"wait": 1}, {}):
+        m.fetch(
+            place, renew=True, expect=ANY, **{"records": 0, "max_bytes": 0, "min_bytes": 0, "wait": 0} | more
+        )
+        m.epoch = 0
+    m.fetch(place)
+    m.fetch(place, epoch=5, expect=ANY)
+    m.fetch(place, epoch=2, expect=ANY)
+    m.acknowledge({place: [(0, 0, ACCEPT)]}, epoch=2, expect=ANY)
+    m.acknowledge({place: [(0, 0, ACCEPT)]}, epoch=0, expect=ANY)
+    m.fetch(acks={place: [(0, 0, ACCEPT)]}, epoch=0, expect=ANY)
+    m.acknowledge({place: [(0, 0, ACCEPT)]}, epoch=1)
+    m.fetch(place, wait=SOON_MS, epoch=2)
+    m.fetch((topic, 9), wait=SOON_MS)
+    m.fetch(wait=SOON_MS)
+    m.fetch(forget=[("nothing", 0), (topic, 9)], wait=SOON_MS)
+    m.fetch(forget=[place], wait=SOON_MS)
+    m.fetch(wait=SOON_MS)
+    m.acknowledge({("nothing", 0): [(0, 0, ACCEPT)], (topic, 9): [(0, 0, ACCEPT)], place: []})
+    m.close(releases=0)
+    m.fetch(epoch=1, expect=ANY)
+    m.acknowledge({}, epoch=FINAL, expect=ANY)
+
+
+def a_group_that_is_not_there(talk: ShareAsking) -> None:
+    """Partitions without a first state."""
+    topic = own_topic(talk)
+    talk.produce(topic, 3)
+    m = talk.member("m")
+    m.fetch((topic, 0), wait=1500)
+    m.fetch(wait=SOON_MS)
+    m.acknowledge({(topic, 0): [(0, 0, ACCEPT)]})
+    m.close()
+    m.hang_up()
+    talk.configure(*EARLIEST)
+    m = talk.member("n")
+    m.fetch((topic, 0), wait=1500)
+    m.acknowledge({(topic, 0): [(0, 0, ACCEPT)]})
+    m.hang_up()
+
+
+def sessions_of_two(talk: ShareAsking) -> None:
+    """Records go to one of two members; what one leaves behind goes to the other."""
+    topic = ready(talk, 1, 3, 3)
+    place = topic, 0
+    a, b = talk.member("a"), talk.member("b")
+    a.fetch(place, records=3)
+    b.fetch(place, records=3)
+    a.fetch(wait=SOON_MS)
+    b.acknowledge({place: [(0, 2, ACCEPT)]})
+    a.acknowledge({place: [(3, 5, ACCEPT)]})
+    a.acknowledge({place: [(0, 0, ACCEPT)]})
+    a.close(releases=1)
+    b.fetch()
+    b.acknowledge({place: [(1, 1, REJECT), (2, 2, RELEASE)]})
+    b.hang_up(releases=1)
+    a.fetch(place)
+    a.acknowledge({place: [(2, 5, ACCEPT)]})
+    talk.share_offsets()
+    a.acknowledge({}, epoch=FINAL)
+
+
+def session_again(talk: ShareAsking) -> None:
+    """A session that is opened again while records are held, on the same and on another connection."""
+    topic = ready(talk, 1, 4)
+    place = topic, 0
+    a = talk.member("a")
+    a.fetch(place)
+    a.epoch = 0
+    a.fetch(place, wait=SOON_MS)
+    a.acknowledge({place: [(0, 0, ACCEPT)]})
+    again = talk.member("a")
+    again_id = f"{talk.group}/other"
+    talk.pair.ask(
+        "ShareFetch",
+        2,
+        again._body(0, {place: []})
+        | {"MaxWaitMs": SOON_MS, "MinBytes": 1, "MaxRecords": 10, "BatchSize": 10},
+        again_id,
+    )
+    talk.pair.change("the old connection ends", lambda side: side.hang_up(a.client_id))
+    body = again._body(1, {place: [(1, 1, ACCEPT)]})
+    talk.pair.ask("ShareAcknowledge", 2, body, again_id)
+    before = talk.pair.states_of(talk.group)
+    talk.pair.change("the new connection ends", lambda side: side.hang_up(again_id))
+    talk.pair.wait_for_states(talk.group, before, 1)
+    b = talk.member("b")
+    b.fetch(place)
+    b.acknowledge({place: [(2, 3, ACCEPT)]}, epoch=FINAL)
+
+
+def final_acknowledgements(talk: ShareAsking) -> None:
+    """The last request of a session acknowledges, and the rest is released."""
+    topic = ready(talk, 1, 10)
+    place = topic, 0
+    for member in "ab":
+        m = talk.member(member)
+        m.fetch(place)
+        first = m.held[place][0][0]
+        before = talk.pair.states_of(talk.group)
+        if member == "a":
+            m.acknowledge({place: [(first, first + 1, ACCEPT)]}, epoch=FINAL)
+        else:
+            m.fetch(acks={place: [(first, first + 1, ACCEPT)]}, epoch=FINAL, wait=0)
+        talk.pair.wait_for_states(talk.group, before, 2)
+        talk.share_offsets()
+
+
+# acquiring
+
+
+def by_batches(talk: ShareAsking) -> None:
+    """Whole batches are acquired, more than were asked for if need be."""
+    topic = ready(talk, 1, 5, 1, 7, 3)
+    place = topic, 0
+    m = talk.member("m")
+    m.fetch(place, records=1)
+    m.fetch(records=6)
+    m.fetch(records=100)
+    m.fetch(wait=SOON_MS)
+    m.acknowledge({place: [(0, 15, RELEASE)]})
+    m.fetch(records=2)
+    m.acknowledge({place: [(0, 4, RELEASE)]})
+    m.fetch(batch=2)
+    m.close(releases=1)
+
+
+def by_record_limit(talk: ShareAsking) -> None:
+    """No more records are acquired than were asked for."""
+    topic = ready(talk, 1, 5, 1, 7, 3)
+    place = topic, 0
+    m = talk.member("m")
+    m.fetch(place, records=1, mode=RECORDS)
+    m.fetch(records=3, mode=RECORDS)
+    m.fetch(records=4, batch=2, mode=RECORDS)
+    m.fetch(records=1, mode=BATCHES)
+    m.fetch(records=100, mode=RECORDS)
+    m.acknowledge({place: [(0, 3, RELEASE), (6, 7, RELEASE)]})
+    m.fetch(records=3, mode=RECORDS)
+    m.fetch(records=3, mode=RECORDS)
+    m.fetch(records=3, mode=RECORDS, wait=SOON_MS)
+    m.fetch(records=3, mode=2, wait=SOON_MS, expect=ANY)
+    m.fetch(records=0, mode=RECORDS, wait=SOON_MS, expect=ANY)
+    m.fetch(records=-1, mode=RECORDS, wait=SOON_MS, expect=ANY)
+    m.fetch(records=-1, wait=SOON_MS, expect=ANY)
+    m.fetch(batch=0, wait=SOON_MS, expect=ANY)
+    m.close(releases=1)
+
+
+def sizes_of_batches(talk: ShareAsking) -> None:
+    """Acquired batches are cut to the size that was asked for, at the borders of the record batches."""
+    topic = ready(talk, 1, 3, 3, 3, 10, 1)
+    place = topic, 0
+    for size in (1, 2, 4, 6, 9, 100):
+        m = talk.member(f"m{size}")
+        m.fetch(place, batch=size)
+        last = m.held[place][-1][1]
+        m.acknowledge({place: [(0, last, RELEASE)]})
+        m.close()
+
+
+def by_bytes(talk: ShareAsking) -> None:
+    topic = ready(talk, 1, 5, 5, 5)
+    place = topic, 0
+    m = talk.member("m")
+    m.fetch(place, max_bytes=1)
+    m.fetch(max_bytes=0, wait=SOON_MS)
+    m.fetch(min_bytes=10_000, wait=SOON_MS)
+    m.fetch(min_bytes=10_000, max_bytes=50, wait=SOON_MS)
+    m.close(releases=1)
+
+
+def several_partitions(talk: ShareAsking) -> None:
+    """Partitions that come to a session and go. Under a limit of records, topic ids decide which of them come first."""
+    topic = ready(talk, 3, 4, 4)
+    places = [(topic, number) for number in range(3)]
+    m = talk.member("m")
+    m.fetch(places[0])
+    m.fetch(places[1])
+    m.fetch(places[2])
+    m.fetch(wait=SOON_MS)
+    m.acknowledge({place: [(0, 7, [ACCEPT, RELEASE] * 4)] for place in places})
+    m.fetch(forget=places[:2], records=3, mode=RECORDS)
+    m.fetch(forget=[places[2]], records=3, mode=RECORDS, wait=SOON_MS)
+    m.fetch(*places, wait=COMES_MS)
+    talk.share_offsets({topic: [0, 1, 2]})
+    m.close(releases=3)
+    talk.share_offsets({topic: [0, 1, 2]})
+
+
+# acknowledging
+
+
+def kinds_of_acknowledgement(talk: ShareAsking) -> None:
+    topic = ready(talk, 1, 12)
+    place = topic, 0
+    m = talk.member("m")
+    m.fetch(place)
+    for first, kind in enumerate((ACCEPT, RELEASE, REJECT, GAP)):
+        m.acknowledge({place: [(first, first, kind)]})
+        m.acknowledge({place: [(first, first, kind)]})
+        talk.share_offsets()
+    m.acknowledge({place: [(4, 7, [ACCEPT, RELEASE, REJECT, GAP])]})
+    m.acknowledge({place: [(8, 8, ACCEPT), (9, 11, RELEASE)]}, version=1)
+    m.fetch()
+    m.fetch(acks={place: [(1, 1, ACCEPT)]}, wait=SOON_MS)
+    m.fetch(acks={place: [(5, 5, REJECT), (9, 9, ACCEPT)]}, wait=SOON_MS, version=1)
+    talk.share_offsets()
+    m.close(releases=1)
+    m.fetch(place)
+    m.close(releases=1)
+
+
+def bad_acknowledgements(talk: ShareAsking) -> None:
+    """What is wrong with the batches, and with the records that they name."""
+    topic = ready(talk, 1, 5, 5)
+    place = topic, 0
+    m, other = talk.member("m"), talk.member("other")
+    m.fetch(place)
+    other.fetch(place, wait=SOON_MS)
+    bad = (
+        [(1, 0, ACCEPT)],
+        [(0, 0, [])],
+        [(0, 1, [ACCEPT] * 3)],
+        [(0, 2, [ACCEPT] * 2)],
+        [(0, 0, 5)],
+        [(0, 0, -1)],
+        [(0, 0, RENEW)],
+        [(0, 1, [ACCEPT, RENEW])],
+        [(0, 1, [ACCEPT, 9])],
+        [(2, 3, ACCEPT), (0, 1, ACCEPT)],
+        [(0, 3, ACCEPT), (2, 4, ACCEPT)],
+        [(0, 3, ACCEPT), (3, 4, ACCEPT)],
+        [(0, 20, ACCEPT)],
+        [(9, 10, ACCEPT)],
+        [(50, 60, ACCEPT)],
+        [(-5, -1, ACCEPT)],
+        [(-5, 2, ACCEPT)],
+        [(0, 0, ACCEPT), (30, 30, ACCEPT)],
+    )
+    for batches in bad:
+        m.acknowledge({place: batches})
+        m.acknowledge({place: batches}, version=1)
+        m.acknowledge({place: batches}, renew=True)
+        m.fetch(acks={place: batches}, wait=SOON_MS)
+        other.acknowledge({place: batches})
+    talk.share_offsets()
+    m.close(releases=1)
+
+
+def acknowledged_together(talk: ShareAsking) -> None:
+    """If one of the batches of a request cannot be acknowledged, none is."""
+    topic = ready(talk, 2, 6)
+    place, next_place = (topic, 0), (topic, 1)
+    m = talk.member("m")
+    m.fetch(place)
+    m.fetch(next_place)
+    m.acknowledge({place: [(2, 2, ACCEPT)]})
+    m.acknowledge({place: [(0, 0, ACCEPT), (2, 2, ACCEPT)], next_place: [(0, 0, ACCEPT)]})
+    m.acknowledge({place: [(0, 3, ACCEPT)]})
+    m.acknowledge({place: [(0, 1, REJECT), (3, 5, [ACCEPT, RELEASE, GAP])]})
+    talk.share_offsets()
+    m.fetch(wait=SOON_MS, acks={next_place: [(0, 0, ACCEPT)]})
+    m.fetch(wait=SOON_MS, acks={next_place: [(1, 5, ACCEPT)], place: [(4, 4, ACCEPT)]})
+    talk.share_offsets()
+    m.close()
+
+
+def renewing(talk: ShareAsking) -> None:
+    topic = ready(talk, 1, 5)
+    place = topic, 0
+    nothing = {"records": 0, "max_bytes": 0, "min_bytes": 0, "wait": 0}
+    m = talk.member("m")
+    m.fetch(place)
+    m.acknowledge({place: [(0, 4, RENEW)]}, renew=True)
+    m.acknowledge({place: [(0, 4, [RENEW, ACCEPT, RELEASE, REJECT, RENEW])]}, renew=True)
+    m.acknowledge({place: [(0, 1, RENEW)]}, renew=True)
+    m.acknowledge({place: [(0, 0, RENEW)]}, renew=False)
+    m.fetch(acks={place: [(0, 0, RENEW)]}, renew=True, **nothing)
+    m.fetch(acks={place: [(4, 4, RENEW), (0, 0, RENEW)]}, renew=True, **nothing)
+    m.fetch(acks={place: [(0, 0, ACCEPT)]}, renew=True, **nothing)
+    m.fetch(renew=True, **nothing)
+    talk.configure("share.renew.acknowledge.enable", "false")
+    m.acknowledge({place: [(4, 4, RENEW)]}, renew=True)
+    m.fetch(acks={place: [(4, 4, RENEW)]}, renew=True, **nothing)
+    m.acknowledge({place: [(4, 4, ACCEPT)]}, renew=True)
+    m.close()
+
+
+SCENARIOS = (
+    bad_heartbeats,
+    one_member,
+    several_members,
+    other_kinds,
+    topics_change,
+    bad_sessions,
+    a_group_that_is_not_there,
+    sessions_of_two,
+    session_again,
+    final_acknowledgements,
+    by_batches,
+    by_record_limit,
+    sizes_of_batches,
+    by_bytes,
+    several_partitions,
+    kinds_of_acknowledgement,
+    bad_acknowledgements,
+    acknowledged_together,
+    renewing,
+)

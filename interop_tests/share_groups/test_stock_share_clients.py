@@ -1,0 +1,431 @@
+"""Stock clients and tools with share groups (KIP-932) on Apache Kafka and on kafkacompat: the same tests on both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+from interop_tests.harness.java_tools import KafkaTools, ToolOutput
+from interop_tests.harness.raw_kafka import create_topic, produce, topic_id
+from interop_tests.harness.records import BatchPlan
+from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection
+from interop_tests.share_groups.hand import Hand, Ranges
+from interop_tests.share_groups.sides import has_share_coordinator
+from interop_tests.share_groups.workers import (
+    CONFLUENT,
+    EXPLICIT,
+    FRANZ_GO,
+    IMPLICIT,
+    JAVA,
+    Delivered,
+    Worker,
+)
+
+pytestmark = pytest.mark.needs_control
+
+SETTINGS = {
+    "group.share.assignment.interval.ms": "0",
+    "group.share.session.timeout.ms": "10000",
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.heartbeat.interval.ms": "300",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.min.record.lock.duration.ms": "1000",
+}
+GROUPS = "consumer.group.ShareGroupCommand"
+GROUP_RESOURCE = 32
+LOCK_MS = 4000
+Unique = Callable[[str], str]
+Join = Callable[..., Worker]
+
+
+@pytest.fixture(scope="module", params=[APACHE, KAFKACOMPAT])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """host:port of a broker of each kind, whose members soon hear of changes."""
+    broker = BrokerProcess(request.param, tmp_path_factory.mktemp(request.param), SETTINGS)
+    broker.start()
+    try:
+        with Connection(broker.bootstrap) as connection:
+            # A group waits for half a minute if it finds no share coordinator.
+            wait_until(lambda: has_share_coordinator(connection), "there is a share coordinator")
+        yield broker.bootstrap
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def raw(served: str) -> Iterator[Connection]:
+    with Connection(served) as connection:
+        yield connection
+
+
+@pytest.fixture
+def group(raw: Connection, unique: Unique) -> str:
+    """A group that reads from the first record."""
+    name = unique("group")
+    configure(raw, name, "share.auto.offset.reset", "earliest")
+    return name
+
+
+@pytest.fixture
+def topic(served: str, unique: Unique) -> str:
+    name = unique("topic")
+    create_topic(served, name)
+    return name
+
+
+@pytest.fixture
+def join(served: str, group: str, topic: str, tmp_path: Path) -> Iterator[Join]:
+    """join(kind, client, mode=...) starts a member of the group. All are killed when the test ends."""
+    made: list[Worker] = []
+
+    def start(kind: str, client: str, **settings: str) -> Worker:
+        log = tmp_path / f"{client}.log"
+        own = {"bootstrap": served, "group": group, "client": client, "topic": topic, "mode": EXPLICIT}
+        made.append(Worker(kind, log, **(own | settings)))
+        return made[-1]
+
+    yield start
+    for worker in made:
+        worker.kill()
+
+
+def configure(raw: Connection, group: str, name: str, value: str) -> None:
+    config = {"Name": name, "ConfigOperation": 0, "Value": value}
+    resource = {"ResourceType": GROUP_RESOURCE, "ResourceName": group, "Configs": [config]}
+    answer = raw.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})
+    assert answer["Responses"][0]["ErrorCode"] == 0, answer
+
+
+def fill(raw: Connection, topic: str, count: int, first: int = 0) -> None:
+    """Batches of one record each, whose values are numbers."""
+    for number in range(first, first + count):
+        assert produce(raw, topic, BatchPlan([b"%d" % number]))["ErrorCode"] == 0
+
+
+def lag(raw: Connection, group: str) -> int:
+    """How many records of its only partition the group has not acknowledged."""
+    body = {"Groups": [{"GroupId": group, "Topics": None}]}
+    (found,) = raw.call("DescribeShareGroupOffsets", 1, body)["Groups"]
+    assert found["ErrorCode"] == 0, found
+    (topic,) = found["Topics"]
+    (partition,) = topic["Partitions"]
+    return int(partition["Lag"])
+
+
+def described(raw: Connection, group: str) -> Any:
+    (found,) = raw.call("ShareGroupDescribe", 1, {"GroupIds": [group]})["Groups"]
+    return found
+
+
+def wait_until_members(raw: Connection, group: str, *workers: Worker) -> None:
+    """Wait until all have joined. There is nothing to read yet."""
+
+    def have_joined() -> bool:
+        assert not any(worker.poll(50) for worker in workers)
+        return len(described(raw, group)["Members"]) == len(workers)
+
+    wait_until(have_joined, f"{len(workers)} are members")
+
+
+def numbers(records: list[Delivered]) -> list[int]:
+    return sorted(each.offset for each in records)
+
+
+def taken(worker: Worker, count: int) -> list[Delivered]:
+    """Poll and accept until so many records have come."""
+    found: list[Delivered] = []
+
+    def are_enough() -> bool:
+        records = worker.poll(500)
+        worker.acknowledge("accept", records)
+        found.extend(records)
+        return len(found) >= count
+
+    wait_until(are_enough, f"{count} records come", interval_s=0)
+    worker.commit()
+    return found
+
+
+KINDS = pytest.mark.parametrize("kind", [JAVA, CONFLUENT, FRANZ_GO])
+
+
+@KINDS
+def test_each_kind_of_acknowledgement(raw: Connection, group: str, topic: str, join: Join, kind: str) -> None:
+    worker = join(kind, "worker")
+    fill(raw, topic, 6)
+    records: list[Delivered] = []
+    while len(records) < 6:
+        some = worker.some()
+        records += some
+        for record in some:
+            worker.acknowledge(("accept", "release", "reject")[record.offset % 3], [record])
+    outcome = worker.commit().outcome
+    assert {*outcome.values()} <= {None}
+    assert [each[1:] for each in sorted(records)][:6] == [(number, 1, str(number)) for number in range(6)]
+    again = taken(worker, 2 - (len(records) - 6))
+    assert sorted((each.offset, each.count) for each in [*records[6:], *again]) == [(1, 2), (4, 2)]
+    assert lag(raw, group) == 0
+    worker.close()
+    wait_until(lambda: described(raw, group)["GroupState"] == "Empty", "the member has left")
+
+
+@KINDS
+def test_records_of_a_killed_worker_go_to_another(
+    raw: Connection, group: str, topic: str, join: Join, kind: str
+) -> None:
+    fill(raw, topic, 4)
+    lost = join(kind, "lost")
+    held = lost.some()
+    assert held[0] == Delivered(0, 0, 1, "0")
+    other = join(kind, "other")
+    lost.kill()
+    records = taken(other, 4)
+    counts = {each.offset: each.count for each in records}
+    assert [*counts] == sorted(counts) == [0, 1, 2, 3] or {*counts} == {0, 1, 2, 3}
+    assert all(counts[each.offset] == 2 for each in held)
+    assert lag(raw, group) == 0
+
+
+@KINDS
+def test_two_workers_share_a_partition(
+    raw: Connection, group: str, topic: str, join: Join, kind: str
+) -> None:
+    one, two = (join(kind, name, records="1", acquire="record_limit") for name in ("one", "two"))
+    wait_until_members(raw, group, one, two)
+    fill(raw, topic, 20)
+    delivered: dict[str, list[Delivered]] = {"one": [], "two": []}
+
+    def is_all_delivered() -> bool:
+        for name, worker in (("one", one), ("two", two)):
+            records = worker.poll(200)
+            worker.acknowledge("accept", records)
+            delivered[name] += records
+        return sum(map(len, delivered.values())) >= 20
+
+    wait_until(is_all_delivered, "all records are delivered", interval_s=0)
+    for worker in (one, two):
+        worker.commit()
+    assert numbers(delivered["one"] + delivered["two"]) == [*range(20)]
+    assert delivered["one"]
+    assert delivered["two"]
+    wait_until(lambda: lag(raw, group) == 0, "all is acknowledged")
+
+
+@KINDS
+def test_implicit_acknowledgement(raw: Connection, group: str, topic: str, join: Join, kind: str) -> None:
+    worker = join(kind, "worker", mode=IMPLICIT)
+    fill(raw, topic, 3)
+    seen: list[Delivered] = []
+    wait_until(lambda: len(seen) >= 3 or seen.extend(worker.poll(500)), "three records come", interval_s=0)
+    if kind != FRANZ_GO:
+        # This client accepts at the next poll only.
+        worker.commit()
+    wait_until(lambda: (worker.poll(100), lag(raw, group) == 0)[1], "they are accepted")
+    assert numbers(seen) == [0, 1, 2]
+    fill(raw, topic, 2, first=3)
+    assert numbers(worker.some())[0] == 3
+    worker.close()
+
+
+def test_asynchronous_acknowledgement(raw: Connection, group: str, topic: str, join: Join) -> None:
+    for number, kind in enumerate((JAVA, CONFLUENT)):
+        worker = join(kind, kind)
+        fill(raw, topic, 1, first=number)
+        records = worker.some()
+        worker.acknowledge("accept", records)
+        assert worker.commit("async").outcome == {f"{topic}-0": None}
+        assert lag(raw, group) == 0
+        worker.close()
+
+
+@pytest.mark.parametrize("kind", [JAVA, FRANZ_GO])
+def test_renewed_records_stay_with_their_worker(
+    served: str, raw: Connection, group: str, topic: str, join: Join, kind: str
+) -> None:
+    """One record is renewed until another, which was delivered after it, has been delivered again.
+
+    The other members are no clients, because those fetch ahead.
+    """
+    holder = join(kind, "holder", records="1", acquire="record_limit")
+    wait_until_members(raw, group, holder)
+    configure(raw, group, "share.record.lock.duration.ms", str(LOCK_MS))
+    fill(raw, topic, 1)
+    (kept,) = holder.some()
+    fill(raw, topic, 1, first=1)
+    loser, third = (Hand(lambda: served, group, name, topic_id(raw, topic)) for name in ("loser", "third"))
+    assert wait_until(loser.fetch, "the second record is delivered") == [(1, 1, 1)]
+
+    def delivered_again() -> Ranges:
+        holder.acknowledge("renew", [kept])
+        holder.commit()
+        if kind == JAVA:
+            # This client gives renewed records out once more.
+            assert holder.some() == [kept]
+        return third.fetch()
+
+    assert wait_until(delivered_again, "the other's lock ends", interval_s=0) == [(1, 1, 2)]
+    holder.acknowledge("accept", [kept])
+    assert {*holder.commit().outcome.values()} <= {None}
+    assert third.acknowledge(1, 1) == 0
+    assert lag(raw, group) == 0
+
+
+def test_late_acknowledgements_are_refused(raw: Connection, group: str, topic: str, join: Join) -> None:
+    late, other = join(JAVA, "late"), join(JAVA, "other")
+    wait_until_members(raw, group, late, other)
+    configure(raw, group, "share.record.lock.duration.ms", "1000")
+    fill(raw, topic, 1)
+    records = late.some()
+    (again,) = other.some()
+    assert again.count >= 2
+    late.acknowledge("accept", records)
+    assert late.commit().outcome == {f"{topic}-0": "InvalidRecordStateException"}
+
+
+# tools
+
+
+def test_the_console_share_consumer(
+    served: str, raw: Connection, group: str, topic: str, tools: KafkaTools
+) -> None:
+    fill(raw, topic, 5)
+    consume = (
+        "consumer.ConsoleShareConsumer",
+        "--bootstrap-server",
+        served,
+        "--topic",
+        topic,
+        "--group",
+        group,
+    )
+    prints = ("--formatter-property", "print.offset=true", "--formatter-property", "print.delivery=true")
+    end = ("--timeout-ms", "20000", "--max-messages")
+    released = tools.run(*consume, *prints, "--release", *end, "5")
+    rejected = tools.run(*consume, *prints, "--reject", *end, "2")
+    accepted = tools.run(*consume, *prints, *end, "3")
+    assert released.lines == [f"Offset:{number}\tDelivery:1\t{number}" for number in range(5)]
+    assert rejected.lines == [f"Offset:{number}\tDelivery:2\t{number}" for number in range(2)]
+    assert [line.split("\t")[::2] for line in accepted.lines] == [
+        [f"Offset:{number}", str(number)] for number in range(2, 5)
+    ]
+    assert "Processed a total of 3 messages" in accepted.err
+    wait_until(lambda: lag(raw, group) == 0, "all is acknowledged")
+
+
+@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+def test_the_verifiable_share_consumer(
+    served: str, raw: Connection, group: str, topic: str, tools: KafkaTools, mode: str
+) -> None:
+    fill(raw, topic, 20)
+    output = tools.run(
+        "VerifiableShareConsumer",
+        *("--bootstrap-server", served, "--topic", topic, "--group-id", group, "--max-messages", "20"),
+        *("--acknowledgement-mode", mode, "--offset-reset-strategy", "earliest"),
+    )
+    events = [json.loads(line) for line in output.lines if line.startswith("{")]
+    names = [event["name"] for event in events]
+    assert names[0] == "startup_complete"
+    assert {"offset_reset_strategy_set", "records_consumed", "offsets_acknowledged", "shutdown_complete"} <= {
+        *names
+    }
+    assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 20
+    acknowledged = [event for event in events if event["name"] == "offsets_acknowledged"]
+    assert sum(event["count"] for event in acknowledged if event["success"]) == 20
+    assert lag(raw, group) == 0
+
+
+def test_the_share_consumer_performance_tool(
+    served: str, raw: Connection, group: str, topic: str, tools: KafkaTools
+) -> None:
+    for _ in range(20):
+        assert produce(raw, topic, BatchPlan([b"x" * 100] * 100))["ErrorCode"] == 0
+    output = tools.run(
+        "ShareConsumerPerformance",
+        *("--bootstrap-server", served, "--topic", topic, "--group", group, "--num-records", "2000"),
+        *("--timeout", "30000", "--show-consumer-stats", "--threads", "1"),
+    )
+    assert "2000" in output.out
+    wait_until(lambda: lag(raw, group) == 0, "all is acknowledged")
+
+
+class Command:
+    """kafka-share-groups.sh on one group."""
+
+    def __init__(self, tools: KafkaTools, bootstrap: str, group: str) -> None:
+        self._tools = tools
+        self._server = (GROUPS, "--bootstrap-server", bootstrap)
+        self._group = group
+
+    def __call__(self, *words: str, status: int | None = 0) -> ToolOutput:
+        return self._tools.run(*self._server, *words, "--group", self._group, status=status)
+
+    def listed(self, *words: str) -> list[str]:
+        """What --list says of the group after its name."""
+        lines = [line.split() for line in self._tools.run(*self._server, "--list", *words).lines]
+        return next((line[1:] for line in lines if line[0] == self._group), ["is not listed"])
+
+    def lag(self) -> list[str]:
+        """How far the group lags behind in each partition."""
+        rows = self("--describe", "--offsets").rows("GROUP", "TOPIC", "PARTITION")
+        return [row["LAG"] for row in rows]
+
+
+def test_the_group_command(
+    served: str, raw: Connection, group: str, topic: str, join: Join, tools: KafkaTools
+) -> None:
+    fill(raw, topic, 10)
+    worker = join(CONFLUENT, "one")
+    taken(worker, 10)
+    command = Command(tools, served, group)
+    assert command.listed() == []
+    assert command.listed("--state") == ["Stable"]
+    assert command.listed("--state", "stable") == ["Stable"]
+    assert command.listed("--state", "Empty") == ["is not listed"]
+    (state,) = command("--describe", "--state").rows("GROUP", "COORDINATOR")
+    assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
+    found = described(raw, group)
+    (state,) = command("--describe", "--state", "--verbose").rows("GROUP", "COORDINATOR")
+    assert (state["GROUP-EPOCH"], state["ASSIGNMENT-EPOCH"]) == (
+        str(found["GroupEpoch"]),
+        str(found["AssignmentEpoch"]),
+    )
+    (member,) = command("--describe", "--members").rows("GROUP", "CONSUMER-ID")
+    assert (member["CLIENT-ID"], member["#PARTITIONS"], member["ASSIGNMENT"]) == ("one", "1", f"{topic}:0")
+    command("--describe", "--members", "--verbose")
+    assert command.lag() == ["0"]
+    (row,) = command("--describe", "--offsets", "--verbose").rows("GROUP", "TOPIC", "PARTITION")
+    assert row["LEADER-EPOCH"] == "0"
+    reset = ("--reset-offsets", "--topic", topic)
+    # What the tool says of its failures is the same on both brokers, wherever it says it.
+    refused = [
+        command("--delete", status=None),
+        command(*reset, "--to-earliest", "--execute", status=None),
+        command("--delete-offsets", "--topic", topic, status=None),
+    ]
+    for each in refused:
+        assert "rror" in each.out + each.err or "not empty" in each.out + each.err, str(each)
+    assert command.lag() == ["0"]
+    worker.close()
+    wait_until(lambda: command.listed("--state") == ["Empty"], "the member has left")
+    assert command(*reset, "--to-earliest", "--dry-run").rows("GROUP", "TOPIC", "PARTITION")
+    assert command.lag() == ["0"]
+    command(*reset, "--to-earliest", "--execute")
+    assert command.lag() == ["10"]
+    command(*reset, "--to-latest", "--execute")
+    assert command.lag() == ["0"]
+    command("--reset-offsets", "--all-topics", "--to-datetime", "2020-01-01T00:00:00.000", "--execute")
+    assert command.lag() == ["10"]
+    again = join(CONFLUENT, "again")
+    assert numbers(taken(again, 10)) == [*range(10)]
+    again.close()
+    wait_until(lambda: command.listed("--state") == ["Empty"], "the member has left")
+    command("--delete-offsets", "--topic", topic)
+    assert command.lag() == []
+    command("--delete")
+    assert command.listed() == ["is not listed"]
