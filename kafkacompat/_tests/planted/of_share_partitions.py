@@ -154,4 +154,32 @@ BUGS = (
         "        if self._useless > 1_000_000 and",
         ("share/_tests/test_lock_deadlines.py",),
     ),
+    PlantedBug(
+        "a rejected record is archived before its dead letter is written",
+        "share/transitions.py",
+        "    return ARCHIVING if settings.has_dead_letters else ARCHIVED\n",
+        "    return ARCHIVED\n",
+        ("share/_tests/test_archiving_dead_letters.py",),
+    ),
+    PlantedBug(
+        "a new leader forgets dead letters that were not finished",
+        "share/loading.py",
+        "            records.bury(run, cause_of(run, delivery_count_limit))\n",
+        "            pass\n",
+        ("share/_tests/test_archiving_dead_letters.py",),
+    ),
+    PlantedBug(
+        "dead letters of a share-partition that is loaded wait for the next change",
+        "share/partition_cache.py",
+        "        loaded.resolve(SUCCEEDED)\n        self.changed(led)\n        self.wake(led)\n",
+        "        loaded.resolve(SUCCEEDED)\n        self.wake(led)\n",
+        ("share/_tests/test_dead_letters_served.py",),
+    ),
+    PlantedBug(
+        "a dead letter that is given up holds up the next",
+        "share/dead_letter_queue.py",
+        "        if waiting:\n            self._timers.call_after(0, partial(self._begin, waiting[0]))\n        else:\n            del",
+        "        if waiting:\n            pass\n        else:\n            del",
+        ("share/_tests/test_dead_letter_queue.py",),
+    ),
 )

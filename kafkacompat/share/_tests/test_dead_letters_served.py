@@ -85,3 +85,11 @@ def test_a_topic_that_takes_none_does_not_hold_up_the_group() -> None:
     world.fetched(epoch=1, partitions={0: [(0, 2, REJECT)]}, max_wait_ms=0)
     assert letters(world) == []
     assert world.core().start_offset == 3
+
+
+def test_unfinished_dead_letters_wait_for_no_other_record() -> None:
+    world = world_with(2)
+    key = SharePartitionKey(GROUP, world.topic_id(), 0)
+    world.persister.states[key] = ReadState(start_offset=0, batches=[StateBatch(0, 1, 3, 1)])
+    assert taken(world.fetched(epoch=0, partitions=[0], max_wait_ms=0)) == {}
+    assert letters(world) == [b"v0", b"v1"]
