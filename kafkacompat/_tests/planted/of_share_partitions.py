@@ -178,8 +178,8 @@ BUGS = (
     PlantedBug(
         "a dead letter that is given up holds up the next",
         "share/dead_letter_queue.py",
-        "        if waiting:\n            self._timers.call_after(0, partial(self._begin, waiting[0]))\n        else:\n            del",
-        "        if waiting:\n            pass\n        else:\n            del",
+        "            self._timers.call_after(0, partial(self._begin, waiting[0]))\n",
+        "            pass\n",
         ("share/_tests/test_dead_letter_queue.py",),
     ),
 )
