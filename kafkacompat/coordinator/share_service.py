@@ -157,6 +157,8 @@ class ShareCoordinator:
             compression=self._settings.compression,
             load_step_bytes=self._settings.load_step_bytes,
             on_active=self.sweeps.drop_topics,
+            # As in Kafka nothing is answered from, or pruned for, records that an earlier leader did not commit.
+            is_patient=True,
             load_times=self.load_times,
             load_costs=LOAD_COSTS,
         )

@@ -366,8 +366,8 @@ class DelayedShareFetch(DelayedOperation):
             led, _ = self._held[self._next]
             if isinstance(error, UNREADABLE):
                 self._unreadable(led, self._answers[led.key.topic_id_partition], error)
-            else:
-                report(f"reading {led.name}", error)
+            else:  # too many jobs, or a bug in kafkacompat
+                logger.error("no worker read %s: %s", led.name, error)
                 self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
             self._next += 1
             fetched = None

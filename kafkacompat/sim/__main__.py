@@ -20,13 +20,16 @@ from typing import Any
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
 from kafkacompat.sim.cluster_counters import ClusterCounters
-from kafkacompat.sim.cluster_options import consumer_group_shape, draw_cluster_options
+from kafkacompat.sim.cluster_options import consumer_group_shape, draw_cluster_options, share_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
 from kafkacompat.sim.hosts import Host
 from kafkacompat.sim.options import draw_options
 from kafkacompat.sim.quorum_node import SimulatedNode
 from kafkacompat.sim.quorum_simulation import Counters, QuorumSimulation
+from kafkacompat.sim.share_group_counters import ShareGroupCounters
+
+GroupCounters = ConsumerGroupCounters | ShareGroupCounters | None
 
 
 def print_short(line: str) -> None:
@@ -67,6 +70,12 @@ class ClusterTrace(logging.Handler):
         print(f"{'':11}   -> {record.getMessage()}")
 
 
+def shape_for(seed: int, groups: GroupCounters) -> dict[str, Any]:
+    if groups is None:
+        return {}
+    return share_group_shape(seed) if isinstance(groups, ShareGroupCounters) else consumer_group_shape(seed)
+
+
 def run_seed(seed: int, trace: bool, show_hash: bool) -> Counters:
     simulation = QuorumSimulation(seed, trace=show if trace else None)
     try:
@@ -77,10 +86,10 @@ def run_seed(seed: int, trace: bool, show_hash: bool) -> Counters:
 
 
 def run_cluster_seed(
-    seed: int, trace: bool, show_hash: bool, groups: ConsumerGroupCounters | None = None
+    seed: int, trace: bool, show_hash: bool, groups: GroupCounters = None
 ) -> ClusterCounters:
-    """`groups`: run the shape with a group of both protocols, and add its counts."""
-    simulation = ClusterSimulation(seed, **({} if groups is None else consumer_group_shape(seed)))
+    """`groups`: run the shape with such a group, and add its counts."""
+    simulation = ClusterSimulation(seed, **shape_for(seed, groups))
     root = logging.getLogger("kafkacompat")
     if trace:
         shown = ClusterTrace()
@@ -92,7 +101,9 @@ def run_cluster_seed(
     try:
         return simulation.run()
     finally:
-        if groups is not None:
+        if isinstance(groups, ShareGroupCounters):
+            groups.add(simulation.share_groups.counters)
+        elif groups is not None:
             groups.add(simulation.consumer_groups.counters)
         if trace:
             root.removeHandler(shown)
@@ -107,14 +118,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--consumer-groups", action="store_true", help="clusters with a group of both protocols (KIP-848)"
     )
+    parser.add_argument("--share-groups", action="store_true", help="clusters with a share group (KIP-932)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, from the first on")
     parser.add_argument("--trace", action="store_true", help="print every event with its effects")
     parser.add_argument("--hash", action="store_true", help="print the hash of the run")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failed seed")
     options = parser.parse_args(arguments)
-    is_cluster = options.cluster or options.consumer_groups
-    groups = ConsumerGroupCounters() if options.consumer_groups else None
+    groups: GroupCounters = None
+    if options.consumer_groups or options.share_groups:
+        groups = ShareGroupCounters() if options.share_groups else ConsumerGroupCounters()
+    is_cluster = options.cluster or groups is not None
     total: Any = ClusterCounters() if is_cluster else Counters()
     run: Callable[[int, bool, bool], Any] = (
         partial(run_cluster_seed, groups=groups) if is_cluster else run_seed
@@ -127,8 +141,8 @@ def main(arguments: list[str] | None = None) -> int:
         except Exception as error:
             failed += 1
             drawn: Any = draw_cluster_options(seed) if is_cluster else draw_options(seed)
-            if options.consumer_groups:
-                drawn = replace(drawn, **consumer_group_shape(seed))
+            if groups is not None:
+                drawn = replace(drawn, **shape_for(seed, groups))
             print(f"seed {seed}: {type(error).__name__}: {error}\n  options: {drawn}", flush=True)
             if not options.keep_going:
                 traceback.print_exc()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.config import ServerConfig
+from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.sim.errands import Errand
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.raft.contracts import LoadedBatch
     from kafkacompat.raft.quorum_driver import QuorumDriver
+    from kafkacompat.share.share_partition_manager import SharePartitionManager
     from kafkacompat.sim.machine import SimulatedMachine
 
 
@@ -55,6 +57,7 @@ class Life(Host):
         self.liveness: Liveness | None = None
         self.partitions: ReplicaManager | None = None
         self.fetches: FetchEngine | None = None
+        self.shares: SharePartitionManager | None = None
         self._looks_at_time = 0
         self._starting: Errand[None] | None = None
         self.work = Work()
@@ -132,6 +135,8 @@ class Life(Host):
         self.metadata = machine = server.shared.machine
         if server.broker is not None:
             self.partitions, self.fetches = server.broker.partitions, server.broker.fetches
+            self.shares = server.broker.shares.partitions
+            simulation.share_groups.watch(self, self.shares)
         machine.subscribe(lambda old, new: simulation.image_oracles.published(self, old, new))
         machine.subscribe(lambda old, new: simulation.rights_oracle.published(self, old, new))
         tell_first(machine, "apply", lambda _: simulation.image_oracles.applied(self))
@@ -194,6 +199,18 @@ class Life(Host):
         """Whether it serves a partition's log in that directory."""
         broker = self._server.broker
         return broker is not None and any(log.directory == directory for log in broker.logs.logs.values())
+
+    def share_states(self) -> dict[Any, Any]:
+        """The states of share-partitions that its share coordinator has loaded."""
+        broker = self._server.broker
+        if broker is None:
+            return {}
+        return {
+            key: state
+            for shard in broker.shares.state.coordinator._shards
+            if shard.state is ShardState.ACTIVE
+            for key, state in shard.machine.states.items()  # type: ignore[attr-defined]
+        }
 
     def misplaced(self, topic_partition: TopicPartition, directory_id: Uuid) -> str | None:
         """Return what is wrong at the end of the run, if the metadata place the log in that directory. None if all is right."""

@@ -102,6 +102,18 @@ class ClusterOptions:
     assignment_ms: int = 0
     """group.consumer.assignment.interval.ms."""
 
+    share_workers: int = 0
+    """Members of a share group (KIP-932). 0 unless `share_group_shape` is asked for."""
+    share_lock_ms: int = 0
+    """How long a member may hold a record."""
+    share_deliveries: int = 0
+    """How often a record is delivered at most."""
+    share_record_locks: int = 0
+    """How many records of a partition are in flight at most."""
+    share_updates_per_snapshot: int = 0
+    share_sweep_ms: int = 0
+    """Time between prunings of the states' log, and after which a state is cold."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -206,6 +218,30 @@ def consumer_group_shape(seed: int) -> dict[str, Any]:
         "segment_bytes": chance.between(4_000, 8_000) if chance.happens(0.4) else 0,
         "producers": 1,
         "think_ms": 400,
+        "members": 0,
+        "transactional_producers": 0,
+        "secured_clients": 0,
+    }
+
+
+def share_group_shape(seed: int) -> dict[str, Any]:
+    """Return the options of a cluster with a share group, and little else. They are not drawn with the others, because
+    additional clients would change every run."""
+    chance = Chance(seed, "share groups")
+    return {
+        "share_workers": chance.between(2, 4),
+        "share_lock_ms": chance.between(1_000, 2_000),
+        "share_deliveries": chance.between(2, 5),
+        "share_record_locks": 100,
+        "share_updates_per_snapshot": (2, 10, 500)[chance.randrange(3)],
+        "share_sweep_ms": chance.between(300, 3_000),
+        "partitions": chance.between(1, 3),
+        "change_ms": chance.between(500, 2_000) if chance.happens(0.2) else 0,
+        "segment_bytes": 0,
+        "producers": 1,
+        "think_ms": chance.between(100, 500),
+        "remake_ms": 0,
+        "unclean": False,
         "members": 0,
         "transactional_producers": 0,
         "secured_clients": 0,

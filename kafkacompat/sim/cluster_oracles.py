@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.sim.compaction_oracle import Content, contents_of
 from kafkacompat.sim.ledgers import Key, Ledger, Seen, batches, cleaned_to, opened, written
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Log
     from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+
+ANY_OFFSET = 1 << 62
+"""The share coordinator may prune its log. `KeptStates` checks what it prunes."""
 
 
 class PartitionOracles:
@@ -44,6 +49,8 @@ class PartitionOracles:
             options, starts = self._simulation.options, StartLedger()
             if core.topic_partition.topic == RETAINED:
                 starts = StartLedger(options.retention_ms, options.retention_bytes)
+            if core.topic_partition.topic == SHARE_STATE_TOPIC:
+                starts.asked = ANY_OFFSET
             ledger = self.ledgers[key] = Ledger(core.topic_partition, starts)
         return ledger
 

@@ -42,6 +42,7 @@ from kafkacompat.sim.rights_changes import RightsChanges
 from kafkacompat.sim.rights_oracle import RightsOracle
 from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.sim.secured_clients import SecuredClient
+from kafkacompat.sim.share_groups import ShareGroups
 from kafkacompat.sim.topics import APART, MADE_ANEW, kept_topics
 from kafkacompat.sim.transactional import TransactionalProducer
 from kafkacompat.sim.unexpected import heard
@@ -61,6 +62,7 @@ CHANGES_ID = 8000
 KEEPER_ID = 9000
 RIGHTS_CHANGES_ID, SECURED_IDS = 10_000, 11_000
 CONSUMER_GROUPS_ID = 12_000
+SHARE_GROUPS_ID = 13_000
 MAX_EVENTS = 200_000
 
 Trace = Callable[[Host, str], None]
@@ -110,6 +112,7 @@ class ClusterSimulation:
         self.changes = ClusterChanges(self, CHANGES_ID)
         self.groups = Groups(self, GROUPS_ID, self.options.members)
         self.consumer_groups = ConsumerGroups(self, CONSUMER_GROUPS_ID)
+        self.share_groups = ShareGroups(self, SHARE_GROUPS_ID)
         self.keeper = Keeper(self, KEEPER_ID)
         self.rights_changes = RightsChanges(self, RIGHTS_CHANGES_ID)
         self.secured_clients = [
@@ -147,7 +150,7 @@ class ClusterSimulation:
             clients.append(self.voter_changes)
         if self.options.change_ms:
             clients.append(self.changes)
-        clients += [*self.groups.clients, *self.consumer_groups.clients]
+        clients += [*self.groups.clients, *self.consumer_groups.clients, *self.share_groups.clients]
         if kept_topics(self.options):
             clients.append(self.keeper)
         if self.secured_clients:
@@ -216,8 +219,13 @@ class ClusterSimulation:
         for each in self.transactional:
             if not each.is_idle:
                 return f"{each.transactional_id} waits for its transaction's end"
-        partitions = len(image.topics[TOPIC].partitions)
-        owed = self.groups.missing(partitions) or self.consumer_groups.missing(partitions)
+        topic = image.topics[TOPIC]
+        partitions = len(topic.partitions)
+        owed = (
+            self.groups.missing(partitions)
+            or self.consumer_groups.missing(partitions)
+            or self.share_groups.missing(topic.id, partitions)
+        )
         if owed is not None:
             return owed
         for key, partition in partitions_of(image):
@@ -284,6 +292,7 @@ class ClusterSimulation:
                     "no trust after a failed sync", f"node {host.id} syncs again {host.machine.disk.trusted}"
                 )
             self.partition_oracles.look(host)
+            self.share_groups.after_event(host)
             partitions, fetches = host.partitions, host.fetches
             if host.alive and partitions is not None and fetches is not None:
                 with host.machine.watched():

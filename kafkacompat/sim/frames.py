@@ -18,8 +18,8 @@ from kafkacompat.wire.headers import parse_response_header, request_header_bytes
 if TYPE_CHECKING:
     from kafkacompat.sim.links import Connection
 
-GROUP_PURPOSE, LATE_PURPOSE = "group", "group late"
-FRAMED = frozenset({GROUP_PURPOSE, LATE_PURPOSE})
+GROUP_PURPOSE, LATE_PURPOSE, SHARE_PURPOSE = "group", "group late", "share"
+FRAMED = frozenset({GROUP_PURPOSE, LATE_PURPOSE, SHARE_PURPOSE})
 """Connections with these purposes carry frames, one request at a time. So do all to SECURED_PORT."""
 SIZE_BYTES = 4
 CLOSING = (CloseConnection, WireError)
@@ -49,6 +49,7 @@ def carry_out(
         response = decode(response_class(key), version, data[start:])
         if asked is not None:
             oracle.answered(asked, response)
+        connection.life.simulation.share_groups.answered(connection.life, message, response)
         answered(response)
 
     def close() -> None:

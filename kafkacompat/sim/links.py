@@ -158,6 +158,11 @@ class Connection:
         life.connections[self.id] = self
         channel.source_connections[self.id] = self
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether the server knows that it is closed."""
+        return self._is_ended
+
     def send(self, call: _Call) -> None:
         self.in_flight.append(call)
         self._to_server.send(self._on_wire(call.message, type(call.message)))

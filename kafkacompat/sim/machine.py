@@ -18,6 +18,7 @@ from kafkacompat.sim.group_commits import GROUP_SESSION_MS, HEARTBEAT_MS
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, ProcessEnded
 from kafkacompat.sim.links import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, EXTERNAL_PORT, host_name
 from kafkacompat.sim.secured import listener_of, protocols, secured_properties
+from kafkacompat.sim.share_groups import share_group_numbers
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -219,6 +220,8 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         }
     if options.consumer_members:
         numbers |= consumer_group_numbers(options)
+    if options.share_workers:
+        numbers |= share_group_numbers(options)
     if options.move_bytes:
         numbers[MOVE_RATE] = options.move_bytes
     return {

@@ -14,6 +14,7 @@ from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 from kafkacompat.wire.messages.fetch_request import FetchRequest
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
 from kafkacompat.wire.messages.produce_request import ProduceRequest
+from kafkacompat.wire.messages.share_fetch_request import ShareFetchRequest
 from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ def time_of(message: Any) -> int | None:
     """Return the time in ms within which the node promises an answer. None for a request that it does not hold back."""
     if isinstance(message, FetchRequest):
         return message.max_wait_ms
+    if isinstance(message, ShareFetchRequest):
+        # Acknowledgements wait for the share coordinator, for as long as it takes to find it.
+        return None if has_acknowledgements(message) else message.max_wait_ms
     if isinstance(message, ProduceRequest):
         return message.timeout_ms + VERIFIED_MS
     if isinstance(message, (DeleteRecordsRequest, ElectLeadersRequest)):
@@ -39,6 +43,10 @@ def time_of(message: Any) -> int | None:
     if isinstance(message, (JoinGroupRequest, SyncGroupRequest)):
         return GROUP_MS
     return None
+
+
+def has_acknowledgements(message: ShareFetchRequest) -> bool:
+    return any(one.acknowledgement_batches for topic in message.topics for one in topic.partitions)
 
 
 def watch(life: Life, connection: Connection, message: Any) -> Watch | None:
@@ -62,6 +70,8 @@ class Watch:
         life = self._life
         if self._connection.is_refused or life.is_stopping or not life.is_serving:
             return
+        if isinstance(self._message, ShareFetchRequest) and self._connection.is_ended:
+            return  # it must not acquire records for a member that is gone
         if life.is_held_by_a_full_disk:
             # The quorum's answers wait until what was decided before them can be written.
             self._timer = life.look_after(self._time_ms, self._too_late)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import NO_LEADER
+from kafkacompat.ids import NO_LEADER, SHARE_STATE_TOPIC
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.records.read import records_of
@@ -98,7 +98,7 @@ class Reader(Client, ABC):
 
     def _may_be_gone(self, key: Key) -> bool:
         """Whether the next record may have been deleted."""
-        return self.places[key].topic in (RETAINED, UNCLEAN)
+        return self.places[key].topic in (RETAINED, UNCLEAN, SHARE_STATE_TOPIC)
 
     def _seek_beginning(self, key: Key) -> None:
         """auto.offset.reset=earliest."""

@@ -100,4 +100,11 @@ BUGS = (
         "                if self._coordinator_of(line.key) not in (NO_LEADER, node_id) and node_id != NO_LEADER\n",
         PERSISTER,
     ),
+    PlantedBug(
+        "what an earlier leader did not commit counts at once",
+        "coordinator/share_service.py",
+        "            is_patient=True,\n",
+        "",
+        SERVICE,
+    ),
 )

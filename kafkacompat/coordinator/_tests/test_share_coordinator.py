@@ -245,6 +245,22 @@ def test_what_replaces_records_must_be_committed() -> None:
     assert world.coordinator.sweeps.pruned == {0: 1}
 
 
+def test_what_replaces_records_must_be_committed_also_if_an_earlier_leader_wrote_it() -> None:
+    world = ShareWorld(ShareCoordinatorSettings(updates_per_snapshot=0), followed=True)
+    world.initialize(0)
+    world.follow()
+    world.follow()
+    world.write({0: []})
+    world.restart()
+    world.time.advance(world.settings.prune_interval_ms)
+    assert world.log().log_start_offset == 0
+    world.follow()
+    world.follow()
+    world.time.advance(world.settings.prune_interval_ms)
+    world.follow()
+    assert world.log().log_start_offset == 1
+
+
 def test_a_cold_share_partition_does_not_hold_up_pruning_for_ever() -> None:
     settings = ShareCoordinatorSettings(
         updates_per_snapshot=0, cold_interval_ms=1_000, prune_interval_ms=10_000

@@ -8,6 +8,7 @@ import pytest
 
 from kafkacompat.api.share_services import ShareError
 from kafkacompat.deferred import Deferred
+from kafkacompat.net.workers import WorkersBusy
 from kafkacompat.partition._tests.fakes import partition_image, topic_image, with_partitions
 from kafkacompat.share._tests.share_world import (
     ACCEPT,
@@ -364,6 +365,17 @@ def test_headers_that_are_not_in_the_page_cache_are_read_by_a_worker() -> None:
     world.workers.run_all()
     assert taken(answer.result()) == {0: [(0, 1, 1)]}
     assert not other.done
+
+
+def test_a_fetch_that_no_worker_can_read_for_is_refused_and_frees_the_records() -> None:
+    world = filled(batches=2)
+    world.disk.cold = True
+    answer = world.parked("a", partitions=[0])
+    ((_, read),) = world.workers.submitted
+    read.fail(WorkersBusy("10000 jobs wait for threads: cold reads"))
+    assert codes(answer.result()) == {0: ErrorCode.UNKNOWN_SERVER_ERROR}
+    world.disk.cold = False
+    assert taken(world.fetched("b", partitions=[0])) == {0: [(0, 1, 1)]}
 
 
 def test_a_fetch_that_nobody_waits_for_acquires_nothing() -> None:

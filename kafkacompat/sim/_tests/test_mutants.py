@@ -12,6 +12,7 @@ from kafkacompat.sim._tests.fault_mutants import FAULT_MUTANTS
 from kafkacompat.sim._tests.group_mutants import GROUP_MUTANTS
 from kafkacompat.sim._tests.keeping_mutants import KEEPING_MUTANTS
 from kafkacompat.sim._tests.life_mutants import LIFE_MUTANTS
+from kafkacompat.sim._tests.share_group_mutants import SHARE_GROUP_MUTANTS
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS
 
 EVERY_MUTANT = (
@@ -23,6 +24,7 @@ EVERY_MUTANT = (
     *CONSUMER_GROUP_MUTANTS,
     *KEEPING_MUTANTS,
     *LIFE_MUTANTS,
+    *SHARE_GROUP_MUTANTS,
     *TRANSACTION_MUTANTS,
 )
 

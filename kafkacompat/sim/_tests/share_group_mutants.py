@@ -1,0 +1,109 @@
+"""Bugs planted in share groups (KIP-932). The simulation with a share group must find each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.api.share_services import ShareError
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.deferred import Deferred
+from kafkacompat.share import releases
+from kafkacompat.share.in_flight import ACKNOWLEDGED, ARCHIVED, AVAILABLE, Run
+from kafkacompat.share.partition_cache import SharePartitionCache
+from kafkacompat.share.transitions import StateBatches
+from kafkacompat.share_coordinator import batches, operations
+from kafkacompat.sim._tests.cluster_mutants import Plant
+
+
+def acknowledgements_are_answered_before_they_are_written(patch: pytest.MonkeyPatch) -> None:
+    original = SharePartitionCache.write
+
+    def write(self: SharePartitionCache, led: Any, pending: Any) -> Deferred[ShareError]:
+        original(self, led, pending)
+        return Deferred.of(ShareError())
+
+    patch.setattr(SharePartitionCache, "write", write)
+
+
+def deposed_leaders_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(operations, "_is_fenced", lambda known, asked: False)
+
+
+def locks_do_not_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(releases, "expire", lambda records, now_ms, settings: (StateBatches(), 0))
+
+
+def released_records_forget_their_deliveries(patch: pytest.MonkeyPatch) -> None:
+    original = StateBatches.add
+
+    def add(self: StateBatches, run: Run) -> None:
+        if run.state is AVAILABLE:
+            run.delivery_count = 0
+        original(self, run)
+
+    patch.setattr(StateBatches, "add", add)
+
+
+def the_start_offset_passes_available_records(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Run, "is_terminal", lambda self: self.state in (ACKNOWLEDGED, ARCHIVED, AVAILABLE))
+
+
+def of_two_states_the_weaker_one_counts(patch: pytest.MonkeyPatch) -> None:
+    original = batches._part
+    patch.setattr(
+        batches,
+        "_part",
+        lambda heap, low, high: original(heap, (*low[:2], *high[2:]), (*high[:2], *low[2:])),
+    )
+
+
+def snapshots_have_only_what_is_new(patch: pytest.MonkeyPatch) -> None:
+    original = operations.combine
+    patch.setattr(
+        operations,
+        "combine",
+        lambda so_far, new, start_offset: original(batches.NO_BATCHES, new, start_offset),
+    )
+
+
+def the_end_of_a_session_releases_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(releases, "release", lambda records, member_id, transition: None)
+
+
+def states_are_read_before_they_are_loaded(patch: pytest.MonkeyPatch) -> None:
+    """The coordinator answers from what it has loaded so far."""
+    original = Shard.write
+
+    def write(self: Shard, operation: Any) -> Any:
+        if self.state is ShardState.LOADING and operation.__qualname__.startswith("ShareCoordinator"):
+            try:
+                return Deferred.of(operation(0).response)
+            except Refused as refused:
+                failed: Deferred[Any] = Deferred()
+                failed.fail(refused)
+                return failed
+        return original(self, operation)
+
+    patch.setattr(Shard, "write", write)
+
+
+SHARE_GROUP_MUTANTS: tuple[Plant, ...] = (
+    acknowledgements_are_answered_before_they_are_written,
+    deposed_leaders_are_not_fenced,
+    locks_do_not_end,
+    released_records_forget_their_deliveries,
+    the_start_offset_passes_available_records,
+    of_two_states_the_weaker_one_counts,
+    snapshots_have_only_what_is_new,
+    the_end_of_a_session_releases_nothing,
+    states_are_read_before_they_are_loaded,
+)
+SHARE_GROUP_MUTANTS_SEEN_AT = {
+    "deposed_leaders_are_not_fenced": 8,
+    "locks_do_not_end": 4,
+    "states_are_read_before_they_are_loaded": 27,
+}
+"""The seeds that found them when they were planted, unless it was the first seed."""
