@@ -1,13 +1,18 @@
-"""Members of one consumer group (KIP-848) from one raw-protocol generator: how soon all consume after a change, and what
-heartbeats cost the broker. Every member sends a heartbeat in each round, at equal intervals for both brokers."""
+"""Members of one consumer group (KIP-848): how soon all consume after a change, and what heartbeats cost the broker.
+
+Most members are of one raw-protocol generator. Each sends a heartbeat in each round, at equal intervals for both brokers.
+A few are real clients."""
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
 from collections.abc import Callable
 
 from benchmarks.measure import cpu_seconds, create_topic, memory_mb, running
+from interop_tests.consumer_groups.members import CONFLUENT
+from interop_tests.consumer_groups.members import Member as ClientProcess
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.wire import Connection, encode_request_header, frame
 from kafkacompat.wire.codec import decode, encode
@@ -149,6 +154,56 @@ def membership(count: int, heartbeats: int) -> Callable[[str], Figures]:
         return figures
 
     return run
+
+
+def real_clients(count: int) -> Callable[[str], Figures]:
+    """Members of librdkafka, each in a process of its own, so that a lost one says nothing. The times of members that come
+    include the start of their processes."""
+
+    def run(kind: str) -> Figures:
+        partitions = 2 * count
+        with running(kind, SETTINGS) as broker, contextlib.ExitStack() as made:
+            create_topic(broker, TOPIC, partitions)
+            _find_coordinator(broker.bootstrap)
+            _wait_until_idle(broker)
+
+            def start(number: int) -> ClientProcess:
+                name = f"client-{number}"
+                own = {"bootstrap": broker.bootstrap, "group": GROUP, "client": name, "topic": TOPIC}
+                member = ClientProcess(CONFLUENT, broker.root / f"{name}.log", **own)
+                made.callback(member.kill)
+                return member
+
+            started, before = time.perf_counter(), cpu_seconds(broker)
+            members = [start(number) for number in range(count)]
+            figures = {"all join, s": _until_shared(members, partitions, started)}
+            _rest()
+            started = time.perf_counter()
+            members.append(start(count))
+            figures["one joins, s"] = _until_shared(members, partitions, started)
+            _rest()
+            started = time.perf_counter()
+            members.pop(0).kill()
+            figures["one is lost, s"] = _until_shared(members, partitions, started)
+            figures["broker CPU s of these"] = cpu_seconds(broker) - before
+        return figures
+
+    return run
+
+
+def _until_shared(members: list[ClientProcess], partitions: int, started: float) -> float:
+    """Seconds until every member has partitions, and every partition one member."""
+    while True:
+        owned = [member.state.owned for member in members]
+        if all(owned) and sum(map(len, owned)) == len(frozenset().union(*owned)) == partitions:
+            return time.perf_counter() - started
+        assert time.perf_counter() - started < SETTLED_WITHIN_S, "the group does not settle"
+        time.sleep(0.02)
+
+
+def _rest() -> None:
+    """Like `Fleet.rest`. The clients send the heartbeats themselves."""
+    time.sleep(4 * INTERVAL_S)
 
 
 def many_groups(count: int) -> Callable[[str], Figures]:

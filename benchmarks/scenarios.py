@@ -300,7 +300,9 @@ SCENARIOS = (
         Scenario(f"consumer groups: {count:,} members", consumer_groups.membership(count, 20_000))
         for count in (100, 1_000)
     ),
+    Scenario("consumer groups: 10 real clients", consumer_groups.real_clients(10)),
     Scenario("consumer groups: 10,000 groups of one member", consumer_groups.many_groups(10_000)),
+    Scenario("consumer groups: 1,000 groups of one member", consumer_groups.many_groups(1_000)),
     *(
         Scenario(
             f"share groups: accepted {style}, {members} members",
