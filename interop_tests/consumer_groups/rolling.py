@@ -28,7 +28,7 @@ from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
 CLASSIC, CONSUMER = "classic", "consumer"
 COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 # Sessions are long: a member on a busy machine must not be taken for lost.
-CLASSIC_SESSION_MS = 45_000
+CLASSIC_SESSION_MS = 120_000
 HEARTBEAT_MS = 300
 PAUSE_S = 0.015
 AT_A_TIME = 2

@@ -36,6 +36,8 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "group.consumer.migration.policy": "bidirectional",
     "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.session.timeout.ms": "120000",
+    "group.consumer.max.session.timeout.ms": "120000",
     "group.consumer.heartbeat.interval.ms": "300",
     "group.consumer.min.heartbeat.interval.ms": "100",
 }
@@ -43,6 +45,8 @@ MEMBERS = 3
 PARTITIONS = 6
 RECORDS_A_STEP = 200
 """Of each partition, for the start and for each member that is replaced: at most 18,720 records with the progress after it."""
+WAIT_S = 180.0
+"""Members of Java start a process each, and a step waits for all of them."""
 PROGRESS = 40
 """Records of each partition that the group consumes before the next member is replaced."""
 Make = Callable[[Joining], RollingMember]
@@ -122,7 +126,7 @@ class Rolling:
             found = (member.error for _, member in self._members.values())
             return self._writer.failures + [each for each in found if each is not None]
 
-        wait_until(lambda: errors() or holds(), what)
+        wait_until(lambda: errors() or holds(), what, WAIT_S)
         assert not errors()
 
     def _is_settled(self) -> bool:
