@@ -12,8 +12,8 @@ import pytest
 from interop_tests.raw.compare import compared
 
 SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
-SEEDS = [random.randrange(1 << 30) for _ in range(20)] if SOAK else [4]
-REQUESTS = 5000 if SOAK else 450
+SEEDS = [random.randrange(1 << 30) for _ in range(20)] if SOAK else [10]
+REQUESTS = 5000 if SOAK else 550
 pytestmark = pytest.mark.needs_control
 
 

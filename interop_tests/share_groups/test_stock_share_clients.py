@@ -11,11 +11,10 @@ import pytest
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools, ToolOutput
-from interop_tests.harness.raw_kafka import create_topic, produce, topic_id
+from interop_tests.harness.raw_kafka import create_topic, produce
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
-from interop_tests.share_groups.hand import Hand, Ranges
 from interop_tests.share_groups.sides import has_share_coordinator
 from interop_tests.share_groups.workers import (
     CONFLUENT,
@@ -242,50 +241,6 @@ def test_asynchronous_acknowledgement(raw: Connection, group: str, topic: str, j
         assert worker.commit("async").outcome == {f"{topic}-0": None}
         assert lag(raw, group) == 0
         worker.close()
-
-
-@pytest.mark.parametrize("kind", [JAVA, FRANZ_GO])
-def test_renewed_records_stay_with_their_worker(
-    served: str, raw: Connection, group: str, topic: str, join: Join, kind: str
-) -> None:
-    """One record is renewed until another, which was delivered after it, has been delivered again.
-
-    The other members are no clients, because those fetch ahead.
-    """
-    holder = join(kind, "holder", records="1", acquire="record_limit")
-    wait_until_members(raw, group, holder)
-    configure(raw, group, "share.record.lock.duration.ms", str(LOCK_MS))
-    fill(raw, topic, 1)
-    (kept,) = holder.some()
-    fill(raw, topic, 1, first=1)
-    loser, third = (Hand(lambda: served, group, name, topic_id(raw, topic)) for name in ("loser", "third"))
-    assert wait_until(loser.fetch, "the second record is delivered") == [(1, 1, 1)]
-
-    def delivered_again() -> Ranges:
-        holder.acknowledge("renew", [kept])
-        holder.commit()
-        if kind == JAVA:
-            # This client gives renewed records out once more.
-            assert holder.some() == [kept]
-        return third.fetch()
-
-    assert wait_until(delivered_again, "the other's lock ends", interval_s=0) == [(1, 1, 2)]
-    holder.acknowledge("accept", [kept])
-    assert {*holder.commit().outcome.values()} <= {None}
-    assert third.acknowledge(1, 1) == 0
-    assert lag(raw, group) == 0
-
-
-def test_late_acknowledgements_are_refused(raw: Connection, group: str, topic: str, join: Join) -> None:
-    late, other = join(JAVA, "late"), join(JAVA, "other")
-    wait_until_members(raw, group, late, other)
-    configure(raw, group, "share.record.lock.duration.ms", "1000")
-    fill(raw, topic, 1)
-    records = late.some()
-    (again,) = other.some()
-    assert again.count >= 2
-    late.acknowledge("accept", records)
-    assert late.commit().outcome == {f"{topic}-0": "InvalidRecordStateException"}
 
 
 # tools

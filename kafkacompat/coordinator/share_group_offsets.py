@@ -127,6 +127,9 @@ class ShareGroupOffsets:
         present = [
             (found.id, topic.topic_name, topic.partitions) for topic, found in known if found is not None
         ]
+        if present and not group_id:
+            # Kafka fails over the key of a share-partition without a group.
+            return Deferred.of(refused(Refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
         return self._read(group_id, present, absent)
 
     def _read(
