@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kafkacompat.coordinator.core import LoadFailure
 from kafkacompat.wire.codec import decode, encode
@@ -48,3 +48,20 @@ def decode_modern_record(
     if version != VALUE_VERSION:
         raise LoadFailure(f"value version {version} of record type {record_type} is not known")
     return record_class(decoded_key, decode(value_class, VALUE_VERSION, value[2:]))
+
+
+class Subscriber(Protocol):
+    @property
+    def subscribed_topic_names(self) -> frozenset[str]: ...
+
+
+def shared_names(
+    members: Mapping[str, Subscriber], old: Subscriber | None, names: frozenset[str]
+) -> frozenset[str]:
+    """Members with equal subscriptions share one set: a thousand members of a group usually have the same."""
+    if old is not None and old.subscribed_topic_names == names:
+        return old.subscribed_topic_names
+    other = next(iter(members.values()), None)
+    return (
+        other.subscribed_topic_names if other is not None and other.subscribed_topic_names == names else names
+    )

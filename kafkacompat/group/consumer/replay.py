@@ -15,6 +15,7 @@ from kafkacompat.group.consumer.member import (
     ConsumerGroupMember,
 )
 from kafkacompat.group.consumer.records import ConsumerGroupRecord, owned_partitions, state_of
+from kafkacompat.group.modern_records import shared_names
 
 if TYPE_CHECKING:
     from kafkacompat.group.group import Group
@@ -73,7 +74,7 @@ def _member_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
-            subscribed_topic_names=_shared(group, old, frozenset(value.subscribed_topic_names)),
+            subscribed_topic_names=shared_names(group.members, old, frozenset(value.subscribed_topic_names)),
             subscribed_topic_regex=value.subscribed_topic_regex,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             server_assignor=value.server_assignor,
@@ -84,16 +85,6 @@ def _member_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
                 tuple((each.name, bytes(each.metadata)) for each in classic.supported_protocols),
             ),
         )
-    )
-
-
-def _shared(group: ConsumerGroup, old: ConsumerGroupMember | None, names: frozenset[str]) -> frozenset[str]:
-    """Members with equal subscriptions share one set: a thousand members of a group usually have the same."""
-    if old is not None and old.subscribed_topic_names == names:
-        return old.subscribed_topic_names
-    other = next(iter(group.members.values()), None)
-    return (
-        other.subscribed_topic_names if other is not None and other.subscribed_topic_names == names else names
     )
 
 

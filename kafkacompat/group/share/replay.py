@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.coordinator.core import LoadFailure
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.consumer.member import MemberState
+from kafkacompat.group.modern_records import shared_names
 from kafkacompat.group.share.member import LEAVE_GROUP_MEMBER_EPOCH, ShareGroupMember
 from kafkacompat.group.share.records import (
     CURRENT_ASSIGNMENT,
@@ -71,18 +72,8 @@ def _member_metadata(group: ShareGroup, key: Any, value: Any) -> None:
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
-            subscribed_topic_names=_shared(group, old, frozenset(value.subscribed_topic_names)),
+            subscribed_topic_names=shared_names(group.members, old, frozenset(value.subscribed_topic_names)),
         )
-    )
-
-
-def _shared(group: ShareGroup, old: ShareGroupMember | None, names: frozenset[str]) -> frozenset[str]:
-    """Members with equal subscriptions share one set."""
-    if old is not None and old.subscribed_topic_names == names:
-        return old.subscribed_topic_names
-    other = next(iter(group.members.values()), None)
-    return (
-        other.subscribed_topic_names if other is not None and other.subscribed_topic_names == names else names
     )
 
 
