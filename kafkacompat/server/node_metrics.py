@@ -111,7 +111,7 @@ class NodeMetrics:
             hosted = broker.partitions.hosted
             shares = broker.shares.partitions
             yield waiting_families(broker.partitions, broker.fetches, shares.fetches.purgatory)
-            yield share_families(shares)
+            yield share_families(shares, broker.shares.dead_letters, now_ms)
             yield replication_families(broker.replication)
             yield group_families(broker.groups)
             yield load_families("group", broker.groups.load_times, now_ms)

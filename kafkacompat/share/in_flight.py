@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from operator import attrgetter
+from typing import NamedTuple
 
 from kafkacompat.share.dead_letters import Cause, DeadLetters
 from kafkacompat.share.locks import LockDeadlines, Locked
@@ -144,11 +145,20 @@ class InFlightBatch(Locked):
             self.runs[begin:end] = joined
 
 
+class Held(NamedTuple):
+    """What members hold of a share-partition."""
+
+    records: int
+    first_deadline_ms: int | None
+    """When the first of their locks ends. None: there is none."""
+
+
 class InFlightRecords:
     """The batches in flight in order of offsets, and what is counted over all of them."""
 
     __slots__ = (
         "_firsts",
+        "archived_records",
         "batches",
         "dead_letters",
         "deadlines",
@@ -168,6 +178,8 @@ class InFlightRecords:
         self.start_offset = 0
         self.end_offset = 0
         self.delivery_complete_count = 0
+        self.archived_records = 0
+        """How many records members have rejected, or were delivered as often as allowed, since the state was loaded."""
         self.find_next_fetch_offset = False
         """Whether an offset below the end may be acquirable."""
         self.gap_start: int | None = None
@@ -214,6 +226,19 @@ class InFlightRecords:
     def count(self) -> int:
         """How many records are in flight. Offsets that the log does not have count as well."""
         return self.end_offset - self.start_offset + 1 if self.batches else 0
+
+    def held(self) -> Held:
+        """Looks at each run: at most as many as there are records in flight."""
+        records = 0
+        first_deadline_ms: int | None = None
+        for batch in self.batches:
+            for run in batch.runs:
+                deadline_ms = run.deadline_ms
+                if run.state is ACQUIRED and deadline_ms is not None:
+                    records += run.last - run.first + 1
+                    if first_deadline_ms is None or deadline_ms < first_deadline_ms:
+                        first_deadline_ms = deadline_ms
+        return Held(records, first_deadline_ms)
 
     def count_between(self, first: int, last: int) -> int:
         """How many of these offsets have not fallen below the start offset."""

@@ -65,6 +65,7 @@ def _expire(records: InFlightRecords, run: Run, settings: ShareSettings) -> None
         run.state = ARCHIVED
     elif run.delivery_count >= settings.delivery_count_limit:
         run.state = undeliverable(settings)
+        records.archived_records += run.last - run.first + 1
     else:
         run.state = AVAILABLE
         records.became_acquirable()

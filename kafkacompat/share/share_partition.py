@@ -14,7 +14,7 @@ from kafkacompat.share.aborted import aborted_batches, without
 from kafkacompat.share.acknowledgement import Acknowledgement
 from kafkacompat.share.acquisition import Acquisition
 from kafkacompat.share.dead_letters import DeadLetters
-from kafkacompat.share.in_flight import InFlightRecords
+from kafkacompat.share.in_flight import Held, InFlightRecords
 from kafkacompat.share.transitions import StateBatches, Transition
 from kafkacompat.share.values import (
     NOTHING_ACQUIRED,
@@ -56,6 +56,8 @@ class SharePartition:
         self.state_epoch = 0
         self.expired_records = 0
         """How many records were held beyond their locks."""
+        self.delivered_records = 0
+        """How many records were given to members, each time counted."""
         self._settings = settings
         self._records = InFlightRecords()
         self._writes: dict[int, Transition | None] = {}
@@ -182,12 +184,15 @@ class SharePartition:
         count = acquisition.run(fetch_offset, max_fetch_records)
         acquired = acquisition.acquired
         if not read_committed or not aborted_transactions or not acquired:
+            self.delivered_records += count
             return Acquired(acquired, count)
         aborted = aborted_batches(batches, aborted_transactions)
         for batch in aborted:
             archiving.archive_acquired(self._records, batch.base_offset, batch.last_offset)
         acquired = without(acquired, aborted)
-        return Acquired(acquired, sum(each.last_offset - each.first_offset + 1 for each in acquired))
+        count = sum(each.last_offset - each.first_offset + 1 for each in acquired)
+        self.delivered_records += count
+        return Acquired(acquired, count)
 
     # Acknowledgements
 
@@ -293,3 +298,15 @@ class SharePartition:
 
     def in_flight_batches(self) -> int:
         return len(self._records.batches)
+
+    @property
+    def archived_records(self) -> int:
+        """How many records are not delivered any more, because they were rejected or delivered as often as allowed.
+
+        Since the state was loaded. Records that the log has lost and those of aborted transactions do not count.
+        """
+        return self._records.archived_records
+
+    def held(self) -> Held:
+        """The cost follows the records in flight."""
+        return self._records.held()

@@ -37,7 +37,7 @@ class StateBatches:
 class Transition(StateBatches):
     """The changes of one request: records that one member holds become available, acknowledged or archived."""
 
-    __slots__ = ("_delivery_count_limit", "_parts", "_records", "_undeliverable", "member_id")
+    __slots__ = ("_archived", "_delivery_count_limit", "_parts", "_records", "_undeliverable", "member_id")
 
     def __init__(self, records: InFlightRecords, member_id: str, settings: ShareSettings) -> None:
         super().__init__()
@@ -45,6 +45,8 @@ class Transition(StateBatches):
         self.member_id = member_id
         self._delivery_count_limit = settings.delivery_count_limit
         self._undeliverable = undeliverable(settings)
+        self._archived = 0
+        """Records that are not delivered any more once this is written."""
         self._parts: list[tuple[InFlightBatch, int, int]] = []
         """Offsets of batches. Only those runs count that have this transition."""
 
@@ -52,6 +54,7 @@ class Transition(StateBatches):
         """Change a run that the member holds. A record that was delivered as often as allowed is not available again."""
         if state is AVAILABLE and run.delivery_count >= self._delivery_count_limit:
             state = self._undeliverable
+            self._archived += run.last - run.first + 1
         run.state = state
         run.member_id = NO_MEMBER
         run.transition = self
@@ -66,10 +69,12 @@ class Transition(StateBatches):
 
     def reject(self, batch: InFlightBatch, run: Run) -> None:
         """The member has no use for the run, now or later."""
+        self._archived += run.last - run.first + 1
         self.start(batch, run, self._undeliverable)
 
     def complete(self) -> None:
         """The changes are written."""
+        self._records.archived_records += self._archived
         for batch, first, last in self._parts:
             for run in batch.runs[batch.index_of(first) : batch.index_of(last) + 1]:
                 if run.transition is not self:
@@ -113,6 +118,7 @@ class Transition(StateBatches):
                 run.state = ARCHIVED
             elif run.delivery_count >= self._delivery_count_limit:
                 run.state = self._undeliverable
+                records.archived_records += run.last - run.first + 1
                 if run.state is ARCHIVING:
                     records.bury(run, Cause.DELIVERY_COUNT_EXCEEDED)
             else:

@@ -1,0 +1,121 @@
+"""The numbers of share-partitions: what members hold, since when, what they were given, and what was archived."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.metrics import shares as module
+from kafkacompat.metrics.families import Labels
+from kafkacompat.metrics.shares import share_families
+from kafkacompat.share._tests.share_world import ACCEPT, GROUP, REJECT, RELEASE, RENEW, ShareWorld
+
+LABELS = {"group": GROUP, "topic": "t", "partition": "0"}
+OWN = "kafkacompat_share_partition_"
+
+
+class DeadLetters:
+    """DeadLetterQueue, as much of it as is used."""
+
+    written = 7
+    given_up = 2
+
+
+def scraped(world: ShareWorld) -> dict[str, list[tuple[Labels, float]]]:
+    families: Any = share_families(world.shares, DeadLetters(), world.time.monotonic_ms())  # type: ignore[arg-type]
+    return {
+        family.name: [sample for sample in family.samples if sample is not None]
+        for family in families
+        if family is not None
+    }
+
+
+def told(world: ShareWorld) -> dict[str, float]:
+    """The numbers of the only share-partition."""
+    found = {}
+    for name, samples in scraped(world).items():
+        if name.startswith(OWN) and samples:
+            ((labels, value),) = samples
+            assert labels == LABELS
+            found[name.removeprefix(OWN)] = value
+    return found
+
+
+def world_with(records: int, **overrides: str) -> ShareWorld:
+    world = ShareWorld(**overrides)
+    world.produce("t", 0, *[b"v"] * records)
+    return world
+
+
+def test_what_members_hold_is_told_with_its_age() -> None:
+    world = world_with(5)
+    world.fetched(epoch=0, partitions=[0])
+    world.time.advance(2_500)
+    assert told(world) == {
+        "held_records": 5,
+        "oldest_lock_seconds": 2.5,
+        "delivered_records": 5,
+        "archived_records": 0,
+    }
+    world.acknowledged("m", 1, {0: [(0, 1, ACCEPT), (2, 2, REJECT)]})
+    world.acknowledged("m", 2, {0: [(3, 3, RENEW)]}, is_renew=True)
+    world.time.advance(1_000)
+    now = told(world)
+    assert (now["held_records"], now["oldest_lock_seconds"], now["archived_records"]) == (2, 3.5, 1)
+    world.acknowledged("m", 3, {0: [(4, 4, ACCEPT)]})
+    assert told(world)["oldest_lock_seconds"] == 1
+    world.acknowledged("m", 4, {0: [(3, 3, ACCEPT)]})
+    assert told(world) == {"delivered_records": 5, "archived_records": 1}
+
+
+def test_records_delivered_again_and_too_often_are_counted() -> None:
+    world = world_with(1, share_delivery_count_limit="2")
+    world.fetched(epoch=0, partitions=[0])
+    world.fetched(epoch=1, partitions={0: [(0, 0, RELEASE)]})
+    assert (told(world)["delivered_records"], told(world)["archived_records"]) == (2, 0)
+    world.time.advance(30_000)
+    assert (told(world)["delivered_records"], told(world)["archived_records"]) == (2, 1)
+
+
+def test_labels_are_plain_in_our_own_names_and_quoted_in_those_of_kafka() -> None:
+    world = world_with(1)
+    world.configure("g 1:2", share_auto_offset_reset="earliest")
+    world.fetched(epoch=0, partitions=[0], group="g 1:2")
+    families = scraped(world)
+    ((labels, _),) = families[f"{OWN}held_records"]
+    assert labels["group"] == "g 1:2"
+    ((labels, _),) = families["kafka_server_sharepartitionmetrics_inflightmessagecount"]
+    assert labels["group"] == '"g 1:2"'
+    assert families["kafkacompat_share_dead_letters_written"] == [({}, 7)]
+    assert families["kafkacompat_share_dead_letters_given_up"] == [({}, 2)]
+
+
+def test_no_more_share_partitions_are_shown_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients choose the ids of groups."""
+    monkeypatch.setattr(module, "SHOWN", 2)
+    world = ShareWorld()
+    world.fetched(epoch=0, partitions=[0, 1, 2], max_wait_ms=0)
+    per_partition = {
+        name: samples
+        for name, samples in scraped(world).items()
+        if "share_partition" in name or "sharepartitionmetrics" in name
+    }
+    assert len(per_partition) == 7
+    assert {len(samples) for samples in per_partition.values()} == {0, 2}
+
+
+def test_records_in_flight_are_looked_at_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COUNTED_A_STEP", 3)
+    monkeypatch.setattr(module, "RECORDS_A_UNIT", 1)
+    world = ShareWorld()
+    for partition in range(3):
+        world.produce("t", partition, *[b"v"] * 5)
+    world.fetched(epoch=0, partitions=[0, 1, 2])
+    families: Any = share_families(world.shares, DeadLetters(), 0)  # type: ignore[arg-type]
+    own = False
+    pauses = 0
+    for family in families:
+        own = own or (family is not None and family.name == f"{OWN}archived_records")
+        pauses += own and family is None
+    assert pauses == 3
