@@ -74,12 +74,13 @@ def page(chromium: webdriver.Chrome, console: ConsoleProcess) -> Iterator[Page]:
 
 
 @pytest.fixture
-def make_console(tmp_path: Path) -> Iterator[Callable[[str], ConsoleProcess]]:
-    """make_console(bootstrap) starts a separate console for the test."""
+def make_console(tmp_path: Path) -> Iterator[Callable[..., ConsoleProcess]]:
+    """make_console(bootstrap, *options) starts a separate console for the test."""
     made: list[ConsoleProcess] = []
 
-    def make(bootstrap: str) -> ConsoleProcess:
-        process = ConsoleProcess(bootstrap, tmp_path / f"console-{len(made)}.log")
+    def make(bootstrap: str, *options: str) -> ConsoleProcess:
+        log = tmp_path / f"console-{len(made)}.log"
+        process = ConsoleProcess(bootstrap, log, options=options)
         made.append(process)
         return process.start()
 

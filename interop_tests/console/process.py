@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,14 @@ class Answer:
 class ConsoleProcess:
     """`kafkacompat console` for one broker, on a free port."""
 
-    def __init__(self, bootstrap: str, log: Path, host: str = "127.0.0.1") -> None:
-        """host: the address on which it listens."""
+    def __init__(
+        self, bootstrap: str, log: Path, host: str = "127.0.0.1", options: Sequence[str] = ()
+    ) -> None:
+        """host: the address on which it listens. options: further ones of the command."""
         self.bootstrap = bootstrap
         self.log = log
         self.host = host
+        self.options = options
         self.token = ""
         self.port = 0
         self.process: subprocess.Popen[str] | None = None
@@ -53,7 +57,7 @@ class ConsoleProcess:
         command = [sys.executable, "-m", "kafkacompat", "console", "--bootstrap", self.bootstrap]
         with open(self.log, "a") as log:
             self.process = subprocess.Popen(
-                [*command, "--listen", f"{self.host}:0"],
+                [*command, "--listen", f"{self.host}:0", *self.options],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer
 from selenium import webdriver
 
@@ -16,7 +17,8 @@ from interop_tests.console.page import PHONE, Page
 from interop_tests.console.process import ConsoleProcess
 from interop_tests.console.samples import RESULT_TOPICS
 from interop_tests.console.writing import GROUP, MIXED_RECORDS, MIXED_TOPIC, Writer
-from interop_tests.harness.broker import BrokerProcess, chosen_kind
+from interop_tests.harness.broker import KAFKACOMPAT, BrokerProcess, chosen_kind
+from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 
 
@@ -216,9 +218,68 @@ def test_a_share_group_unfolds_to_its_members_and_what_is_done(
         stands = [[row["start"], row["latest"], row["lag"], row["done"]] for row in seen["partitions"]]
         shown = [row[1:] for row in page.rows("#groups .nested:not(.members)")]
         assert shown == [["–" if each is None else f"{each:,}" for each in stand] for stand in stands]
+        assert "kafkacompat console --metrics" in page.text("#groups .numbers")
     finally:
         worker.terminate()
         worker.communicate(timeout=30)
+
+
+@pytest.mark.skipif(chosen_kind() != KAFKACOMPAT, reason="Apache Kafka has no metrics listener")
+def test_the_metrics_of_the_node_tell_what_is_in_flight(
+    chromium: webdriver.Chrome, make_console: Callable[..., ConsoleProcess], tmp_path: Path
+) -> None:
+    """Of three records one is rejected, and two are held by a worker that says nothing more."""
+    port = free_port()
+    settings = {
+        "metrics.listener.port": str(port),
+        # No lock ends while the test looks, however slow the machine is.
+        "group.share.max.record.lock.duration.ms": "3600000",
+        "group.share.record.lock.duration.ms": "3600000",
+    }
+    broker = BrokerProcess(KAFKACOMPAT, tmp_path / "broker", settings)
+    broker.start()
+    worker = None
+    try:
+        writer = Writer(broker.bootstrap)
+        writer.create("jobs", partitions=1)
+        for number in range(3):
+            writer.write("jobs", b"job", str(number))
+        writer.written()
+        words = ("--bootstrap", broker.bootstrap, "--share", "queue", "jobs", "--from-beginning")
+        worker = subprocess.Popen(
+            command_line("consume", *words, "--by-line", "--prefetch", "3"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert worker.stdin is not None
+        worker.stdin.write(b"reject\n")
+        worker.stdin.flush()
+        console = make_console(broker.bootstrap, "--metrics", f"http://127.0.0.1:{port}")
+
+        def numbers() -> dict[str, Any] | None:
+            cluster = (console.get("/api/cluster").json["cluster"]) or {"groups": ()}
+            found = [
+                row for each in cluster["groups"] for row in each["partitions"] if each["group"] == "queue"
+            ]
+            return found[0] if found and found[0]["archived"] and found[0]["held"] == 2 else None
+
+        row = wait_until(numbers, "the console knows what is in flight")
+        assert row is not None
+        assert (row["archived"], row["delivered"], row["lag"]) == (1, 3, 2)
+        page = Page(chromium, console.address).open("#/cluster")
+        page.wait_for("#groups", "queue")
+        page.click("[data-key='group queue']")
+        page.wait_for("#groups .nested:not(.members)", "Oldest lock")
+        (cells,) = page.rows("#groups .nested:not(.members)")
+        held, oldest, delivered, archived = cells[5:]
+        assert (held, delivered, archived) == ("2", "3", "1")
+        assert oldest.endswith(" s")
+        assert page.text("#groups .numbers") == ""
+    finally:
+        if worker is not None:
+            worker.kill()
+            worker.communicate(timeout=30)
+        broker.kill()
 
 
 def test_the_node_is_shown(page: Page, shown_broker: BrokerProcess) -> None:

@@ -87,7 +87,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "net": {"wire", "quota", "security.sasl_client"},
     "security": {"wire"},
-    "console": {"wire", "security.cluster_address"},
+    "console": {"wire", "security.cluster_address", "security.http_fetch", "security.sasl_client"},
     "pipeline": {"security.cluster_address"},
     "server": EVERYTHING,
     "cli": EVERYTHING,

@@ -27,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ask for the token in this file, on loopback too (default: a random one beyond loopback, none on loopback)",
     )
     parser.add_argument(
+        "--metrics",
+        metavar="URL[,URL...]",
+        help="metrics listeners of the nodes (metrics.listener.port), which alone tell how many records of share groups are in "
+        "flight: http://HOST:PORT",
+    )
+    parser.add_argument(
         "--allow-host",
         action="append",
         default=[],
@@ -40,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         from kafkacompat.console.core.addresses import listen_address
         from kafkacompat.console.failure import ConsoleError
         from kafkacompat.console.run import run_console, token_of_file
+        from kafkacompat.console.share_numbers import metrics_addresses
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         print(
@@ -60,7 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         token = token_of_file(arguments.token_file) if arguments.token_file is not None else None
-        trio.run(run_console, address_of(arguments), host, port, arguments.allow_host, ready, token)
+        metrics = metrics_addresses(arguments.metrics) if arguments.metrics is not None else ()
+        trio.run(run_console, address_of(arguments), host, port, arguments.allow_host, ready, token, metrics)
     except ConsoleError as error:
         print(f"kafkacompat: {error}", file=sys.stderr)
         return 1

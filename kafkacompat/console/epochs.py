@@ -11,14 +11,15 @@ from kafkacompat.console.core.group_epochs import (
     versions_request,
 )
 from kafkacompat.console.core.snapshot import CONSUMER, GroupEpochs, NodeSeen, Snapshot
-from kafkacompat.console.plain import FAILURES, NODE_TIMEOUT_S, answer_to
+from kafkacompat.console.node_connection import FAILURES, NODE_TIMEOUT_S, answer_to, connected
+from kafkacompat.security.sasl_client import ClientSecurity
 
 MAX_GROUPS_ASKED = 500
 """The epochs of further groups stay unknown."""
 GROUPS_A_REQUEST = 25
 
 
-async def epochs_of(snapshot: Snapshot) -> dict[str, GroupEpochs]:
+async def epochs_of(snapshot: Snapshot, security: ClientSecurity) -> dict[str, GroupEpochs]:
     """Return the epochs of the snapshot's groups, without those whose coordinator does not answer."""
     nodes = {node.node_id: node for node in snapshot.nodes}
     asked: dict[int, list[str]] = {}
@@ -30,7 +31,7 @@ async def epochs_of(snapshot: Snapshot) -> dict[str, GroupEpochs]:
     async def ask(node: NodeSeen, groups: list[str]) -> None:
         try:
             with trio.fail_after(NODE_TIMEOUT_S):
-                found.update(await _ask_coordinator(node, groups))
+                found.update(await _ask_coordinator(node, security, groups))
         except FAILURES:
             return
 
@@ -40,10 +41,11 @@ async def epochs_of(snapshot: Snapshot) -> dict[str, GroupEpochs]:
     return found
 
 
-async def _ask_coordinator(node: NodeSeen, groups: list[str]) -> dict[str, GroupEpochs]:
+async def _ask_coordinator(
+    node: NodeSeen, security: ClientSecurity, groups: list[str]
+) -> dict[str, GroupEpochs]:
     found: dict[str, GroupEpochs] = {}
-    stream = await trio.open_tcp_stream(node.host, node.port)
-    async with stream:
+    async with connected(node, security) as stream:
         version = describe_version(await answer_to(stream, versions_request()))
         for start in range(0, len(groups), GROUPS_A_REQUEST):
             request = describe_request(groups[start : start + GROUPS_A_REQUEST], version)

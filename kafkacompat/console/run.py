@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -16,11 +16,12 @@ from hypercorn.trio import serve
 from kafkacompat.console.admin import ClusterClient
 from kafkacompat.console.core.tokens import checked_token, is_beyond_loopback
 from kafkacompat.console.failure import ConsoleError
-from kafkacompat.console.looking import keep_looking, wall_clock_ms
+from kafkacompat.console.looking import keep_counting, keep_looking, wall_clock_ms
 from kafkacompat.console.reader import MAX_WAITING_BATCHES, Batch, ResultReader
 from kafkacompat.console.server import application
 from kafkacompat.console.state import ConsoleState
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.security.http_fetch import HttpAddress
 
 GRACE_S = 1.0
 KEEP_ALIVE_S = 30.0
@@ -80,14 +81,17 @@ async def run_console(
     allowed_hosts: Collection[str],
     ready: Callable[[str, str | None], None],
     token: str | None = None,
+    metrics: Sequence[HttpAddress] = (),
 ) -> None:
     """Serve until SIGINT or SIGTERM. ConsoleError if the port is not available.
 
     `ready` is called with the page's address, and with the token if this function made one. `token` is what requests must
     bear. Without it, a random token is made if other machines can reach the console; on loopback none is needed.
+    `metrics` are listeners for metrics, which are asked for what is in flight with share groups.
 
     Port 0 means any free port. Without a broker the page says so, and continues when the broker answers.
     """
+    security = bootstrap.security()
     listener = bound_socket(host, port)
     state = ConsoleState(bootstrap, wall_clock_ms(), f"{wall_clock_ms():x}")
     reader = ResultReader(bootstrap)
@@ -103,7 +107,8 @@ async def run_console(
             binds = await nursery.start(server)
             # The server closes the descriptor: it has created a socket from the number.
             listener.detach()
-            nursery.start_soon(keep_looking, state, client, reader, wall_clock_ms)
+            nursery.start_soon(keep_looking, state, client, reader, wall_clock_ms, security)
+            nursery.start_soon(keep_counting, state, metrics)
             nursery.start_soon(reader.run, send)
             nursery.start_soon(fold_batches, state, receive)
             ready(binds[0], made)

@@ -1,9 +1,10 @@
-"""Asks each node for the share groups that it coordinates. The groups of a node that does not answer stay as they were."""
+"""Asks each node for the share groups that it coordinates. The groups of a node that does not answer stay as they were,
+and the reason is told."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
@@ -17,7 +18,8 @@ from kafkacompat.console.core.share_groups import (
     parse_list,
 )
 from kafkacompat.console.core.snapshot import NodeSeen, ShareGroupSeen
-from kafkacompat.console.plain import FAILURES, NODE_TIMEOUT_S, answer_to
+from kafkacompat.console.node_connection import FAILURES, NODE_TIMEOUT_S, answer_to, connected, reason_of
+from kafkacompat.security.sasl_client import ClientSecurity
 
 MAX_GROUPS_A_NODE = 200
 """Further groups, in order of names, are counted and not shown."""
@@ -30,10 +32,12 @@ class Coordinated:
 
     groups: tuple[ShareGroupSeen, ...] = ()
     hidden: int = 0
+    error: str = ""
+    """Why the node did not answer the last time."""
 
 
 async def share_groups_of(
-    nodes: Iterable[NodeSeen], before: Mapping[int, Coordinated]
+    nodes: Iterable[NodeSeen], security: ClientSecurity, before: Mapping[int, Coordinated]
 ) -> dict[int, Coordinated]:
     """Return the share groups by node. `before` is the previous answer."""
     found: dict[int, Coordinated] = {}
@@ -41,10 +45,10 @@ async def share_groups_of(
     async def ask(node: NodeSeen) -> None:
         try:
             with trio.fail_after(NODE_TIMEOUT_S):
-                found[node.node_id] = await _ask_node(node)
-        except FAILURES:
-            if node.node_id in before:
-                found[node.node_id] = before[node.node_id]
+                found[node.node_id] = await _ask_node(node, security)
+        except FAILURES as error:
+            known = before.get(node.node_id, Coordinated())
+            found[node.node_id] = replace(known, error=reason_of(error))
 
     async with trio.open_nursery() as nursery:
         for node in nodes:
@@ -52,9 +56,8 @@ async def share_groups_of(
     return found
 
 
-async def _ask_node(node: NodeSeen) -> Coordinated:
-    stream = await trio.open_tcp_stream(node.host, node.port)
-    async with stream:
+async def _ask_node(node: NodeSeen, security: ClientSecurity) -> Coordinated:
+    async with connected(node, security) as stream:
         version = offsets_version(await answer_to(stream, versions_request()))
         if version is None:
             return Coordinated()

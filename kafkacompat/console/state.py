@@ -21,6 +21,7 @@ from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize, Snapshot
 from kafkacompat.console.core.views import results_view
 from kafkacompat.console.reader import Batch, Place
 from kafkacompat.console.share_groups import Coordinated
+from kafkacompat.console.share_numbers import NumbersTold
 from kafkacompat.security.cluster_address import ClusterAddress
 
 MIN_VIEW_INTERVAL_MS = 400
@@ -62,6 +63,7 @@ class ConsoleState:
 
     __slots__ = (
         "_cluster_cache",
+        "_counted",
         "_looks",
         "_making",
         "_results_cache",
@@ -80,6 +82,7 @@ class ConsoleState:
         self.rates = Rates()
         self.snapshot: Snapshot | None = None
         self.positions: dict[Place, int] = {}
+        self._counted: NumbersTold | None = None
         self._looks = 0
         self._results_cache = ViewCache(run)
         self._cluster_cache = ViewCache(run)
@@ -89,7 +92,7 @@ class ConsoleState:
     def looked(self, snapshot: Snapshot) -> None:
         """Store a new snapshot."""
         self._looks += 1
-        self.snapshot = snapshot
+        self.snapshot = _counted(snapshot, self._counted)
         self.connection.answered(snapshot.taken_ms)
         ends = {topic.topic_id: topic.end_offsets for topic in snapshot.topics}
         self.rates.add(snapshot.taken_ms, {key: end for key, end in ends.items() if end is not None})
@@ -115,7 +118,17 @@ class ConsoleState:
                 self.snapshot,
                 share_groups=tuple(sorted(groups, key=lambda group: group.group_id)),
                 share_groups_hidden=sum(each.hidden for each in by_node.values()),
+                share_groups_error="; ".join(
+                    f"node {node_id}: {each.error}" for node_id, each in sorted(by_node.items()) if each.error
+                ),
             )
+
+    def counted(self, told: NumbersTold) -> None:
+        """Store what the nodes' metrics tell of records in flight with share groups."""
+        self._counted = told
+        if self.snapshot is not None:
+            self._looks += 1
+            self.snapshot = _counted(self.snapshot, told)
 
     def away(self, now_ms: int, reason: str) -> None:
         """The broker did not answer. The previous snapshot stays and is shown as old."""
@@ -174,6 +187,12 @@ class ConsoleState:
             "health": health_view(self.connection, self.snapshot),
             "behind": self.behind(),
         }
+
+
+def _counted(snapshot: Snapshot, told: NumbersTold | None) -> Snapshot:
+    if told is None:
+        return snapshot
+    return replace(snapshot, share_numbers=told.numbers, share_numbers_error=told.error)
 
 
 def _as_json(make: Callable[[], dict[str, Any]]) -> bytes:

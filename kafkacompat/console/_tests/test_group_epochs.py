@@ -40,6 +40,7 @@ from kafkacompat.console.epochs import epochs_of
 from kafkacompat.console.looking import keep_looking
 from kafkacompat.console.state import ConsoleState
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.security.sasl_client import NO_SECURITY
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.headers import parse_request_header
 from kafkacompat.wire.message import Message
@@ -172,7 +173,7 @@ async def test_each_coordinator_is_asked_for_its_groups_and_a_silent_one_leaves_
             GroupSeen("nowhere", "consumer", "stable", 1, None),
         )
         seen = replace(snapshot(groups=groups), nodes=nodes)
-        assert await epochs_of(seen) == dict.fromkeys("abc", EPOCHS)
+        assert await epochs_of(seen, NO_SECURITY) == dict.fromkeys("abc", EPOCHS)
         assert good.asked == [["a", "b"], ["c"]]
         nursery.cancel_scope.cancel()
 
@@ -267,10 +268,10 @@ async def test_epochs_are_those_of_the_newest_look(
     async def listening(places: object) -> None:
         return
 
-    async def no_sizes(nodes: object) -> tuple[None, str]:
+    async def no_sizes(nodes: object, security: object) -> tuple[None, str]:
         return None, ""
 
-    async def scripted(seen: Snapshot) -> dict[str, GroupEpochs]:
+    async def scripted(seen: Snapshot, security: object) -> dict[str, GroupEpochs]:
         assert [group.group_id for group in seen.groups] == ["g"]
         return told.pop(0)
 
@@ -281,7 +282,7 @@ async def test_epochs_are_those_of_the_newest_look(
     client = ScriptedClient(snapshot(groups=(GroupSeen("g", "consumer", "stable", 1, 1),)))
     found: list[object] = []
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(keep_looking, state, client, Followed(), lambda: 50)
+        nursery.start_soon(keep_looking, state, client, Followed(), lambda: 50, NO_SECURITY)
         while told or len(found) < 2:
             await trio.sleep(0.1)
             if state.snapshot is not None and state.snapshot.epochs not in found:

@@ -25,6 +25,7 @@ from kafkacompat.console.server import application
 from kafkacompat.console.sizes import sizes_of
 from kafkacompat.console.state import MIN_VIEW_INTERVAL_MS, ConsoleState, ViewCache, encoded
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.security.sasl_client import NO_SECURITY
 
 
 class Clock:
@@ -270,9 +271,9 @@ async def test_sizes_are_asked_of_every_node_and_one_that_is_silent_is_named() -
             for payload in (struct.pack(">i", len(told)) + told, b"HTTP/1.1 400\r\n\r\n")
         ]
         nodes = [NodeSeen(number, *each.socket.getsockname()) for number, each in enumerate((good, bad), 1)]
-        sizes, errors = await sizes_of(nodes)
+        sizes, errors = await sizes_of(nodes, NO_SECURITY)
         assert sizes is not None
         assert [(size.node_id, size.topic, size.size_bytes) for size in sizes] == [(1, "t", 77)]
         assert errors == "node 2: an answer of 1213486160 bytes"
-        assert await sizes_of(nodes[1:]) == (None, errors)
+        assert await sizes_of(nodes[1:], NO_SECURITY) == (None, errors)
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): asked for over plain connections, and shown with what is done and what is not."""
+"""Share groups (KIP-932): asked for node by node, and shown with what is done and what is not."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from kafkacompat.console.share_groups import Coordinated, share_groups_of
 from kafkacompat.console.state import ConsoleState
 from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.security.sasl_client import NO_SECURITY
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.headers import parse_request_header
 from kafkacompat.wire.message import Message
@@ -173,7 +174,7 @@ class Coordinator:
         self.names = names
         self.asked: list[tuple[int, list[str]]] = []
 
-    async def serve(self, stream: trio.SocketStream) -> None:
+    async def serve(self, stream: trio.abc.Stream) -> None:
         received = bytearray()
         while True:
             while len(received) < 4 or len(received) < 4 + struct.unpack_from(">i", received)[0]:
@@ -224,12 +225,12 @@ async def test_each_node_is_asked_and_the_groups_of_a_silent_one_stay(
         ]
         nodes = [NodeSeen(number, "127.0.0.1", port) for number, port in enumerate(ports, 1)]
         before = {2: Coordinated((SEEN,)), 3: Coordinated((SEEN,))}
-        found = await share_groups_of(nodes, before)
+        found = await share_groups_of(nodes, NO_SECURITY, before)
         nursery.cancel_scope.cancel()
     assert found.keys() == {1, 2}
     assert [group.group_id for group in found[1].groups] == ["a", "b", "c"]
     assert found[1].hidden == 2
-    assert found[2] == before[2]
+    assert found[2] == Coordinated((SEEN,), error="the connection ended")
     assert good.asked == [(kind, names) for names in (["a", "b"], ["c"]) for kind in (DESCRIBE, OFFSETS)]
 
 
@@ -246,6 +247,7 @@ def test_the_view_has_groups_of_all_kinds_in_order() -> None:
     view = shown(state)
     assert [group["group"] for group in view["groups"]] == ["a", "b", "g", "z"]
     assert view["groups_hidden"] == 3
+    assert view["share_groups_error"] is None
     group = view["groups"][2]
     assert [group[name] for name in ("kind", "state", "members", "topics", "lag", "group_epoch")] == [
         "share",
@@ -255,9 +257,10 @@ def test_the_view_has_groups_of_all_kinds_in_order() -> None:
         4,
         5,
     ]
+    untold = dict.fromkeys(("held", "oldest_lock_ms", "delivered", "archived"))
     assert group["partitions"] == [
-        {"topic": "t", "partition": 0, "start": 3, "latest": 10, "lag": 4, "done": 3},
-        {"topic": "t", "partition": 1, "start": None, "latest": 0, "lag": None, "done": None},
+        {"topic": "t", "partition": 0, "start": 3, "latest": 10, "lag": 4, "done": 3} | untold,
+        {"topic": "t", "partition": 1, "start": None, "latest": 0, "lag": None, "done": None} | untold,
     ]
     (member,) = group["member_list"]
     assert [member[name] for name in ("member", "epoch", "subscribed", "kind", "target")] == [
@@ -267,6 +270,8 @@ def test_the_view_has_groups_of_all_kinds_in_order() -> None:
         None,
         None,
     ]
+    state.shared({1: Coordinated((SEEN,)), 2: Coordinated(error="no answer in time")})
+    assert shown(state)["share_groups_error"] == "node 2: no answer in time"
     # What an end offset read a moment earlier would make negative is none.
     state.looked(snapshot(topic("t", partition(0, latest=4)), groups=others))
     state.shared({1: Coordinated((SEEN,))})

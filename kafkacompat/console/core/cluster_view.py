@@ -23,6 +23,8 @@ from kafkacompat.console.core.snapshot import (
     PartitionSeen,
     Places,
     ShareGroupSeen,
+    ShareKey,
+    ShareNumbers,
     Snapshot,
     TopicSeen,
 )
@@ -54,6 +56,11 @@ def cluster_view(connection: BrokerConnection, snapshot: Snapshot | None, rates:
             "topics_hidden": snapshot.topics_hidden,
             "groups": groups_view(snapshot),
             "groups_hidden": snapshot.groups_hidden + snapshot.share_groups_hidden,
+            "share_groups_error": snapshot.share_groups_error or None,
+            "share_numbers": {
+                "asked": snapshot.share_numbers is not None,
+                "error": snapshot.share_numbers_error or None,
+            },
             "sizes_error": snapshot.sizes_error or None,
             "troubled": troubled_view(snapshot),
             "rate_history": [{"at_ms": at_ms, "records_per_s": rate} for at_ms, rate in rates.history()],
@@ -192,13 +199,18 @@ def groups_view(snapshot: Snapshot) -> list[View]:
         for partition in topic.partitions
     }
     views = [group_view(group, partitions, snapshot.epochs.get(group.group_id)) for group in snapshot.groups]
-    views += [share_group_view(group, partitions) for group in snapshot.share_groups]
+    numbers = snapshot.share_numbers or {}
+    views += [share_group_view(group, partitions, numbers) for group in snapshot.share_groups]
     return sorted(views, key=lambda view: str(view["group"])) if snapshot.share_groups else views
 
 
-def share_group_view(group: ShareGroupSeen, partitions: Mapping[tuple[str, int], PartitionSeen]) -> View:
+def share_group_view(
+    group: ShareGroupSeen,
+    partitions: Mapping[tuple[str, int], PartitionSeen],
+    numbers: Mapping[ShareKey, ShareNumbers],
+) -> View:
     """Return one share group in the form of group_view. A partition has a start instead of a committed offset."""
-    rows, lag = share_partitions(group, partitions)
+    rows, lag = share_partitions(group, partitions, numbers)
     return {
         "group": group.group_id,
         "kind": SHARE,

@@ -1,6 +1,7 @@
 """How far a share group has come in each partition, from its start offsets and the end offsets of the partitions.
 
 How many records are in flight is not told by the protocol: only the leader knows, and it tells it in its metrics.
+Without them these numbers are null.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafkacompat.console.core.snapshot import PartitionSeen, ShareGroupSeen
+from kafkacompat.console.core.snapshot import PartitionSeen, ShareGroupSeen, ShareKey, ShareNumbers
 
 
 def share_partitions(
-    group: ShareGroupSeen, partitions: Mapping[tuple[str, int], PartitionSeen]
+    group: ShareGroupSeen,
+    partitions: Mapping[tuple[str, int], PartitionSeen],
+    numbers: Mapping[ShareKey, ShareNumbers],
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return the rows of the group's partitions, and the sum of the known lags.
 
@@ -26,6 +29,7 @@ def share_partitions(
         done = None
         if stand.start is not None and stand.lag is not None and latest is not None:
             done = max(0, latest - stand.start - stand.lag)
+        told = numbers.get((group.group_id, topic, number))
         rows.append(
             {
                 "topic": topic,
@@ -34,6 +38,10 @@ def share_partitions(
                 "latest": latest,
                 "lag": stand.lag,
                 "done": done,
+                "held": told.held if told else None,
+                "oldest_lock_ms": told.oldest_lock_ms if told else None,
+                "delivered": told.delivered if told else None,
+                "archived": told.archived if told else None,
             }
         )
     known = [stand.lag for stand in (group.stands or {}).values() if stand.lag is not None]

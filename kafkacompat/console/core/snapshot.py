@@ -15,6 +15,8 @@ MAX_MEMBERS_SHOWN = 50
 
 Places = tuple[tuple[str, int], ...]
 """Partitions in order: (topic, partition)."""
+ShareKey = tuple[str, str, int]
+"""(group, topic, partition)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,20 @@ class ShareGroupSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareNumbers:
+    """What the leader of a partition tells of a share group that reads it. The counts begin when it loaded the state."""
+
+    held: int = 0
+    """Records that members hold now."""
+    oldest_lock_ms: int | None = None
+    """Time since the oldest lock was taken or renewed. None: no record is held."""
+    delivered: int = 0
+    """Records that were given to members, each time counted."""
+    archived: int = 0
+    """Records that were rejected or delivered as often as allowed."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaSize:
     """The size in bytes of one node's log of one partition."""
 
@@ -170,3 +186,8 @@ class Snapshot:
     """By group id. A group of the consumer protocol may be missing: its coordinator did not tell."""
     share_groups: tuple[ShareGroupSeen, ...] = ()
     share_groups_hidden: int = 0
+    share_groups_error: str = ""
+    """Why some nodes did not tell of their share groups."""
+    share_numbers: Mapping[ShareKey, ShareNumbers] | None = None
+    """From the metrics of the leaders. None: no metrics are asked for."""
+    share_numbers_error: str = ""

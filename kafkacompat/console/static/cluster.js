@@ -2,7 +2,7 @@
 
 import { byId, empty, h, replace, setText, table } from "./dom.js";
 import { TimeChart } from "./charts.js";
-import { bytes, count, decimal, moment, plural, rate } from "./format.js";
+import { bytes, count, decimal, duration, moment, plural, rate } from "./format.js";
 
 export class ClusterView {
   constructor() {
@@ -91,8 +91,8 @@ export class ClusterView {
     ], shown, (topic) => this.open.has(`topic ${topic.topic}`) && partitionTable(topic)), more > 0 ? h("p", { class: "muted" }, `${more} more topics are not shown.`) : null);
   }
 
-  drawGroups({ groups, groups_hidden: more }) {
-    setText(byId("groups-note"), "Spark keeps its offsets in the checkpoint: its queries have no group");
+  drawGroups({ groups, groups_hidden: more, share_groups_error: error, share_numbers: numbers }) {
+    setText(byId("groups-note"), `Spark keeps its offsets in the checkpoint: its queries have no group${error ? ` · share groups: ${error}` : ""}`);
     const unshown = more > 0 ? h("p", { class: "muted" }, `${more} more groups are not shown.`) : null;
     if (groups.length === 0) { replace(byId("groups"), unshown ?? empty("There is no group that has committed anything, and no share group.", "kafkacompat consume TOPIC --group NAME")); return; }
     replace(byId("groups"), table("Groups with their lag", [
@@ -102,7 +102,7 @@ export class ClusterView {
       { title: "Members", number: true, cell: (group) => count(group.members) },
       { title: "Lag", number: true, cell: (group) => (group.lag === null ? "–" : h("b", {}, count(group.lag))) },
       { title: "Topics", class: "clip", cell: (group) => group.topics.join(", ") || "–" },
-    ], groups, (group) => this.open.has(`group ${group.group}`) && groupDetails(group)), unshown);
+    ], groups, (group) => this.open.has(`group ${group.group}`) && groupDetails(group, numbers)), unshown);
   }
 
   fold(key, text) {
@@ -130,7 +130,7 @@ function partitionTable(topic) {
   ], topic.partitions));
 }
 
-function groupDetails(group) {
+function groupDetails(group, numbers) {
   const unshown = group.members - group.member_list.length;
   return [
     ["consumer", "share"].includes(group.kind) && h("p", { class: "muted epochs" }, group.group_epoch === null
@@ -138,7 +138,10 @@ function groupDetails(group) {
       : `group epoch ${group.group_epoch} · target assignment epoch ${group.assignment_epoch} · assignor ${group.assignor ?? "–"}`),
     group.member_list.length > 0 && memberTable(group),
     unshown > 0 && h("p", { class: "muted" }, `${plural(unshown, "more member")} not shown.`),
-    group.kind === "share" ? standTable(group) : lagTable(group),
+    group.kind === "share" ? standTable(group, numbers.asked) : lagTable(group),
+    group.kind === "share" && !numbers.asked && h("p", { class: "muted numbers" },
+      "How many records are in flight, since when, and how many were delivered and archived, the nodes tell in their metrics only: kafkacompat console --metrics http://HOST:PORT"),
+    group.kind === "share" && numbers.error && h("p", { class: "muted numbers" }, `Not known of all partitions: ${numbers.error}`),
   ];
 }
 
@@ -170,14 +173,18 @@ function lagTable(group) {
   ], group.partitions));
 }
 
-function standTable(group) {
+function standTable(group, withNumbers) {
   return h("div", { class: "nested" }, table(`Queue of ${group.group}`, [
     { title: "Partition", cell: (row) => `${row.topic}-${row.partition}` },
     { title: "Start", number: true, cell: (row) => count(row.start) },
     { title: "End", number: true, cell: (row) => count(row.latest) },
     { title: "Lag", number: true, cell: (row) => h("span", { title: "records that are neither accepted nor archived, in flight or not" }, count(row.lag)) },
     { title: "Done ahead", number: true, cell: (row) => h("span", { title: "records after the start that are accepted or archived already" }, count(row.done)) },
-  ], group.partitions));
+    withNumbers && { title: "In flight", number: true, cell: (row) => h("span", { title: "records that members hold now" }, count(row.held)) },
+    withNumbers && { title: "Oldest lock", number: true, cell: (row) => h("span", { title: "since it was taken or renewed" }, duration(row.oldest_lock_ms)) },
+    withNumbers && { title: "Delivered", number: true, cell: (row) => h("span", { title: "records given to members since the leader loaded the state, each time counted" }, count(row.delivered)) },
+    withNumbers && { title: "Archived", number: true, cell: (row) => h("span", { title: "records rejected or delivered too often since the leader loaded the state" }, count(row.archived)) },
+  ].filter(Boolean), group.partitions));
 }
 
 export const lastSeen = (view) => (view.broker.answered_ms === null ? "" : ` What is shown was read until ${moment(view.broker.answered_ms)}.`);

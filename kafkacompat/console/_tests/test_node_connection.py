@@ -1,0 +1,125 @@
+"""Nodes that require TLS and a login tell the console what they tell it without."""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from kafkacompat._tests.certificates import Authority
+from kafkacompat.console._tests.test_share_groups import SEEN, Coordinator
+from kafkacompat.console.core.snapshot import NodeSeen
+from kafkacompat.console.share_groups import Coordinated, share_groups_of
+from kafkacompat.console.sizes import sizes_of
+from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.security.sasl_authenticator import Answer, EnabledMechanism, Failure, SaslServerAuthenticator
+from kafkacompat.security.scram import SCRAM_SHA_256
+from kafkacompat.security.scram_server import ScramSaslServer
+
+USER, PASSWORD = "reader", "a secret"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+class SecuredNode:
+    """A coordinator behind TLS, which answers nobody who has not logged in by SCRAM."""
+
+    def __init__(self, authority: Authority, folder: Path) -> None:
+        self.coordinator = Coordinator("g")
+        identity = folder / "node.pem"
+        identity.write_text(authority.issue().pem())
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(identity)
+
+    async def serve(self, tcp: trio.SocketStream) -> None:
+        stream = trio.SSLStream(tcp, self._context, server_side=True, https_compatible=True)
+        try:
+            if await self._logs_in(stream):
+                await self.coordinator.serve(stream)
+        except trio.BrokenResourceError:
+            return
+
+    async def _logs_in(self, stream: trio.abc.Stream) -> bool:
+        mechanism = SCRAM_SHA_256
+        kept = mechanism.credential(b"salt", mechanism.salted_password(PASSWORD, b"salt", 4096), 4096)
+        enabled = EnabledMechanism(lambda: ScramSaslServer(mechanism, {USER: kept}.get, "server"), 0)
+        authenticator = SaslServerAuthenticator({mechanism.name: enabled})
+        received = bytearray()
+        while not authenticator.is_complete:
+            while len(received) < 4 or len(received) < 4 + struct.unpack_from(">i", received)[0]:
+                part = await stream.receive_some(1 << 16)
+                if not part:
+                    return False
+                received += part
+            size = struct.unpack_from(">i", received)[0]
+            outcome = authenticator.handle(memoryview(bytes(received[4 : 4 + size])), 0)
+            del received[: 4 + size]
+            assert isinstance(outcome, (Answer, Failure))
+            if outcome.reply is not None:
+                await stream.send_all(outcome.reply)
+            if isinstance(outcome, Failure):
+                return False
+        return True
+
+
+@asynccontextmanager
+async def secured(authority: Authority, folder: Path) -> AsyncIterator[tuple[SecuredNode, NodeSeen]]:
+    node = SecuredNode(authority, folder)
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, node.serve, 0, host="127.0.0.1"))
+        yield node, NodeSeen(1, *listener.socket.getsockname())
+        nursery.cancel_scope.cancel()
+
+
+def address(authority: Authority, folder: Path, password: str = PASSWORD) -> ClusterAddress:
+    trusted = folder / "trusted.pem"
+    trusted.write_text(authority.pem())
+    return ClusterAddress(
+        "127.0.0.1:1",
+        {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(trusted),
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": f'{SCRAM_MODULE} required username="{USER}" password="{password}";',
+        },
+    )
+
+
+async def test_share_groups_are_seen_through_tls_and_a_login(tmp_path: Path) -> None:
+    authority = Authority()
+    async with secured(authority, tmp_path) as (_, node):
+        found = await share_groups_of([node], address(authority, tmp_path).security(), {})
+    (group,) = found[1].groups
+    assert (group.group_id, group.stands, found[1].error) == (SEEN.group_id, SEEN.stands, "")
+
+
+async def test_a_login_that_is_refused_is_told_and_what_was_known_stays(tmp_path: Path) -> None:
+    authority = Authority()
+    async with secured(authority, tmp_path) as (node, seen):
+        security = address(authority, tmp_path, "another").security()
+        found = await share_groups_of([seen], security, {1: Coordinated((SEEN,))})
+        assert found[1].groups == (SEEN,)
+        assert found[1].error.startswith("Authentication failed")
+        assert node.coordinator.asked == []
+
+
+@pytest.mark.parametrize("trusts_another", [True, False])
+async def test_a_node_that_the_client_does_not_trust_is_told_nothing(
+    tmp_path: Path, trusts_another: bool
+) -> None:
+    """Its certificate is another authority's, or the client asks in the clear."""
+    properties = address(Authority(), tmp_path) if trusts_another else ClusterAddress("127.0.0.1:1")
+    async with secured(Authority(), tmp_path) as (node, seen):
+        sizes, error = await sizes_of([seen], properties.security())
+        assert sizes is None
+        if trusts_another:
+            assert error.startswith("node 1: its certificate is refused: ")
+        else:
+            assert error == "node 1: the connection ended"
+        assert node.coordinator.asked == []
