@@ -67,13 +67,18 @@ class Stream:
 
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.split(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(RECEIVE_BYTES)
         self._start = self._end = 0
 
+    @property
+    def has_more(self) -> bool:
+        """Whether the beginning of another response is read already."""
+        return self._end > self._start
+
     def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
+        self.socket.sendall(data)
 
     def reply(self, keep: int = 64) -> bytes:
         """The first `keep` bytes of the next response's content. The rest is skipped."""
@@ -106,7 +111,7 @@ class Stream:
                 self._receive()
 
     def _receive(self) -> None:
-        count = self._socket.recv_into(memoryview(self._buffer)[self._end :])
+        count = self.socket.recv_into(memoryview(self._buffer)[self._end :])
         if not count:
             raise ConnectionError("the broker closed the connection")
         self._end += count

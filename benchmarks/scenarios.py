@@ -306,12 +306,12 @@ SCENARIOS = (
     *(
         Scenario(
             f"share groups: accepted {style}, {members} members",
-            share_groups.acknowledging(members, style, 300_000),
+            share_groups.acknowledging(members, style, 400_000),
         )
         for style in ("one by one", "in batches")
         for members in (1, 10, 100)
     ),
-    Scenario("share groups: 3 Java consumers", share_groups.java_members(3, 300_000)),
+    Scenario("share groups: 3 Java consumers", share_groups.java_members(3, 600_000)),
     Scenario("share groups: latency at 1,000 records/s", share_groups.latency(1_000, 10_000)),
     Scenario("share groups: a million records in flight", share_groups.in_flight(1_000_000, 200)),
     Scenario("share groups: coordinator of 10,000 keys", share_groups.takeover(10_000)),

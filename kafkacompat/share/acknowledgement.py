@@ -25,6 +25,7 @@ from kafkacompat.share.values import (
 )
 from kafkacompat.stepping.jobs import Pace, Steps
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.one_by_one import OneByOne
 
 UNITS_A_STEP = 1_000
 """Runs and batches."""
@@ -38,6 +39,7 @@ _STATE_OF: dict[int, RecordState] = {
 }
 _KNOWN_TYPES = frozenset(int(each) for each in AcknowledgeType)
 _RENEW = int(AcknowledgeType.RENEW)
+_CHANGES = _KNOWN_TYPES - {_RENEW}
 
 
 class Refused(Exception):
@@ -66,16 +68,61 @@ class Acknowledgement:
         """Return the first error, or none."""
         pace = Pace(UNITS_A_STEP)
         try:
-            for batch in batches:
-                for units in self._acknowledge(batch):
-                    if pace.is_over(units):
-                        yield None
+            for units in self._acknowledge_all(batches):
+                if pace.is_over(units):
+                    yield None
         except Refused as refused:
             return refused.error
         return SUCCEEDED
 
-    def _acknowledge(self, request: AcknowledgementBatch) -> Iterator[int]:
+    def _acknowledge_all(self, batches: Sequence[AcknowledgementBatch]) -> Iterator[int]:
         """Yields how much was done since the last time."""
+        if isinstance(batches, OneByOne):
+            for run in batches.runs:
+                for at in range(0, len(run.types), OFFSETS_A_PIECE):
+                    types = run.types[at : at + OFFSETS_A_PIECE]
+                    yield from self._acknowledge_ones(run.first_offset + at, types)
+        else:
+            for batch in batches:
+                yield from self._acknowledge(batch)
+
+    def _acknowledge_ones(self, first: int, types: bytes) -> Iterator[int]:
+        """A batch for each offset. If nothing can be refused, what they change together is changed at once."""
+        last = first + len(types) - 1
+        if _CHANGES.issuperset(types) and self._holds(first, last):
+            is_one_type = types.count(types[0]) == len(types)
+            together = AcknowledgementBatch(first, last, types[:1] if is_one_type else types)
+            units = 0
+            for batch in self._records.from_floor(first, last):
+                if batch.first == batch.last and not batch.per_offset:
+                    self._change(batch, batch.whole, types[batch.first - first])
+                    units += 1
+                else:
+                    batch.per_offset = True
+                    units += self._acknowledge_piece(
+                        batch, max(batch.first, first), min(batch.last, last), together
+                    )
+            yield units  # not before, because then another request might change what is held
+            return
+        for offset, kind in enumerate(types, first):
+            yield from self._acknowledge(AcknowledgementBatch(offset, offset, (kind,)))
+
+    def _holds(self, first: int, last: int) -> bool:
+        """Whether the member holds all of these offsets."""
+        records = self._records
+        if first < records.start_offset:
+            return False
+        expected = first
+        for batch in records.from_floor(first, last):
+            if batch.first > expected:
+                return False
+            for run in batch.runs[batch.index_of(expected) : batch.index_of(last) + 1]:
+                if run.state is not ACQUIRED or run.member_id != self._member_id:
+                    return False
+            expected = batch.last + 1
+        return expected > last
+
+    def _acknowledge(self, request: AcknowledgementBatch) -> Iterator[int]:
         types = request.acknowledge_types
         if not _KNOWN_TYPES.issuperset(types):
             raise Refused(

@@ -11,6 +11,7 @@ from kafkacompat.share.requests import are_valid
 from kafkacompat.share.values import SUCCEEDED, PendingWrite
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import NONE, ErrorCode
+from kafkacompat.wire.one_by_one import OneByOne
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
@@ -43,6 +44,11 @@ class AcknowledgementMeter:
 
     def count(self, batches: Iterable[Any]) -> None:
         by_type = self.by_type
+        if isinstance(batches, OneByOne):
+            for run in batches.runs:
+                for each in range(ACKNOWLEDGE_TYPES):
+                    by_type[each] += run.types.count(each)
+            return
         for batch in batches:
             types = batch.acknowledge_types
             if len(types) == 1:
@@ -149,6 +155,8 @@ def is_long(topics: Iterable[Any], at_once: int = WORK_AT_ONCE) -> bool:
 
 
 def _size(batches: Iterable[Any]) -> int:
+    if isinstance(batches, OneByOne):
+        return 2 * len(batches.runs) + len(batches) // 16
     return sum(1 + len(batch.acknowledge_types) for batch in batches)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from kafkacompat.wire.one_by_one import OneByOne
+
 RENEW = 4
 LAST_TYPE_WITHOUT_RENEW = 3
 
@@ -23,6 +25,12 @@ def are_valid(batches: Sequence[Any], *, supports_renew: bool, is_renew: bool) -
     """
     last_type = RENEW if supports_renew else LAST_TYPE_WITHOUT_RENEW
     end = -1
+    if isinstance(batches, OneByOne):
+        for run in batches.runs:
+            if run.first_offset < end or max(run.types) > last_type or (RENEW in run.types and not is_renew):
+                return False
+            end = run.last_offset
+        return True
     for batch in batches:
         first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
         if first > last or first < end or not types:

@@ -11,6 +11,7 @@ numbers, two bytes of unknown tags, or 256 bytes of text.
 
 import struct
 
+from kafkacompat.wire import one_by_one
 from kafkacompat.wire.definition import FIXED_TYPES, FieldSpec, MessageSpec, StructSpec
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.primitives import MAX_STRING_BYTES, TAGS_MAX, read_uvarint, skip_tagged_fields
@@ -174,6 +175,11 @@ class DecoderSource(FieldsSource):
                 f"if {n} > end - position: raise WireError(f'array of length {{{n}}} runs past the end')"
             )
             self.count_elements(n)
+            packed = (
+                field.struct is not None and self.flexible and one_by_one.may_be(field.struct, self.version)
+            )
+            if packed:
+                self.one_by_one(items, field, n)
             self.emit(f"{items} = []; {add} = {items}.append")
             self.emit(f"for _ in range({n}):")
             self.depth += 1
@@ -187,10 +193,27 @@ class DecoderSource(FieldsSource):
             if self.in_steps:
                 self.emit("units -= 1")
                 self.emit(f"if units < 0: units = {STEP_UNITS}; yield")
-            self.depth -= 1
+            self.depth -= 2 if packed else 1
             self.emit(f"{target} = {items}")
         self.depth -= 1
         self.otherwise_null(target, n, "array", nullable)
+
+    def one_by_one(self, items: str, field: FieldSpec, n: str) -> None:
+        """Read acknowledgement batches of one offset each. What is emitted next reads them one after the other."""
+        assert field.struct is not None
+        cls, read = (
+            self.refer("class_", self.classes[field.struct.name]),
+            self.refer("read_", one_by_one.read),
+        )
+        self.emit(f"{items} = {read}({cls}, buffer, position, {n})")
+        self.emit(f"if {items} is not None:")
+        self.depth += 1
+        self.emit(f"position += {n} * {one_by_one.SIZE}")
+        self.count_elements(n)
+        self.charge(f"{n} >> 3")
+        self.depth -= 1
+        self.emit("else:")
+        self.depth += 1
 
     def tag_section(self, name: str, fields: list[FieldSpec]) -> None:
         count = self.fresh("t")

@@ -17,6 +17,7 @@ from kafkacompat.share.values import (
     ShareSettings,
 )
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.one_by_one import OneByOne, Run
 
 KEY = SharePartitionKey("g", bytes(16), 3)
 LOCK_MS = 1_000
@@ -77,6 +78,13 @@ class Leader:
         return self.partition.acknowledge(
             member, [AcknowledgementBatch(*each) for each in batches], self.now_ms
         )
+
+    def ask_one_by_one(
+        self, *runs: tuple[int, Sequence[int]], member: str = "a"
+    ) -> PendingWrite | ShareError:
+        """A batch for each offset: `runs` have the first offsets, and a type for each."""
+        batches = OneByOne(AcknowledgementBatch, [Run(first, bytes(types)) for first, types in runs])
+        return self.partition.acknowledge(member, batches, self.now_ms)
 
     def acknowledge(self, first: int, last: int, *types: int, member: str = "a") -> PendingWrite:
         """The persister has not answered yet."""

@@ -112,6 +112,76 @@ class TestWhatIsWritten:
         assert leader.offsets == (100, 100)
 
 
+class TestOneByOne:
+    """A request with a batch for each offset changes what the batches would change one after the other."""
+
+    def test_what_is_written(self, leader: Leader) -> None:
+        write = leader.ask_one_by_one((1, [ACCEPT, ACCEPT, REJECT, RELEASE, ACCEPT, ACCEPT]))
+        assert isinstance(write, PendingWrite)
+        assert batches_of(write) == [
+            (1, 2, ACKNOWLEDGED, 1),
+            (3, 3, ARCHIVED, 1),
+            (4, 4, AVAILABLE, 1),
+            (5, 6, ACKNOWLEDGED, 1),
+        ]
+        leader.written(write)
+        assert leader.runs == [
+            (0, 0, ACQUIRED, 1),
+            (1, 2, ACKNOWLEDGED, 1),
+            (3, 3, ARCHIVED, 1),
+            (4, 4, AVAILABLE, 1),
+            (5, 6, ACKNOWLEDGED, 1),
+            (7, 9, ACQUIRED, 1),
+            (10, 14, ACQUIRED, 1),
+        ]
+
+    def test_a_whole_batch_has_been_treated_per_offset(self, leader: Leader) -> None:
+        """So Kafka does not acquire it as a whole again, and refuses it in the words for offsets."""
+        write = leader.ask_one_by_one((0, [RELEASE] * 5))
+        assert isinstance(write, PendingWrite)
+        leader.written(write)
+        assert leader.ask((0, 4, [ACCEPT])) == OFFSET_NOT_ACQUIRED
+
+    def test_a_batch_of_one_record_is_treated_as_a_whole(self) -> None:
+        leader = Leader()
+        for offset in range(4):
+            leader.fetch((offset, offset))
+        write = leader.ask_one_by_one((0, [RELEASE] * 4))
+        assert isinstance(write, PendingWrite)
+        leader.written(write)
+        assert leader.ask((1, 1, [ACCEPT])) == BATCH_NOT_ACQUIRED
+
+    def test_what_one_of_them_may_not(self, leader: Leader) -> None:
+        """The first refusal counts, and everything is undone."""
+        assert leader.ask_one_by_one((8, [ACCEPT] * 4)) == invalid_state(
+            "Member is not the owner of batch record"
+        )
+        assert leader.ask_one_by_one((13, [ACCEPT] * 4), member="b") == FIRST_IS_PAST
+        leader.finish(3, 3, ACCEPT)
+        assert leader.ask_one_by_one((1, [ACCEPT] * 20)) == OFFSET_NOT_ACQUIRED
+        assert leader.runs == [
+            (0, 2, ACQUIRED, 1),
+            (3, 3, ACKNOWLEDGED, 1),
+            (4, 4, ACQUIRED, 1),
+            (5, 9, ACQUIRED, 1),
+            (10, 14, ACQUIRED, 1),
+        ]
+
+    def test_what_is_renewed_before_a_refusal_stays_renewed(self, leader: Leader) -> None:
+        leader.now_ms = 10
+        assert leader.ask_one_by_one((3, [RENEW, RENEW, ACCEPT]), (10, [ACCEPT])) == invalid_state(
+            "Member is not the owner of batch record"
+        )
+        leader.expire(LOCK_MS)
+        assert leader.runs[:3] == [(0, 2, AVAILABLE, 1), (3, 4, ACQUIRED, 1), (5, 9, AVAILABLE, 1)]
+
+    def test_what_lies_below_the_start(self, leader: Leader) -> None:
+        leader.partition.update_cache_and_offsets(3)
+        write = leader.ask_one_by_one((1, [ACCEPT] * 5))
+        assert isinstance(write, PendingWrite)
+        assert batches_of(write) == [(3, 5, ACKNOWLEDGED, 1)]
+
+
 class TestRefusals:
     def test_of_another_member(self, leader: Leader) -> None:
         assert leader.ask((10, 14, [ACCEPT])) == invalid_state("Member is not the owner of batch record")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +11,11 @@ import pytest
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.share._tests.share_world import ACCEPT, RELEASE, ShareWorld, codes, rows, taken
+from kafkacompat.share.acknowledging import AcknowledgementMeter
 from kafkacompat.share.requests import are_valid
+from kafkacompat.share.values import AcknowledgementBatch
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.one_by_one import OneByOne, Run
 
 
 def batch(first: int, last: int, *types: int) -> Any:
@@ -53,6 +58,36 @@ def test_invalid_batches(batches: list[Any]) -> None:
 def test_only_a_renewal_of_a_new_version_may_renew() -> None:
     assert are_valid([batch(0, 1, 1, 4)], supports_renew=True, is_renew=True)
     assert not are_valid([batch(0, 1, 1, 4)], supports_renew=False, is_renew=True)
+
+
+def test_batches_of_one_offset_each_are_judged_and_counted_alike() -> None:
+    """Whether they were read together or one after the other."""
+    rng = random.Random(78)
+    outcomes = set()
+    for _ in range(500):
+        runs = []
+        first = rng.randrange(-3, 3)
+        for _ in range(rng.randrange(1, 4)):
+            kinds = [0, 1, 2, 3, 4, 5, 255] if rng.random() < 0.1 else [1, 2, 3, rng.choice([1, 4])]
+            runs.append(Run(first, bytes(rng.choices(kinds, k=rng.randrange(1, 6)))))
+            first = runs[-1].last_offset + rng.choice([2, 2, 2, 3, 0, -1])
+        together = OneByOne(AcknowledgementBatch, runs)
+        apart = list(together)
+        forms = itertools.product((False, True), repeat=2)
+        judged = [
+            (are_valid(each, supports_renew=supports, is_renew=renews))
+            for supports, renews in forms
+            for each in (together, apart)
+        ]
+        assert judged[::2] == judged[1::2], runs
+        outcomes.add(tuple(judged))
+        if judged[-1]:
+            meters = AcknowledgementMeter(), AcknowledgementMeter()
+            meters[0].count(together)
+            meters[1].count(apart)
+            assert meters[0].by_type == meters[1].by_type
+            assert sum(meters[0].by_type) == len(apart)
+    assert len(outcomes) == 3  # never good, always good, and good if renewals are
 
 
 def filled(records: int = 4) -> ShareWorld:

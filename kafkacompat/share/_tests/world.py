@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, StateBatch
@@ -19,6 +21,7 @@ from kafkacompat.share.values import (
     ShareSettings,
 )
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.one_by_one import read
 
 KEY = SharePartitionKey("g", bytes(16), 0)
 FAILED = ShareError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not now")
@@ -212,9 +215,10 @@ class World:
         if self.random.random() < 0.15 or not held:
             first = self.random.randrange(self.log_end + 5)
             held = list(range(first, first + self.random.randrange(1, 12)))
-        batches = []
+        batches: list[AcknowledgementBatch] = []
         at = self.random.randrange(len(held))
-        while at < len(held) and len(batches) < 5:
+        ones = self.random.random() < 0.4
+        while at < len(held) and len(batches) < (25 if ones else 5):
             begin = at
             most = self.random.choice([1, 2, 5, 30])
             while at + 1 < len(held) and held[at + 1] == held[at] + 1 and at - begin + 1 < most:
@@ -222,6 +226,13 @@ class World:
             size = held[at] - held[begin] + 1
             kinds = [0, 1, 1, 1, 2, 2, 3, 4] + ([5] if self.random.random() < 0.02 else [])
             each = self.random.random() < 0.4
+            if ones:
+                batches += [
+                    AcknowledgementBatch(held[i], held[i], [self.random.choice(kinds)])
+                    for i in range(begin, at + 1)
+                ]
+                at += self.random.choice([1, 1, 3])
+                continue
             types = [self.random.choice(kinds) for _ in range(size if each else 1)]
             batches.append(AcknowledgementBatch(held[begin], held[at], types))
             at += self.random.choice([1, 1, 3])
@@ -229,7 +240,8 @@ class World:
 
     def acknowledge_these(self, member: str, batches: list[AcknowledgementBatch]) -> None:
         self.model.settings = self.settings
-        outcome = self.partition.acknowledge(member, batches, self.now)
+        told = together(batches) if self.random.random() < 0.8 else batches
+        outcome = self.partition.acknowledge(member, told, self.now)
         try:
             self.written(outcome, self.model.acknowledge(member, batches, self.now))
         except Refusal as refusal:
@@ -388,6 +400,14 @@ class World:
         return offset >= self.log_start and any(
             batch.base_offset <= offset <= batch.last_offset for batch in self.log
         )
+
+
+def together(batches: Sequence[AcknowledgementBatch]) -> Sequence[AcknowledgementBatch]:
+    """As a request has them: if they are of one offset each, they are read together."""
+    if any(first != last or len(types) != 1 for first, last, types in batches):
+        return batches
+    data = b"".join([struct.pack(">qqBBB", first, first, 2, types[0], 0) for first, _, types in batches])
+    return read(AcknowledgementBatch, data, 0, len(batches)) or batches
 
 
 def expanded(batches: object) -> dict[int, tuple[int, int]]:

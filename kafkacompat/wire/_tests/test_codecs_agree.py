@@ -20,6 +20,7 @@ from kafkacompat.wire.errors import EncodeError, WireError
 from kafkacompat.wire.message import Encoded, Message, Struct
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
+from kafkacompat.wire.one_by_one import OneByOne
 from kafkacompat.wire.schema import reference_decode, reference_encode
 
 CLASSES = every_class()
@@ -105,6 +106,8 @@ def outcome(call: Any) -> str:
 
 
 def plain(value: Any) -> Any:
+    if isinstance(value, OneByOne):
+        value = list(value)
     if hasattr(value, "__slots__"):
         return [plain(getattr(value, name)) for name in value.__slots__]
     if isinstance(value, list):
