@@ -31,6 +31,8 @@ SETTLED_WITHIN_S = 90.0
 AT_ONCE = 50
 """Requests of one connection in flight."""
 CONNECTIONS = 4
+PACED_AT_ONCE = 4
+INTERVALS = 20
 IDLE_CPU_S = 0.05
 LOADING = (14, 15, 16)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR."""
@@ -90,7 +92,10 @@ class Fleet:
         self.members += [Member(f"member-{first + each:05d}") for each in range(count)]
 
     def round(self) -> None:
-        shares = [self.members[index :: len(self.connections)] for index in range(len(self.connections))]
+        self._ask(self.members)
+
+    def _ask(self, members: list[Member]) -> None:
+        shares = [members[index :: len(self.connections)] for index in range(len(self.connections))]
         for start in range(0, max(map(len, shares)), AT_ONCE):
             asked = [share[start : start + AT_ONCE] for share in shares]
             for connection, some in zip(self.connections, asked, strict=True):
@@ -115,6 +120,15 @@ class Fleet:
                 return time.perf_counter() - started
             assert began - started < SETTLED_WITHIN_S, "the group does not settle"
             time.sleep(max(0.0, INTERVAL_S - (time.perf_counter() - began)))
+
+    def paced_round(self) -> None:
+        """A heartbeat of each member, evenly over one interval, as of clients that joined at any time."""
+        started = time.perf_counter()
+        slices = max(1, len(self.members) // PACED_AT_ONCE)
+        for number in range(slices):
+            time.sleep(max(0.0, started + INTERVAL_S * number / slices - time.perf_counter()))
+            self._ask(self.members[number::slices])
+        time.sleep(max(0.0, started + INTERVAL_S - time.perf_counter()))
 
     def rest(self) -> None:
         """Until the group may be assigned anew at once (group.consumer.assignment.interval.ms)."""
@@ -149,7 +163,12 @@ def membership(count: int, heartbeats: int) -> Callable[[str], Figures]:
                 fleet.round()
             took, sent = time.perf_counter() - started, rounds * count
             figures["heartbeats/s"] = sent / took
-            figures["broker CPU us/heartbeat"] = (cpu_seconds(broker) - before) / sent * 1e6
+            figures["broker CPU us/heartbeat at that rate"] = (cpu_seconds(broker) - before) / sent * 1e6
+            before = cpu_seconds(broker)
+            for _ in range(INTERVALS):
+                fleet.paced_round()
+            used = cpu_seconds(broker) - before
+            figures["broker CPU us/heartbeat at equal intervals"] = used / (INTERVALS * count) * 1e6
             figures["memory MB"] = memory_mb(broker)
         return figures
 

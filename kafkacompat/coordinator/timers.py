@@ -18,13 +18,18 @@ Operation = Callable[[int], Any]
 
 
 class _Entry:
-    __slots__ = ("alarm_ms", "deadline_ms", "handle", "operation")
+    __slots__ = ("_timers", "alarm_ms", "deadline_ms", "handle", "key", "operation")
 
-    def __init__(self, deadline_ms: int, operation: Operation) -> None:
+    def __init__(self, timers: ShardTimers, key: TimerKey, deadline_ms: int, operation: Operation) -> None:
+        self._timers = timers
+        self.key = key
         self.deadline_ms = deadline_ms
         self.alarm_ms = deadline_ms
         self.operation = operation
         self.handle: TimerHandle | None = None
+
+    def ring(self) -> None:
+        self._timers.rings(self)
 
 
 class ShardTimers:
@@ -45,15 +50,15 @@ class ShardTimers:
         deadline_ms = self._clock.monotonic_ms() + delay_ms
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(deadline_ms, operation)
-            self._arm(key, entry)
+            entry = self._entries[key] = _Entry(self, key, deadline_ms, operation)
+            self._arm(entry)
             return
         entry.operation = operation
         entry.deadline_ms = deadline_ms
         if deadline_ms < entry.alarm_ms:
             if entry.handle is not None:
                 entry.handle.cancel()
-            self._arm(key, entry)
+            self._arm(entry)
 
     def cancel(self, key: TimerKey) -> None:
         entry = self._entries.pop(key, None)
@@ -71,15 +76,15 @@ class ShardTimers:
                 entry.handle.cancel()
             yield 1
 
-    def _arm(self, key: TimerKey, entry: _Entry) -> None:
+    def _arm(self, entry: _Entry) -> None:
         entry.alarm_ms = entry.deadline_ms
-        entry.handle = self._timers.call_at(entry.alarm_ms, lambda: self._ring(key, entry))
+        entry.handle = self._timers.call_at(entry.alarm_ms, entry.ring)
 
-    def _ring(self, key: TimerKey, entry: _Entry) -> None:
-        if self._entries.get(key) is not entry:
+    def rings(self, entry: _Entry) -> None:
+        if self._entries.get(entry.key) is not entry:
             return
         if entry.deadline_ms > entry.alarm_ms and entry.deadline_ms > self._clock.monotonic_ms():
-            self._arm(key, entry)
+            self._arm(entry)
             return
-        del self._entries[key]
+        del self._entries[entry.key]
         self._run(entry.operation)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.member import MemberState
-from kafkacompat.group.environment import Environment, GroupResult, TimerKey, nothing
+from kafkacompat.group.environment import Environment, GroupResult, nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kafkacompat.group.consumer.member import ConsumerGroupMember
 
@@ -24,7 +24,7 @@ RETRY_MS = 500
 
 def schedule_session_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
     key = _key("session", group_id, member_id)
-    env.timers.schedule(key, timeout_ms, _fencing(env, key, group_id, member_id))
+    env.timers.schedule(key, timeout_ms, _Fencing(env, key))
 
 
 def take_up(
@@ -40,12 +40,11 @@ def take_up(
 
 def schedule_rebalance_timeout(env: Environment, group_id: str, member: ConsumerGroupMember) -> None:
     """The member has this long to revoke its partitions."""
-    epoch = member.member_epoch
     key = _key("rebalance", group_id, member.member_id)
     env.timers.schedule(
         key,
         member.rebalance_timeout_ms,
-        _fencing(env, key, group_id, member.member_id, lambda found: found.member_epoch == epoch),
+        _Fencing(env, key, member.member_epoch),
     )
 
 
@@ -57,7 +56,7 @@ def schedule_join_timeout_if_absent(env: Environment, group_id: str, member: Con
     """A classic member was told to join again."""
     key = _key("consumer-join", group_id, member.member_id)
     if not env.timers.is_scheduled(key):
-        env.timers.schedule(key, member.rebalance_timeout_ms, _fencing(env, key, group_id, member.member_id))
+        env.timers.schedule(key, member.rebalance_timeout_ms, _Fencing(env, key))
 
 
 def cancel_join_timeout(env: Environment, group_id: str, member_id: str) -> None:
@@ -67,7 +66,7 @@ def cancel_join_timeout(env: Environment, group_id: str, member_id: str) -> None
 def schedule_sync_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
     """A classic member has joined, and must ask for its assignment."""
     key = _key("consumer-sync", group_id, member_id)
-    env.timers.schedule(key, timeout_ms, _fencing(env, key, group_id, member_id))
+    env.timers.schedule(key, timeout_ms, _Fencing(env, key))
 
 
 def cancel_sync_timeout(env: Environment, group_id: str, member_id: str) -> None:
@@ -79,31 +78,34 @@ def cancel_timers(env: Environment, group_id: str, member_id: str) -> None:
         env.timers.cancel(_key(kind, group_id, member_id))
 
 
-def _key(kind: str, group_id: str, member_id: str) -> TimerKey:
+def _key(kind: str, group_id: str, member_id: str) -> tuple[str, str, str]:
     return (kind, group_id, member_id)
 
 
-def _fencing(
-    env: Environment,
-    key: TimerKey,
-    group_id: str,
-    member_id: str,
-    applies: Callable[[ConsumerGroupMember], bool] = lambda member: True,
-) -> Callable[[int], GroupResult]:
-    def fence(now_ms: int) -> GroupResult:
-        group = env.groups.get(group_id)
+class _Fencing:
+    """Fences the member of the key, if it is still there. There is one for each member, so it is small."""
+
+    __slots__ = ("_env", "_epoch", "_key")
+
+    def __init__(self, env: Environment, key: tuple[str, str, str], epoch: int | None = None) -> None:
+        """With an epoch, only a member that is still at it."""
+        self._env = env
+        self._key = key
+        self._epoch = epoch
+
+    def __call__(self, now_ms: int) -> GroupResult:
+        _, group_id, member_id = self._key
+        group = self._env.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
-        if member is None or not applies(member):
+        if member is None or self._epoch not in (None, member.member_epoch):
             return nothing()
         assert isinstance(group, ConsumerGroup)
-        result = env.fence(group, [member], now_ms)
+        result = self._env.fence(group, [member], now_ms)
         undo = result.refused
 
         def refused() -> None:
             if undo is not None:
                 undo()
-            env.timers.schedule(key, RETRY_MS, fence)
+            self._env.timers.schedule(self._key, RETRY_MS, self)
 
         return replace(result, refused=refused)
-
-    return fence
