@@ -1,14 +1,14 @@
 """Writes dead letters to the topic of their share group (KIP-1191): finds or creates the topic, reads what is to be
 copied, and appends on this node or sends a Produce to the leader.
 
-Each share-partition writes one range after the other. What cannot be written within some attempts is given up, as in
-Kafka: the record is archived without a dead letter, and the log says so.
+Each share-partition writes one range after the other, to one partition of the topic. So an attempt that fails is one of
+all ranges that wait. What cannot be written within some attempts is given up, as in Kafka: the record is archived without
+a dead letter, and the log says so.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +19,8 @@ from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
 from kafkacompat.ports import FileSlice, LogRefused
 from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.share.dead_letter_deliveries import GIVEN_UP_AT_ONCE, TIMEOUT_MS, Deliveries, Delivery
+from kafkacompat.share.dead_letter_losses import Losses
 from kafkacompat.share.dead_letters import (
     DeadLetterPolicy,
     DeadLetters,
@@ -49,9 +51,6 @@ BATCH_FORMAT_VERSION = 13
 """The Produce version that the batches conform to."""
 READ_BYTES = 1 << 20
 """Read of the source at a time."""
-ATTEMPTS = 5
-BACKOFF_MS, BACKOFF_MAX_MS = 1_000, 30_000
-TIMEOUT_MS = 30_000
 GROUP_ENABLE = "errors.deadletterqueue.group.enable"
 GIVEN_UP = (
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -67,20 +66,6 @@ class Requests(Protocol):
     """The part of net.Channel that is used here."""
 
     def request(self, message: Any, timeout_ms: int) -> Deferred[Any]: ...
-
-
-class _Delivery:
-    """A range of dead letters on its way."""
-
-    __slots__ = ("answer", "attempts", "key", "letters", "next_offset", "source")
-
-    def __init__(self, key: SharePartitionKey, source: TopicPartition, letters: DeadLetters) -> None:
-        self.key = key
-        self.source = source
-        self.letters = letters
-        self.next_offset = letters.first_offset
-        self.attempts = 0
-        self.answer: Deferred[bool] = Deferred()
 
 
 class DeadLetterQueue:
@@ -109,9 +94,9 @@ class DeadLetterQueue:
         self._clock = clock
         self._timers = timers
         self._workers = workers
-        self._waiting: dict[SharePartitionKey, deque[_Delivery]] = {}
-        """The first of each is on its way. Bounded by the records in flight of the share-partition."""
+        self._queues: dict[SharePartitionKey, Deliveries] = {}
         self._closed = False
+        self._losses = Losses(timers)
         self.written = 0
         """Dead letters since the start."""
         self.given_up = 0
@@ -119,50 +104,74 @@ class DeadLetterQueue:
     def wants(self, group_id: str) -> bool:
         return self._policy(group_id).topic != ""
 
-    def enqueue(self, key: SharePartitionKey, source: TopicPartition, letters: DeadLetters) -> Deferred[bool]:
-        """True once all replicas in sync have the dead letters, False if they are given up. It does not fail."""
-        delivery = _Delivery(key, source, letters)
+    def enqueue(
+        self,
+        key: SharePartitionKey,
+        source: TopicPartition,
+        letters: DeadLetters,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> Deferred[bool]:
+        """True once all replicas in sync have the dead letters, False if they are given up. It does not fail.
+
+        `is_wanted`: asked before each attempt. False if another leader will write them. After `close` there is no
+        answer, so that the next leader writes them.
+        """
         if self._closed:
-            return Deferred.of(False)
-        waiting = self._waiting.setdefault(key, deque())
-        waiting.append(delivery)
-        if len(waiting) == 1:
-            self._begin(delivery)
+            return Deferred()
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = Deliveries()
+        delivery = Delivery(key, source, letters, is_wanted, queue.failures, self._clock.monotonic_ms())
+        queue.waiting.append(delivery)
+        if not queue.is_busy:
+            queue.is_busy = True
+            # Not at once: one request may reject a thousand ranges.
+            self._timers.call_after(0, partial(self._begin, delivery))
         return delivery.answer
 
     def close(self) -> None:
         """Write nothing more. Those on their way stay unanswered: their share-partitions are closed too."""
         self._closed = True
-        self._waiting.clear()
+        self._queues.clear()
+        self._losses.close()
 
     # --- one step after the other
 
-    def _begin(self, delivery: _Delivery) -> None:
+    def _begin(self, delivery: Delivery) -> None:
+        if not self._closed and not delivery.is_wanted():
+            self._go_on(delivery.key)
+            return
+        self._step(delivery, lambda: self._find_topic(delivery))
+
+    def _step(self, delivery: Delivery, act: Callable[[], None]) -> None:
+        """A bug of ours gives up the range, and the next one goes on."""
         if self._closed:
             return
         try:
-            self._find_topic(delivery)
+            act()
         except Exception as error:
             report(f"a dead letter of group {delivery.key.group_id!r}", error)
-            self._give_up(delivery, str(error))
+            self._give_up(delivery, f"a bug of kafkacompat: {error!r}")
 
-    def _find_topic(self, delivery: _Delivery) -> None:
+    def _find_topic(self, delivery: Delivery) -> None:
         policy = self._policy(delivery.key.group_id)
         if not policy.topic:
             self._give_up(delivery, "errors.deadletterqueue.topic.name of the group is empty")
             return
         image = self._image()
-        exists = policy.topic in image.topics
+        topic = image.topics.get(policy.topic)
+        exists = topic is not None
         text = image.config(ConfigResourceType.TOPIC, policy.topic).get(GROUP_ENABLE, "false")
         flaw = flaw_of_topic(policy, exists, text.strip().lower() == "true")
         if flaw is not None:
             self._give_up(delivery, flaw)
-        elif not exists:
+        elif topic is None:
             self._create(delivery, policy.topic)
         else:
+            delivery.topic_id = topic.id
             self._read(delivery, policy)
 
-    def _create(self, delivery: _Delivery, name: str) -> None:
+    def _create(self, delivery: Delivery, name: str) -> None:
         topic = CreatableTopic(
             name=name,
             num_partitions=-1,
@@ -183,7 +192,7 @@ class DeadLetterQueue:
 
         self._create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)).on_done(created)
 
-    def _read(self, delivery: _Delivery, policy: DeadLetterPolicy) -> None:
+    def _read(self, delivery: Delivery, policy: DeadLetterPolicy) -> None:
         """Read the records to be copied, as far as this node still has them."""
         log = self._partitions.log(delivery.source) if policy.copies_records else None
         if log is None:
@@ -208,20 +217,22 @@ class DeadLetterQueue:
             self._workers.submit(opened).on_done(partial(self._was_read, delivery, policy))
 
     def _was_read(
-        self, delivery: _Delivery, policy: DeadLetterPolicy, done: Deferred[dict[int, Source]]
+        self, delivery: Delivery, policy: DeadLetterPolicy, done: Deferred[dict[int, Source]]
     ) -> None:
+        sources: dict[int, Source] = {}
         try:
             sources = done.result()
-        except Exception as error:  # too many jobs, or a disk that fails
-            self._again(delivery, f"the records cannot be read: {error}")
+        except OSError as error:
+            logger.info("%s: dead letters are written without their records: %s", delivery.source, error)
+        except Exception as error:  # too many jobs
+            self._again(delivery, f"the records cannot be read: {error!r}")
             return
-        if not self._closed:
-            self._write(delivery, policy, sources)
+        self._step(delivery, lambda: self._write(delivery, policy, sources))
 
-    def _write(self, delivery: _Delivery, policy: DeadLetterPolicy, sources: dict[int, Source]) -> None:
+    def _write(self, delivery: Delivery, policy: DeadLetterPolicy, sources: dict[int, Source]) -> None:
         topic = self._image().topics.get(policy.topic)
-        if topic is None or not topic.partitions:
-            self._again(delivery, f"topic {policy.topic} is being deleted")
+        if topic is None or topic.id != delivery.topic_id:
+            self._again(delivery, f"topic {policy.topic} was deleted meanwhile")
             return
         index = delivery.source.partition % len(topic.partitions)
         leader = topic.partitions[index].leader
@@ -234,13 +245,13 @@ class DeadLetterQueue:
             self._topic_config(policy.topic).max_message_bytes,
             self._clock.now_ms(),
         )
-        done = partial(self._was_written, delivery, written.next_offset)
+        done = partial(self._was_written, delivery, written.next_offset, leader)
         if leader == self._node_id:
             self._append(TopicPartition(policy.topic, index), written.batch).on_done(done)
             return
         channel = None if leader == NO_LEADER else self._channel(leader)
         if channel is None:
-            self._again(delivery, f"{policy.topic}-{index} has no leader")
+            self._again(delivery, f"{policy.topic}-{index} has no leader that can be reached")
             return
         data = PartitionProduceData(index=index, records=bytes(written.batch))
         request = ProduceRequest(
@@ -259,53 +270,80 @@ class DeadLetterQueue:
             return Deferred.of(ErrorCode.NONE)
         return replicated.then(lambda codes: codes.get(target, ErrorCode.NONE))
 
-    def _was_written(self, delivery: _Delivery, next_offset: int, done: Deferred[ErrorCode]) -> None:
+    def _was_written(
+        self, delivery: Delivery, next_offset: int, leader: int, done: Deferred[ErrorCode]
+    ) -> None:
+        if self._closed:
+            return
         try:
             code = done.result()
         except Exception as error:
-            self._again(delivery, str(error))
+            self._again(delivery, f"node {leader} did not answer: {error or type(error).__name__}")
             return
         if code in GIVEN_UP:
-            self._give_up(delivery, code.name)
+            self._give_up(delivery, f"node {leader} answered {code.name}")
         elif code is not ErrorCode.NONE:
-            self._again(delivery, code.name)
+            self._again(delivery, f"node {leader} answered {code.name}")
         else:
             self.written += next_offset - delivery.next_offset
             delivery.next_offset = next_offset
-            delivery.attempts = 0
+            queue = self._queues[delivery.key]
+            queue.succeeded(self._clock.monotonic_ms())
             if next_offset > delivery.letters.last_offset:
-                self._finish(delivery, True)
+                queue.waiting.popleft()
+                delivery.answer.resolve(True)
+                self._go_on(delivery.key)
             else:
                 # The loop turns in between: a range may have thousands of records.
                 self._timers.call_after(0, partial(self._begin, delivery))
 
-    def _again(self, delivery: _Delivery, reason: str) -> None:
-        delivery.attempts += 1
-        if delivery.attempts >= ATTEMPTS:
-            self._give_up(delivery, reason)
+    def _again(self, delivery: Delivery, reason: str) -> None:
+        """The attempt has failed, for all that wait."""
+        if self._closed:
             return
-        delay_ms = min(BACKOFF_MS << delivery.attempts - 1, BACKOFF_MAX_MS)
-        self._timers.call_after(delay_ms, partial(self._begin, delivery))
+        self._queues[delivery.key].failed(reason)
+        self._go_on(delivery.key)
 
-    def _give_up(self, delivery: _Delivery, reason: str) -> None:
-        letters = delivery.letters
-        self.given_up += letters.last_offset - delivery.next_offset + 1
-        logger.error(
-            "group %r: no dead letters of %s, offsets %d to %d: %s",
-            delivery.key.group_id, delivery.source, delivery.next_offset, letters.last_offset, reason,
-        )  # fmt: skip
-        self._finish(delivery, False)
-
-    def _finish(self, delivery: _Delivery, is_written: bool) -> None:
-        waiting = self._waiting.get(delivery.key)
-        if waiting is None or waiting[0] is not delivery:
+    def _give_up(self, delivery: Delivery, reason: str) -> None:
+        """Give up this range alone."""
+        queue = self._queues.get(delivery.key)
+        if queue is None or not queue.waiting or queue.waiting[0] is not delivery:
             return
-        waiting.popleft()
-        if waiting:
-            self._timers.call_after(0, partial(self._begin, waiting[0]))
-        else:
-            del self._waiting[delivery.key]
-        delivery.answer.resolve(is_written)
+        queue.waiting.popleft()
+        self._lose(delivery, reason)
+        self._go_on(delivery.key)
+
+    def _go_on(self, key: SharePartitionKey) -> None:
+        """Give up what has had its attempts or is not wanted, a few in each turn of the loop, and begin with the next."""
+        if self._closed:
+            return
+        queue = self._queues[key]
+        now_ms = self._clock.monotonic_ms()
+        left = GIVEN_UP_AT_ONCE
+        while queue.waiting:
+            first = queue.waiting[0]
+            is_wanted = first.is_wanted()
+            if is_wanted and not queue.is_over(first, now_ms):
+                break
+            if not left:
+                self._timers.call_after(0, partial(self._go_on, key))
+                return
+            left -= 1
+            queue.waiting.popleft()
+            if is_wanted:
+                self._lose(first, queue.last_reason)
+            else:
+                first.answer.resolve(False)
+        if not queue.waiting:
+            del self._queues[key]
+            return
+        self._timers.call_after(queue.delay_ms(), partial(self._begin, queue.waiting[0]))
+
+    def _lose(self, delivery: Delivery, reason: str) -> None:
+        last_offset = delivery.letters.last_offset
+        self.given_up += last_offset - delivery.next_offset + 1
+        self._losses.lost(delivery.key.group_id, delivery.source, delivery.next_offset, last_offset, reason)
+        delivery.answer.resolve(False)
 
 
 def _code_of(response: Any) -> ErrorCode:

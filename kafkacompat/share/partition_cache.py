@@ -82,7 +82,7 @@ class LedPartition:
         """When its locks are looked at next. -1: never."""
         self.loading_since_ms = 0
         self.writes = 0
-        """Writes that the persister has not answered yet."""
+        """Changes that the persister has not written yet, and dead letters that are on their way."""
 
     def readable_end(self, *, read_committed: bool) -> int:
         log = self.partition.log
@@ -275,19 +275,24 @@ class SharePartitionCache:
             if self._timer is None or deadline_ms < self._timer_at_ms:
                 self._arm(deadline_ms)
         for letters in led.core.take_dead_letters():
-            self._dead_letters.enqueue(led.key, led.name, letters).on_done(
+            led.writes += 1
+            self._dead_letters.enqueue(led.key, led.name, letters, partial(_is_cached, led)).on_done(
                 partial(self._letters_written, led, letters)
             )
         if led.core.take_wakeup():
             self.wake(led)
 
     def _letters_written(self, led: LedPartition, letters: DeadLetters, done: Deferred[bool]) -> None:
+        led.writes -= 1
         # The next load of a share-partition that is dropped finds the records and writes their dead letters.
-        if led.is_cached:
-            pending = led.core.dead_letters_written(letters)
-            if pending is not None:
-                self.write(led, pending)
-            self.changed(led)
+        if not led.is_cached:
+            return
+        pending = led.core.dead_letters_written(letters)
+        if pending is not None:
+            self.write(led, pending)
+        elif not led.writes and led.key.group_id in self._ended:
+            self.drop(led)
+        self.changed(led)
 
     # Locks
 
@@ -383,3 +388,7 @@ class SharePartitionCache:
 
 def _partition_settings(settings: GroupSettingsCache, group_id: str) -> ShareSettings:
     return settings.of(group_id).partition
+
+
+def _is_cached(led: LedPartition) -> bool:
+    return led.is_cached

@@ -213,8 +213,36 @@ BUGS = (
     PlantedBug(
         "a dead letter that is given up holds up the next",
         "share/dead_letter_queue.py",
-        "            self._timers.call_after(0, partial(self._begin, waiting[0]))\n",
-        "            pass\n",
+        "        self._lose(delivery, reason)\n        self._go_on(delivery.key)\n",
+        "        self._lose(delivery, reason)\n",
         ("share/_tests/test_dead_letter_queue.py",),
+    ),
+    PlantedBug(
+        "each range of dead letters that waits for a leader has its own five attempts, one after the other",
+        "share/dead_letter_deliveries.py",
+        "        return self.failures - max(delivery.failures_before, self.failures_before_success)\n",
+        "        return self.failures if self.waiting[0] is delivery else 0\n",
+        ("share/_tests/test_dead_letter_faults.py",),
+    ),
+    PlantedBug(
+        "a dead letter that was begun for a deleted topic is written to the topic with its name",
+        "share/dead_letter_queue.py",
+        "        if topic is None or topic.id != delivery.topic_id:\n",
+        "        if topic is None:\n",
+        ("share/_tests/test_dead_letter_faults.py",),
+    ),
+    PlantedBug(
+        "the state of a share-partition is dropped while a dead letter is on its way",
+        "share/partition_cache.py",
+        "            led.writes += 1\n            self._dead_letters",
+        "            self._dead_letters",
+        ("share/_tests/test_dead_letters_served.py",),
+    ),
+    PlantedBug(
+        "records that were rejected are not counted",
+        "share/transitions.py",
+        "        self._records.archived_records += self._archived\n",
+        "",
+        ("metrics/_tests/test_share_families.py",),
     ),
 )

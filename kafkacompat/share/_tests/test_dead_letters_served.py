@@ -93,3 +93,31 @@ def test_unfinished_dead_letters_wait_for_no_other_record() -> None:
     world.persister.states[key] = ReadState(start_offset=0, batches=[StateBatch(0, 1, 3, 1)])
     assert taken(world.fetched(epoch=0, partitions=[0], max_wait_ms=0)) == {}
     assert letters(world) == [b"v0", b"v1"]
+
+
+def test_a_session_that_ends_while_a_letter_is_on_its_way_does_not_cause_a_second_one() -> None:
+    """The state stays loaded until the record is archived. Otherwise the next load would write the letter again."""
+    world = world_with(1)
+    world.fetched(epoch=0, partitions=[0])
+    key = SharePartitionKey(GROUP, world.topic_id(), 0)
+    world.acknowledged("m", 1, {0: [(0, 0, REJECT)]})
+    world.disconnect("m")
+    assert letters(world) == [b"v0"]
+    assert [each.delivery_state for each in world.persister.states[key].batches] == [4]
+    assert world.shares.cache.count == 0
+    world.fetched("n", epoch=0, partitions=[0], max_wait_ms=0)
+    assert letters(world) == [b"v0"]
+
+
+def test_a_request_that_rejects_many_single_records_writes_one_letter_in_each_turn() -> None:
+    world = world_with(100)
+    world.fetched(epoch=0, partitions=[0])
+    batches = [(offset, offset, REJECT if offset % 2 else ACCEPT) for offset in range(100)]
+    world.acknowledged("m", 1, {0: batches})
+    log = world.manager.log(TopicPartition(QUEUE, 0))
+    assert log is not None
+    for count in range(1, 51):
+        assert world.time.step()
+        assert log.log_end_offset == count
+    assert len(letters(world)) == 50
+    assert world.core().start_offset == 100
