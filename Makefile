@@ -9,7 +9,7 @@ WORKERS ?= 2
 INTEROP_WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist worksteal
 
-.PHONY: run test own fetch check lint unit browser prometheus interop wheel planted branches bench soak compatibility site clean
+.PHONY: run test own fetch check lint unit browser prometheus kerberos interop wheel planted branches bench soak compatibility site clean
 
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
@@ -27,6 +27,7 @@ own:
 # What the interop tests take from others. Whatever cannot be had, the tests that need it say so.
 fetch: $(VENV)/.dev browser prometheus
 	-nice $(BIN)/python -m interop_tests.harness.fetching
+	$(MAKE) kerberos
 
 # With a compiler (and Python's headers) _scan.c becomes an extension module; without one the installation goes on.
 $(VENV)/.runtime: requirements.lock pyproject.toml kafkacompat/records/_scan.c
@@ -79,8 +80,17 @@ prometheus: browser
 			--no-install-recommends prometheus >/dev/null; \
 	} || echo "prometheus or promtool is missing and could not be installed; the tests that need it will say so"
 
+# The tests of GSSAPI run a real key distribution center, and Python's gssapi (the extra kafkacompat[gssapi]), which is compiled.
+kerberos: $(VENV)/.dev prometheus
+	@( PATH="$$PATH:/usr/sbin"; for name in krb5kdc kadmin.local kinit krb5-config; do command -v $$name >/dev/null || exit 1; done ) || { \
+		test "$$(id -u)" = 0 && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+			--no-install-recommends krb5-kdc krb5-admin-server krb5-user libkrb5-dev libsasl2-modules-gssapi-mit >/dev/null; \
+	} || echo "Kerberos is missing and could not be installed; the tests that need it will say so"
+	@$(BIN)/python -c "import gssapi" 2>/dev/null || CFLAGS=-O0 nice $(BIN)/python -m pip install -q --disable-pip-version-check \
+		-r requirements-gssapi.lock || echo "gssapi is missing and could not be installed; the tests that need it will say so"
+
 # BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests.
-interop: $(VENV)/.dev browser prometheus
+interop: $(VENV)/.dev browser prometheus kerberos
 	$(PYTEST) interop_tests -q -n $(INTEROP_WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 bench: $(VENV)/.dev
@@ -97,7 +107,7 @@ site: $(VENV)/.dev
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-site.lock
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
 
-soak: $(VENV)/.dev browser prometheus
+soak: $(VENV)/.dev browser prometheus kerberos
 	KAFKACOMPAT_SOAK=1 $(MAKE) -k unit interop
 
 clean:

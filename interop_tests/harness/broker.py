@@ -84,6 +84,8 @@ class BrokerProcess:
         own = single_node_settings(self.port, self.controller_port, self.data_dir)
         self.settings = own | without_retention(kind) | (settings or {})
         self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
+        """Besides the environment of the tests."""
         self._formatted = False
 
     @property
@@ -118,7 +120,8 @@ class BrokerProcess:
         command = self._apache_command() if self.kind == APACHE else self._kafkacompat_command()
         STALLS.watch(self.log_path)
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root)
+            environment = os.environ | self.environment
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root, env=environment)
 
     def stop(self) -> int:
         """Send SIGTERM and wait. Returns the exit status."""

@@ -19,12 +19,14 @@ from kafkacompat.security.sasl_authenticator import (
     AskedForVersions,
     EnabledMechanism,
     Failure,
+    IllegalRequest,
     SaslServerAuthenticator,
+    Work,
 )
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, WireError
 
 if TYPE_CHECKING:
-    from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.ports import Clock, TimerHandle, Timers, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +46,17 @@ class SaslDispatcher:
         failure_delay_ms: int,
         clock: Clock,
         timers: Timers,
+        workers: Workers,
     ) -> None:
-        """`mechanisms`: the mechanisms of each listener with SASL, by the listener's name."""
+        """`mechanisms`: the mechanisms of each listener with SASL, by the listener's name. `workers` carry out exchanges
+        that may wait for files."""
         self.served = served
         """The dispatcher of requests whose client is authenticated, or need not be."""
         self._mechanisms = mechanisms
         self._failure_delay_ms = failure_delay_ms
         self._clock = clock
         self._timers = timers
+        self._workers = workers
         self._authenticators: dict[int, SaslServerAuthenticator] = {}
         self._failed: dict[int, TimerHandle] = {}
         self._again: set[int] = set()
@@ -65,6 +70,8 @@ class SaslDispatcher:
             authenticator = SaslServerAuthenticator(self._mechanisms[connection.listener_name])
             self._authenticators[connection.connection_id] = authenticator
         if authenticator.is_complete:
+            if authenticator.nameless_because:
+                raise CloseConnection(f"its principal has no name: {authenticator.nameless_because}")
             if authenticator.expires_ms is None:
                 return self.served.dispatch(connection, frame)
             now_ms = self._clock.monotonic_ms()
@@ -88,6 +95,49 @@ class SaslDispatcher:
         self, connection: ConnectionInfo, authenticator: SaslServerAuthenticator, frame: memoryview
     ) -> Reply | Pending | None:
         outcome = authenticator.handle(frame, self._clock.monotonic_ms())
+        if isinstance(outcome, AskedForVersions):
+            return self._tell_versions(connection, authenticator, frame)
+        if isinstance(outcome, IllegalRequest):
+            reply = self.served.refusal(outcome.header, frame, ErrorCode.ILLEGAL_SASL_STATE)
+            return self._fail(connection, reply, f"API {outcome.header.api_key} during SASL authentication")
+        if isinstance(outcome, Work):
+            return self._work(connection, authenticator, outcome)
+        return self._end_step(connection, authenticator, outcome)
+
+    def _work(
+        self, connection: ConnectionInfo, authenticator: SaslServerAuthenticator, work: Work
+    ) -> Pending:
+        """The connection's next request waits for the answer, so a client has one job at a time."""
+        reply: Deferred[Reply | None] = Deferred()
+
+        def evaluate() -> bytes | None:
+            if self._authenticators.get(connection.connection_id) is not authenticator:
+                raise CloseConnection("it has been closed meanwhile")
+            return work.evaluate()
+
+        def use(done: Deferred[bytes | None]) -> None:
+            if self._authenticators.get(connection.connection_id) is not authenticator:
+                return
+            try:
+                outcome = authenticator.worked(done.result, self._clock.monotonic_ms())
+                answer = self._end_step(connection, authenticator, outcome)
+            except (CloseConnection, WireError) as end:
+                reply.fail(end)
+            except Exception as problem:
+                # Also where too many exchanges wait for a worker.
+                reply.fail(CloseConnection(f"its authentication was not carried out: {problem}"))
+            else:
+                if isinstance(answer, Pending):
+                    answer.reply.pass_to(reply)
+                else:
+                    reply.resolve(answer)
+
+        self._workers.submit(evaluate).on_done(use)
+        return Pending(reply, blocks=True)
+
+    def _end_step(
+        self, connection: ConnectionInfo, authenticator: SaslServerAuthenticator, outcome: Answer | Failure
+    ) -> Reply | Pending | None:
         if isinstance(outcome, Answer):
             if authenticator.is_complete:
                 assert authenticator.user is not None
@@ -97,13 +147,8 @@ class SaslDispatcher:
                     connection.meter.authenticated(self._clock.monotonic_ms(), again=is_again)
                 self._again.discard(connection.connection_id)
                 _tell(connection, True)
-            return [outcome.reply]
-        if isinstance(outcome, AskedForVersions):
-            return self._tell_versions(connection, authenticator, frame)
-        if isinstance(outcome, Failure):
-            return self._fail(connection, None if outcome.reply is None else [outcome.reply], outcome.reason)
-        reply = self.served.refusal(outcome.header, frame, ErrorCode.ILLEGAL_SASL_STATE)
-        return self._fail(connection, reply, f"API {outcome.header.api_key} during SASL authentication")
+            return None if outcome.reply is None else [outcome.reply]
+        return self._fail(connection, None if outcome.reply is None else [outcome.reply], outcome.reason)
 
     def _tell_versions(
         self, connection: ConnectionInfo, authenticator: SaslServerAuthenticator, frame: memoryview

@@ -52,7 +52,7 @@ class Connection:
         self._correlation_id = 0
         try:
             answer = self._exchange(ApiVersionsRequest(), 0, ApiVersionsResponse, timeout_s)
-            self._authenticate(security, timeout_s)
+            self._authenticate(security, host, timeout_s)
         except AuthenticationFailed as failure:
             self._socket.close()
             raise CommandFailed(f"authentication with {host}:{port} failed: {failure}") from None
@@ -61,8 +61,8 @@ class Connection:
             raise
         self._versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
 
-    def _authenticate(self, security: ClientSecurity, timeout_s: float) -> None:
-        authenticator = security.authenticator()
+    def _authenticate(self, security: ClientSecurity, host: str, timeout_s: float) -> None:
+        authenticator = security.authenticator(host)
         if authenticator is None:
             return
         response: Message | None = None

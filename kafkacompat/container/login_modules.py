@@ -12,7 +12,11 @@ from typing import Final
 from kafkacompat.security.jaas import LoginModule, parse_jaas_file
 
 SECTION: Final = "KafkaServer"
-_MODULES: Final = {"PLAIN": "PlainLoginModule", "OAUTHBEARER": "OAuthBearerLoginModule"}
+_MODULES: Final = {
+    "PLAIN": "PlainLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
+    "GSSAPI": "Krb5LoginModule",
+}
 _SCRAM: Final = "ScramLoginModule"
 
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 SOFTWARE_NAME = "kafkacompat"
 
+AUTHENTICATING_MAX = 8
+"""Threads at once, those included whose connection was given up while they wait for a server."""
+_AUTHENTICATING = trio.CapacityLimiter(AUTHENTICATING_MAX)
 _ERROR_CODE = Struct(">h")
 
 
@@ -63,8 +66,10 @@ async def authenticate(
     and the errors above."""
     response: Any = None
     while True:
-        # In a thread, because it derives a key from a password.
-        request = await trio.to_thread.run_sync(authenticator.step, response)
+        # In a thread, because it derives a key from a password, or waits for a server that issues tickets.
+        request = await trio.to_thread.run_sync(
+            authenticator.step, response, abandon_on_cancel=True, limiter=_AUTHENTICATING
+        )
         if request is None:
             return authenticator.session_lifetime_ms
         version = SASL_VERSIONS[type(request)]

@@ -223,7 +223,7 @@ class Channel:
                     raise ConnectionLost("the channel was closed")
                 self._socket = sock
                 versions = await agree_on_versions(sock, buffer, self._client_id)
-                await self._session.begin(sock, buffer, self._client_id)
+                await self._session.begin(sock, buffer, self._client_id, self.host)
         except (OSError, WireError, ConnectionLost, trio.TooSlowError):
             self._failures += 1
             backoff_ms = settings.reconnect_backoff_ms << min(self._failures - 1, 16)
@@ -314,7 +314,7 @@ class Channel:
                     raise ConnectionLost("the channel was closed")
             if self._session.is_over and not self._in_flight:
                 with trio.fail_after(self._settings.connection_setup_timeout_ms / 1000):
-                    await self._session.begin(sock, buffer, self._client_id)
+                    await self._session.begin(sock, buffer, self._client_id, self.host)
                 self._send_waiting()
             with trio.CancelScope() as self._listening:
                 await receive_some(sock, buffer)

@@ -47,12 +47,12 @@ class ClientSession:
             self._tell(f"no TLS with {self._peer}: {error}")
             raise
 
-    async def begin(self, sock: AnySocket, buffer: ReceiveBuffer, client_id: str) -> None:
+    async def begin(self, sock: AnySocket, buffer: ReceiveBuffer, client_id: str, host: str) -> None:
         """Authenticate. Raises ConnectionLost if the peer refuses this node, which is logged once while the refusal
         lasts."""
         self.is_over = False
         self._renew_at_ms = None
-        authenticator = self._security.authenticator()
+        authenticator = self._security.authenticator(host)
         if authenticator is None:
             return
         try:

@@ -23,6 +23,8 @@ from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
 from kafkacompat.ports import WorkerPools
 
 READS_WAITING_MAX = 10_000
+EXCHANGES_WAITING_MAX = 1_000
+"""Further clients are closed, and may try again."""
 CLEANERS_MAX = 1024
 """Above any used value of log.cleaner.threads, which is the effective bound."""
 THREAD_RETRY_S = 0.1
@@ -40,6 +42,7 @@ TERMS = {
     "cleaning": PoolTerms("cleaning", CLEANERS_MAX),
     "batches": PoolTerms("large batches", 2),
     "fetches": PoolTerms("requests to authorization servers", 2),
+    "exchanges": PoolTerms("exchanges of GSSAPI", 2, EXCHANGES_WAITING_MAX),
 }
 
 T = TypeVar("T")

@@ -79,8 +79,8 @@ class WorkerPools:
     """Syncs of partitions' logs: flush.messages, flush.ms, closed segments. Each log directory has its own workers, so
     that a slow disk delays no other."""
     reads: Workers
-    """Reads of logs and indexes that are not in the page cache. Only this pool may refuse a job, because any client
-    may cause reads."""
+    """Reads of logs and indexes that are not in the page cache. This pool may refuse a job, because any client may
+    cause reads."""
     replies: Workers
     """Loading into the page cache what a reply sends: one job per connection."""
     loading: Workers
@@ -96,6 +96,8 @@ class WorkerPools:
 
     fetches: Workers
     """Requests to authorization servers. They may wait for as long as the network takes."""
+    exchanges: Workers
+    """Steps of SASL exchanges that may wait for files. This pool may refuse a job, because anyone may begin an exchange."""
 
     @classmethod
     def of_one(cls, workers: Workers) -> WorkerPools:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkacompat.config import ConfigError
 from kafkacompat.config.endpoints import SECURITY_PROTOCOLS
 from kafkacompat.config.synonyms import listener_prefix
+from kafkacompat.security.gssapi_contexts import MECHANISM as GSSAPI
 from kafkacompat.security.jaas import (
+    KERBEROS_LOGIN_MODULE,
     OAUTHBEARER_LOGIN_MODULE,
     PLAIN_LOGIN_MODULE,
     SCRAM_LOGIN_MODULE,
     LoginModule,
 )
+from kafkacompat.security.kerberos_login import KerberosLogin, login_of_client, service_name_of
 from kafkacompat.security.mechanisms import JAAS_CONFIG, login_module
 from kafkacompat.security.oauthbearer import MECHANISM as OAUTHBEARER
 from kafkacompat.security.oauthbearer_client import OAuthBearerSaslClient, TokenFile
@@ -35,11 +38,13 @@ SECURITY_PROTOCOL = "security.protocol"
 MECHANISM = "sasl.mechanism"
 MECHANISM_BETWEEN_BROKERS = "sasl.mechanism.inter.broker.protocol"
 MECHANISM_TO_CONTROLLERS = "sasl.mechanism.controller.protocol"
-DEFAULT_MECHANISM = "GSSAPI"
+DEFAULT_MECHANISM = GSSAPI
 USER, PASSWORD, IS_TOKEN = "username", "password", "tokenauth"
-MODULES = {PLAIN: PLAIN_LOGIN_MODULE, OAUTHBEARER: OAUTHBEARER_LOGIN_MODULE} | dict.fromkeys(
-    SCRAM_BY_NAME, SCRAM_LOGIN_MODULE
-)
+MODULES = {
+    PLAIN: PLAIN_LOGIN_MODULE,
+    OAUTHBEARER: OAUTHBEARER_LOGIN_MODULE,
+    GSSAPI: KERBEROS_LOGIN_MODULE,
+} | dict.fromkeys(SCRAM_BY_NAME, SCRAM_LOGIN_MODULE)
 
 
 class Credentials(NamedTuple):
@@ -60,7 +65,7 @@ class Connection(NamedTuple):
     protocol: str
     ssl: SslSettings | None
     mechanism: str
-    credentials: Credentials | TokenFile | TokenEndpoint | None
+    credentials: Credentials | TokenFile | TokenEndpoint | KerberosLogin | None
     """None without SASL."""
 
     def security(self) -> ClientSecurity:
@@ -75,8 +80,10 @@ class Connection(NamedTuple):
         if isinstance(self.credentials, TokenEndpoint):
             source, extensions = TokenSource(self.credentials), self.credentials.extensions
             return ClientSecurity(
-                context, self.mechanism, lambda: OAuthBearerSaslClient(source.token, extensions)
+                context, self.mechanism, lambda host: OAuthBearerSaslClient(source.token, extensions)
             )
+        if isinstance(self.credentials, KerberosLogin):
+            return ClientSecurity(context, self.mechanism, self.credentials.exchanges(MECHANISM))
         return ClientSecurity(context, self.mechanism, partial(_exchange, self.mechanism, self.credentials))
 
 
@@ -131,12 +138,15 @@ def _connection(
     module = login_module(jaas_setting, text, MODULES[mechanism])
     if mechanism == OAUTHBEARER:
         return Connection(protocol, ssl, mechanism, token_origin(module, properties, prefix))
+    if mechanism == GSSAPI:
+        login = login_of_client(module, jaas_setting, service_name_of(properties, prefix))
+        return Connection(protocol, ssl, mechanism, login)
     is_token = module.options.get(IS_TOKEN, "").lower() == "true"
     user, password = (_option(module, name, jaas_setting) for name in (USER, PASSWORD))
     return Connection(protocol, ssl, mechanism, Credentials(user, password, is_token))
 
 
-def _exchange(mechanism: str, credentials: Credentials | TokenFile) -> SaslClient:
+def _exchange(mechanism: str, credentials: Credentials | TokenFile, host: str) -> SaslClient:
     if isinstance(credentials, TokenFile):
         return OAuthBearerSaslClient(credentials.token, credentials.extensions)
     user, password, is_token = credentials

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.config import ConfigError
 from kafkacompat.security.client_settings import MECHANISM, Credentials, connection_of_client
+from kafkacompat.security.kerberos_login import SERVICE_NAME, KerberosLogin
 from kafkacompat.security.oauthbearer import MECHANISM as OAUTHBEARER
 from kafkacompat.security.oauthbearer_client import TokenFile
 from kafkacompat.security.token_endpoint import TokenEndpoint
@@ -14,6 +15,8 @@ from kafkacompat.security.token_settings import OF_TOKENS
 
 if TYPE_CHECKING:
     from kafkacompat.security.ssl_settings import SslSettings
+
+OF_KERBEROS = "sasl.kerberos."
 
 
 def librdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
@@ -30,9 +33,13 @@ def librdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def _of_sasl(mechanism: str, credentials: Credentials | TokenFile | TokenEndpoint) -> dict[str, str]:
+def _of_sasl(
+    mechanism: str, credentials: Credentials | TokenFile | TokenEndpoint | KerberosLogin
+) -> dict[str, str]:
     if isinstance(credentials, TokenEndpoint):
         return _of_endpoint(credentials)
+    if isinstance(credentials, KerberosLogin):
+        return _of_kerberos(mechanism, credentials)
     if isinstance(credentials, TokenFile):
         raise ConfigError(MECHANISM, mechanism, "a client of librdkafka reads no token from a file")
     return {
@@ -40,6 +47,23 @@ def _of_sasl(mechanism: str, credentials: Credentials | TokenFile | TokenEndpoin
         "sasl.username": credentials.user,
         "sasl.password": credentials.password,
     }
+
+
+def _of_kerberos(mechanism: str, login: KerberosLogin) -> dict[str, str]:
+    """librdkafka runs kinit for a keytab. It has no setting for a ticket cache: KRB5CCNAME names it."""
+    settings = {"sasl.mechanism": mechanism, SERVICE_NAME: login.service}
+    if login.ticket_cache is not None:
+        raise ConfigError(
+            MECHANISM, mechanism, "a client of librdkafka has only the user's default ticket cache"
+        )
+    if login.uses_ticket_cache:
+        # An empty command: the tickets are there.
+        return settings | {f"{OF_KERBEROS}kinit.cmd": ""}
+    assert login.principal is not None
+    settings[f"{OF_KERBEROS}principal"] = login.principal
+    if login.keytab is not None:
+        settings[f"{OF_KERBEROS}keytab"] = login.keytab
+    return settings
 
 
 def _of_endpoint(endpoint: TokenEndpoint) -> dict[str, str]:

@@ -14,7 +14,9 @@ from kafkacompat.config import ConfigError
 from kafkacompat.config.keys import as_int, as_list
 from kafkacompat.config.synonyms import listener_prefix
 from kafkacompat.security.delegation_tokens import TokenCredential
+from kafkacompat.security.gssapi_contexts import MECHANISM as GSSAPI
 from kafkacompat.security.jaas import (
+    KERBEROS_LOGIN_MODULE,
     OAUTHBEARER_LOGIN_MODULE,
     PLAIN_LOGIN_MODULE,
     SCRAM_LOGIN_MODULE,
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
 JAAS_CONFIG = "sasl.jaas.config"
 MAX_REAUTH_MS = "connections.max.reauth.ms"
-SERVED = (PLAIN, *SCRAM_BY_NAME, OAUTHBEARER)
+SERVED = (PLAIN, *SCRAM_BY_NAME, OAUTHBEARER, GSSAPI)
 
 CredentialOf = Callable[[str, ScramMechanism], ScramCredential | None]
 """(user, mechanism) -> the user's present SCRAM credential, or None."""
@@ -102,6 +104,13 @@ def _enabled(
         from kafkacompat.security.oauthbearer_settings import exchanges_of
 
         begin = exchanges_of(config, listener, now_ms, module, background)
+    elif name == GSSAPI:
+        module = _module_of_listener(config, listener, name, KERBEROS_LOGIN_MODULE)
+        from kafkacompat.security import kerberos_settings
+
+        setting = _jaas_setting(listener, name)
+        begin, name_of = kerberos_settings.exchanges_of(config, listener, module, setting)
+        return EnabledMechanism(begin, max_reauth_ms, name_of, blocks=True)
     else:
         _module_of_listener(config, listener, name, SCRAM_LOGIN_MODULE)
         begin = partial(_scram, SCRAM_BY_NAME[name], credential_of, random, now_ms, token_of)
@@ -126,13 +135,17 @@ def _scram(
 
 
 def _module_of_listener(config: ServerConfig, listener: str, mechanism: str, name: str) -> LoginModule:
-    setting = f"{listener_prefix(listener, mechanism)}{JAAS_CONFIG}"
+    setting = _jaas_setting(listener, mechanism)
     text = config.originals.get(setting)
     if text is None:
         raise ConfigError(
             setting, None, f"{setting} must be set: {ENABLED_MECHANISMS} has {mechanism}", whole=True
         )
     return login_module(setting, text, name)
+
+
+def _jaas_setting(listener: str, mechanism: str) -> str:
+    return f"{listener_prefix(listener, mechanism)}{JAAS_CONFIG}"
 
 
 def login_module(setting: str, text: str, name: str) -> LoginModule:

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 
 from kafkacompat.config import ConfigError
+from kafkacompat.security.java_patterns import Replacement, compiled
 
 SETTING = "ssl.principal.mapping.rules"
 DEFAULT = "DEFAULT"
 _RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _NEXT = re.compile(r"\s*(?:,\s*|$)")
-_REFERENCE = re.compile(r"\\(.)|\$(\d)(\d*)|\$\{([A-Za-z][A-Za-z0-9]*)\}|[$\\]", re.DOTALL)
 
 
 class NoMatchingRule(Exception):
@@ -42,47 +42,15 @@ class SslPrincipalMapper:
 
 class _Rule:
     def __init__(self, pattern: str, replacement: str, case: str) -> None:
-        try:
-            # Java's (?<name>...) is (?P<name>...) in Python.
-            self._pattern = re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern))
-        except (re.error, OverflowError, RecursionError) as error:
-            raise ConfigError(SETTING, pattern, f"the pattern is no regular expression: {error}") from None
+        self._pattern = compiled(SETTING, pattern)
         self._case = case
-        self._pieces = tuple(_pieces(replacement, self._pattern))
+        self._replacement = Replacement(SETTING, replacement, self._pattern)
 
     def apply(self, subject: str) -> str | None:
         if not self._pattern.fullmatch(subject):
             return None
-        name = self._pattern.sub(self._replaced, subject)
+        name = self._pattern.sub(self._replacement, subject)
         return name.lower() if self._case == "L" else name.upper() if self._case == "U" else name
-
-    def _replaced(self, found: re.Match[str]) -> str:
-        return "".join(piece if isinstance(piece, str) else found[piece] or "" for piece in self._pieces)
-
-
-def _pieces(replacement: str, pattern: re.Pattern[str]) -> Iterator[str | int]:
-    """Text and group numbers alternately. A reference has as many digits as form the number of an existing group. If
-    the pattern has groups, a reference to a missing group is text. Raises ConfigError."""
-    position, groups = 0, pattern.groups
-    for found in _REFERENCE.finditer(replacement):
-        yield replacement[position : found.start()]
-        position = found.end()
-        escaped, digit, more, name = found.groups()
-        if escaped is not None:
-            yield escaped
-        elif name in pattern.groupindex:
-            yield pattern.groupindex[name]
-        elif digit is None or (int(digit) and not groups):
-            raise ConfigError(SETTING, replacement, f"{found[0]} of the replacement refers to no group")
-        elif int(digit) > groups:
-            yield found[0]
-        else:
-            number = int(digit)
-            while more and number * 10 + int(more[0]) <= groups:
-                number, more = number * 10 + int(more[0]), more[1:]
-            yield number
-            yield more
-    yield replacement[position:]
 
 
 def _parsed(text: str) -> Iterator[_Rule | None]:

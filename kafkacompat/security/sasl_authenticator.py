@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import partial
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkacompat.security.sasl_server import SaslAuthenticationError, SaslError, SaslServer
+from kafkacompat.security.sasl_server import Nameless, SaslAuthenticationError, SaslError, SaslServer
 from kafkacompat.wire.apis import APIS, ApiKey, request_class
 from kafkacompat.wire.codec import decoder, encoder
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -37,12 +38,16 @@ class EnabledMechanism(NamedTuple):
     """Begins a new exchange."""
     max_reauth_ms: int
     """connections.max.reauth.ms: the length of a session; 0 means forever."""
+    name_of: Callable[[str], str] | None = None
+    """The user's name for an authorization id. Raises Nameless. None: it is the name."""
+    blocks: bool = False
+    """Its exchanges may wait for files, so a worker carries them out."""
 
 
 class Answer(NamedTuple):
-    """Send this complete reply, including its size."""
+    """Send this complete reply, including its size. None: the client waits for none."""
 
-    reply: bytes
+    reply: bytes | None
 
 
 class Failure(NamedTuple):
@@ -63,7 +68,13 @@ class IllegalRequest(NamedTuple):
     header: RequestHeader
 
 
-Outcome = Answer | Failure | AskedForVersions | IllegalRequest
+class Work(NamedTuple):
+    """A worker has to call this. Its result, or its exception, is for `worked`."""
+
+    evaluate: Callable[[], bytes | None]
+
+
+Outcome = Answer | Failure | AskedForVersions | IllegalRequest | Work
 
 
 class _State(Enum):
@@ -88,7 +99,9 @@ class SaslServerAuthenticator:
         "_reauthentication_began_ms",
         "_server",
         "_state",
+        "_worked_for",
         "expires_ms",
+        "nameless_because",
         "token_authenticated",
         "user",
     )
@@ -102,8 +115,12 @@ class SaslServerAuthenticator:
         """Mechanism and user of the session that is being re-authenticated."""
         self._reauthentication_began_ms: int | None = None
         self._state = _State.HANDSHAKE_OR_VERSIONS
+        self._worked_for: RequestHeader | None = None
+        """The request whose message is with a worker. None if the message has no header."""
         self.user: str | None = None
         """Set once authenticated, also during re-authentication."""
+        self.nameless_because = ""
+        """Why no rule gives the authenticated client a name. As in Apache Kafka, its first request closes the connection."""
         self.token_authenticated = False
         """Whether the client has shown a delegation token."""
         self.expires_ms: int | None = None
@@ -139,7 +156,10 @@ class SaslServerAuthenticator:
     def handle(self, frame: memoryview, now_ms: int) -> Outcome:
         """The outcome of one frame, while not complete."""
         if self._state is _State.AUTHENTICATE:
-            outcome = self._authenticate(frame, now_ms) if self._has_headers else self._token(frame, now_ms)
+            if self._has_headers:
+                outcome = self._authenticate(frame, now_ms)
+            else:
+                outcome = self._message(None, bytes(frame), now_ms)
         elif self._state is _State.BAD_MECHANISM:
             outcome = Failure(None, "another mechanism than the session began with")
         elif self._state in (_State.HANDSHAKE_OR_VERSIONS, _State.HANDSHAKE):
@@ -147,6 +167,14 @@ class SaslServerAuthenticator:
         else:
             raise WireError("a frame behind the end of a SASL exchange")
         if isinstance(outcome, (Failure, IllegalRequest)):
+            self._state = _State.FAILED
+        return outcome
+
+    def worked(self, result: Callable[[], bytes | None], now_ms: int) -> Answer | Failure:
+        """The outcome of Work. `result` returns what its function has returned, or raises what it has raised."""
+        header, self._worked_for = self._worked_for, None
+        outcome = self._evaluated(header, result, now_ms)
+        if isinstance(outcome, Failure):
             self._state = _State.FAILED
         return outcome
 
@@ -175,44 +203,66 @@ class SaslServerAuthenticator:
         if header.api_key != ApiKey.SASL_AUTHENTICATE:
             return IllegalRequest(header)
         request: SaslAuthenticateRequest = _decoded(header, frame)
+        return self._message(header, bytes(request.auth_bytes), now_ms)
+
+    def _message(self, header: RequestHeader | None, message: bytes, now_ms: int) -> Outcome:
+        assert self._server is not None
+        evaluate = partial(self._server.evaluate_response, message)
+        if self._mechanisms[self._mechanism].blocks:
+            self._worked_for = header
+            return Work(evaluate)
+        return self._evaluated(header, evaluate, now_ms)
+
+    def _evaluated(
+        self, header: RequestHeader | None, result: Callable[[], bytes | None], now_ms: int
+    ) -> Answer | Failure:
+        """The answer to a message, with or without a header."""
         try:
-            token = self._evaluate(bytes(request.auth_bytes))
+            token = result()
+            self._name()
         except SaslAuthenticationError as error:
-            return self._refused(header, str(error), error.reason)
-        except SaslError:
+            return (
+                Failure(None, error.reason)
+                if header is None
+                else self._refused(header, str(error), error.reason)
+            )
+        except SaslError as error:
+            if header is None:
+                raise WireError(f"SASL with {self._mechanism}: {error}") from None
             again = "authentication" if self._before is None else "re-authentication"
             told = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._mechanism}"
-            return self._refused(header, told, told)
+            return self._refused(header, told, f"{told}: {error}")
         lifetime_ms = self._complete(now_ms)
-        answer = SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+        if header is None:
+            return Answer(None if token is None else _SIZE.pack(len(token)) + token)
+        answer = SaslAuthenticateResponse(auth_bytes=token or b"", session_lifetime_ms=lifetime_ms)
         return Answer(_reply(header, answer))
 
-    def _token(self, frame: memoryview, now_ms: int) -> Outcome:
-        try:
-            token = self._evaluate(bytes(frame))
-        except SaslAuthenticationError as error:
-            return Failure(None, error.reason)
-        except SaslError as error:
-            raise WireError(f"SASL with {self._mechanism}: {error}") from None
-        self._complete(now_ms)
-        return Answer(_SIZE.pack(len(token)) + token)
-
-    def _evaluate(self, response: bytes) -> bytes:
+    def _name(self) -> None:
+        """Once the exchange is complete, the user's name."""
         assert self._server is not None
-        token = self._server.evaluate_response(response)
         user = self._server.authorization_id
-        if user is not None and self._before is not None and user != self._before[1]:
+        if user is None:
+            return
+        name_of = self._mechanisms[self._mechanism].name_of
+        if name_of is not None:
+            try:
+                user = name_of(user)
+            except Nameless as problem:
+                if self._before is not None:
+                    raise WireError(f"re-authentication: {problem}") from None
+                self.nameless_because = str(problem)
+        if self._before is not None and user != self._before[1]:
             raise SaslAuthenticationError(
                 f"Cannot change principals during re-authentication from User.{self._before[1]}: User.{user}"
             )
-        return token
+        self.user = user
 
     def _complete(self, now_ms: int) -> int:
         """How long the session may last from now on. 0 means forever, or that the exchange continues."""
         assert self._server is not None
         if self._server.authorization_id is None:
             return 0
-        self.user = self._server.authorization_id
         self.token_authenticated = self._server.token_authenticated
         bounds = [] if self._server.lifetime_ms is None else [self._server.lifetime_ms]
         max_reauth_ms = self._mechanisms[self._mechanism].max_reauth_ms

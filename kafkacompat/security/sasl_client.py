@@ -60,15 +60,16 @@ class ClientSecurity:
         self,
         context: SSLContext | None = None,
         mechanism: str = "",
-        begin: Callable[[], SaslClient] | None = None,
+        begin: Callable[[str], SaslClient] | None = None,
     ) -> None:
-        """`context` None means no TLS. `begin` starts a new exchange with `mechanism`; None means no SASL."""
+        """`context` None means no TLS. `begin` starts a new exchange with `mechanism` with a host, as it is
+        named in the address; None means no SASL."""
         self.context = context
         self.mechanism = mechanism
         self.begin = begin
 
-    def authenticator(self) -> SaslClientAuthenticator | None:
-        return None if self.begin is None else SaslClientAuthenticator(self.mechanism, self.begin())
+    def authenticator(self, host: str) -> SaslClientAuthenticator | None:
+        return None if self.begin is None else SaslClientAuthenticator(self.mechanism, self.begin(host))
 
 
 NO_SECURITY = ClientSecurity()
@@ -87,7 +88,8 @@ class SaslClientAuthenticator:
         """The length of the session after the exchange. 0 means forever."""
 
     def step(self, response: Any) -> SaslHandshakeRequest | SaslAuthenticateRequest | None:
-        """May take milliseconds to derive a key from a password. Raises AuthenticationFailed."""
+        """May take milliseconds to derive a key from a password, or wait for a server that issues tickets.
+        Raises AuthenticationFailed."""
         if response is None:
             return SaslHandshakeRequest(mechanism=self._mechanism)
         if isinstance(response, SaslHandshakeResponse):

@@ -18,6 +18,10 @@ class SaslError(Exception):
     which users exist."""
 
 
+class Nameless(Exception):
+    """No rule gives an authenticated client a user's name. The text is for the log."""
+
+
 class SaslServer(Protocol):
     """One exchange. It is not called again after an error."""
 
@@ -37,6 +41,7 @@ class SaslServer(Protocol):
         """Whether the client has shown a delegation token. Known once the exchange is complete."""
         ...
 
-    def evaluate_response(self, response: bytes) -> bytes:
-        """The answer to the client. Raises SaslAuthenticationError or SaslError."""
+    def evaluate_response(self, response: bytes) -> bytes | None:
+        """The answer to the client. None if the mechanism has no last message: without request headers, nothing is sent.
+        Raises SaslAuthenticationError or SaslError."""
         ...

@@ -54,7 +54,7 @@ def authenticating(
     from kafkacompat.api.sasl_dispatch import SaslDispatcher
 
     delay_ms = config.get_int("connection.failed.authentication.delay.ms")
-    return SaslDispatcher(served, mechanisms, delay_ms, doors.clock, doors.timers)
+    return SaslDispatcher(served, mechanisms, delay_ms, doors.clock, doors.timers, doors.workers.exchanges)
 
 
 def mechanisms_by_listener(

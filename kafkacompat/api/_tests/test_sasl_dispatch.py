@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kafkacompat._tests.doubles import HandTime
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.api.sasl_dispatch import SaslDispatcher
 from kafkacompat.ports.dispatcher import ANONYMOUS, CloseConnection, ConnectionInfo, Pending, Principal
 from kafkacompat.security.plain import PlainSaslServer, initial_response
 from kafkacompat.security.sasl_authenticator import EnabledMechanism
+from kafkacompat.security.sasl_server import Nameless
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decoder, encoder
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -44,16 +46,26 @@ class Served:
 
 
 class Client:
-    def __init__(self, max_reauth_ms: int = 0, delay_ms: int = DELAY_MS) -> None:
+    def __init__(
+        self,
+        max_reauth_ms: int = 0,
+        delay_ms: int = DELAY_MS,
+        name_of: Callable[[str], str] | None = None,
+        blocks: bool = False,
+    ) -> None:
         self.time = HandTime()
+        self.workers = HandWorkers()
         self.served = Served()
-        plain = EnabledMechanism(lambda: PlainSaslServer({"user_alice": "secret"}), max_reauth_ms)
+        plain = EnabledMechanism(
+            lambda: PlainSaslServer({"user_alice": "secret"}), max_reauth_ms, name_of, blocks
+        )
         self.dispatcher = SaslDispatcher(
             self.served,  # type: ignore[arg-type]
             {"SAFE": {"PLAIN": plain}},
             delay_ms,
             self.time,
             self.time,
+            self.workers,
         )
         self.info = ConnectionInfo(1, "SAFE", "127.0.0.1", 9, listener_is_sasl=True)
         self.told: list[bool] = []
@@ -113,6 +125,7 @@ def test_who_has_shown_a_token_is_known_by_it() -> None:
         DELAY_MS,
         client.time,
         client.time,
+        client.workers,
     )
     client.log_in()
     client.send(METADATA, 12)
@@ -256,3 +269,61 @@ def test_a_failed_authentication_is_counted() -> None:
     client.info.meter = meter
     client.log_in("wrong")
     assert meter.noted == ["failed"]
+
+
+def test_a_worker_carries_out_what_may_wait_for_files() -> None:
+    client = Client(blocks=True)
+    pending = client.log_in()
+    assert isinstance(pending, Pending)
+    assert pending.blocks
+    assert not client.told
+    client.workers.run()
+    assert decoded(pending.reply.result(), AUTHENTICATE, 2).error_code == 0
+    assert client.told == [True]
+    assert client.info.principal == Principal("User", "alice")
+
+
+def test_what_a_worker_refuses_is_answered_late() -> None:
+    client = Client(blocks=True)
+    pending = client.log_in("wrong")
+    client.workers.run()
+    assert not pending.reply.done
+    client.time.advance(DELAY_MS)
+    with pytest.raises(CloseConnection) as end:
+        pending.reply.result()
+    assert decoded(end.value.last_reply, AUTHENTICATE, 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    client = Client(blocks=True, delay_ms=0)
+    pending = client.log_in("wrong")
+    client.workers.run()
+    with pytest.raises(CloseConnection, match="authentication failed"):
+        pending.reply.result()
+
+
+def test_who_finds_no_worker_is_closed() -> None:
+    client = Client(blocks=True)
+    pending = client.log_in()
+    _, answer = client.workers.submitted.pop()
+    answer.fail(RuntimeError("1000 jobs wait"))
+    with pytest.raises(CloseConnection, match="1000 jobs wait"):
+        pending.reply.result()
+    assert client.info.principal == ANONYMOUS
+
+
+def test_nothing_is_done_for_a_client_that_has_gone_before_its_turn() -> None:
+    client = Client(blocks=True)
+    pending = client.log_in()
+    client.dispatcher.connection_closed(client.info)
+    client.workers.run()
+    assert not pending.reply.done
+    assert not client.told
+
+
+def test_who_has_no_name_is_closed_at_the_first_request() -> None:
+    def nameless(name: str) -> str:
+        raise Nameless("no rule applies")
+
+    client = Client(name_of=nameless)
+    assert decoded(client.log_in(), AUTHENTICATE, 2).error_code == 0
+    with pytest.raises(CloseConnection, match="no rule applies"):
+        client.send(METADATA, 12)
+    assert not client.served.frames

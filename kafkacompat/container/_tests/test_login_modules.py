@@ -9,12 +9,14 @@ from kafkacompat.security.jaas import JaasError, parse_jaas, parse_jaas_file
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
 FILE = f"""
 // Of all listeners
 KafkaServer {{
   {PLAIN} required
     username="admin" password="a\\"b\\\\c" user_admin="a\\"b\\\\c";
   {SCRAM} required username="s" password="t";
+  {KERBEROS} required useKeyTab=true keyTab="/etc/kafka.keytab" principal="kafka/host@REALM";
 }};
 inside.KafkaServer {{ {PLAIN} required username="inner"; }};
 KafkaClient {{ {PLAIN} required username="client"; }};
@@ -47,7 +49,7 @@ def test_each_mechanism_has_its_module() -> None:
     found = jaas_settings(asked, FILE)
     assert SCRAM in found["listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config"]
     assert PLAIN in found["listener.name.sasl_plaintext.plain.sasl.jaas.config"]
-    assert not [name for name in found if "gssapi" in name]
+    assert KERBEROS in found["listener.name.sasl_plaintext.gssapi.sasl.jaas.config"]
 
 
 def test_a_setting_wins_over_the_file() -> None:

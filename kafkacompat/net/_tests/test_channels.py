@@ -431,7 +431,7 @@ HANDSHAKE, AUTHENTICATE = 17, 36
 
 
 def as_alice(password: str = "secret") -> ClientSecurity:
-    return ClientSecurity(mechanism="PLAIN", begin=lambda: PlainSaslClient("alice", password))
+    return ClientSecurity(mechanism="PLAIN", begin=lambda host: PlainSaslClient("alice", password))
 
 
 async def test_it_says_who_asks_before_it_asks() -> None:

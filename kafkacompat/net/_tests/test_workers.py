@@ -218,5 +218,5 @@ async def test_reads_are_refused_when_too_many_wait(
 
 def test_only_cold_reads_are_ever_refused() -> None:
     """The users of the other pools have one job at a time, and mostly cannot handle a refusal."""
-    assert [name for name in POOLS if TERMS[name].waiting_max is not None] == ["reads"]
+    assert [name for name in POOLS if TERMS[name].waiting_max is not None] == ["reads", "exchanges"]
     assert TERMS["quorum_sync"].threads_max == 1

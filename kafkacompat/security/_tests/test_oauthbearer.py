@@ -343,7 +343,7 @@ def client(url: str, **more: str) -> SaslClientAuthenticator:
     module = MODULE.replace(";", ' extension_tenant="a b";')
     properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
     properties |= {"sasl.jaas.config": module, "sasl.oauthbearer.token.endpoint.url": url}
-    authenticator = security_of_client(properties | more).authenticator()
+    authenticator = security_of_client(properties | more).authenticator("broker.example")
     assert authenticator is not None
     return authenticator
 
@@ -400,7 +400,7 @@ def test_a_node_says_who_it_is_by_the_file_of_the_listener(tmp_path: Path) -> No
     )
     begin = security_to_brokers(config).begin
     assert begin is not None
-    assert ClientInitialResponse.parse(begin().initial_response()).token == "a.b.c"
+    assert ClientInitialResponse.parse(begin("host").initial_response()).token == "a.b.c"
 
 
 def test_a_client_of_librdkafka_is_told_that_it_has_no_token() -> None:

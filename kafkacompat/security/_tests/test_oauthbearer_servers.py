@@ -282,7 +282,7 @@ def test_a_client_asks_for_its_token_with_its_credentials(server: Server) -> Non
     server.answer = lambda asked: answer(access_token="a.b.c")
     security = security_of_client(client(server, ' scope="kafka all" extension_tenant="x"'))
     assert security.begin is not None
-    said = ClientInitialResponse.parse(security.begin().initial_response())
+    said = ClientInitialResponse.parse(security.begin("host").initial_response())
     assert said == ("a.b.c", "", {"tenant": "x"})
     (asked,) = server.asked
     assert (asked.method, asked.target) == ("POST", "/token")
@@ -302,7 +302,7 @@ def test_settings_go_before_options_and_may_be_url_encoded(server: Server) -> No
     }
     begin = security_of_client(client(server, ' scope="other"', **more)).begin
     assert begin is not None
-    begin().initial_response()
+    begin("host").initial_response()
     (asked,) = server.asked
     assert asked.body == b"grant_type=client_credentials&scope=read+write"
     assert asked.headers["authorization"] == f"Basic {b64encode(b'%C3%A4%3A1:a%2Bb+%26c*').decode()}"

@@ -16,7 +16,9 @@ from kafkacompat.security.sasl_authenticator import (
     IllegalRequest,
     Outcome,
     SaslServerAuthenticator,
+    Work,
 )
+from kafkacompat.security.sasl_server import Nameless
 from kafkacompat.security.scram import SCRAM_SHA_256
 from kafkacompat.security.scram_server import ScramSaslServer
 from kafkacompat.wire.apis import request_class, response_class
@@ -260,3 +262,76 @@ def test_a_failure_of_a_session_begun_anew_says_so() -> None:
 
 def _final(server_first: str) -> bytes:
     return final_message(SCRAM_SHA_256, "n=alice,r=a", server_first, password="secret", salt=b"salt")
+
+
+def blocking(name_of: Any = None, max_reauth_ms: int = 0) -> SaslServerAuthenticator:
+    """Of a mechanism whose exchanges a worker carries out."""
+    plain = EnabledMechanism(lambda: PlainSaslServer(USERS), max_reauth_ms, name_of, blocks=True)
+    return SaslServerAuthenticator({"PLAIN": plain})
+
+
+def begun(of: SaslServerAuthenticator, user: str = "alice", password: str = "secret") -> Work:
+    handshake(of)
+    work = of.handle(frame(AUTHENTICATE, 2, auth_bytes=initial_response(user, password)), 0)
+    assert isinstance(work, Work)
+    return work
+
+
+def test_a_worker_evaluates_what_may_wait_for_files() -> None:
+    of = blocking(max_reauth_ms=1000)
+    work = begun(of)
+    assert not of.is_complete
+    told = answer(of.worked(work.evaluate, 7), AUTHENTICATE, 2)
+    assert (told.error_code, told.session_lifetime_ms) == (0, 1000)
+    assert (of.is_complete, of.user, of.expires_ms) == (True, "alice", 1007)
+
+
+def test_what_a_worker_refuses_is_answered_as_everywhere() -> None:
+    of = blocking()
+    work = begun(of, password="wrong")
+    outcome = of.worked(work.evaluate, 0)
+    assert isinstance(outcome, Failure)
+    assert answer(outcome, AUTHENTICATE, 2).error_code == 58
+    with pytest.raises(WireError):
+        of.handle(frame(AUTHENTICATE, 2, auth_bytes=b""), 0)
+
+
+def test_a_worker_answers_messages_without_headers_too() -> None:
+    of = blocking()
+    handshake(of, version=0)
+    work = of.handle(memoryview(initial_response("alice", "secret")), 0)
+    assert isinstance(work, Work)
+    assert of.worked(work.evaluate, 0) == Answer(bytes(4))
+    assert of.is_complete
+
+
+def test_a_rule_names_the_user() -> None:
+    of = blocking(str.upper)
+    of.worked(begun(of).evaluate, 0)
+    assert (of.user, of.nameless_because) == ("ALICE", "")
+
+
+def nameless(name: str) -> str:
+    raise Nameless("no rule")
+
+
+def test_who_has_no_name_is_authenticated_and_the_reason_is_known() -> None:
+    of = blocking(nameless)
+    assert answer(of.worked(begun(of).evaluate, 0), AUTHENTICATE, 2).error_code == 0
+    assert (of.is_complete, of.nameless_because) == (True, "no rule")
+
+
+def test_another_name_or_none_ends_a_reauthentication() -> None:
+    names = {"alice": "a", "bob": "b"}
+    of = blocking(lambda name: names[name] if name in names else nameless(name), 10_000)
+    of.worked(begun(of).evaluate, 0)
+    assert of.begins_anew(HANDSHAKE, 1)
+    outcome = of.worked(begun(of, "bob").evaluate, 1)
+    assert isinstance(outcome, Failure)
+    assert "from User.a: User.b" in answer(outcome, AUTHENTICATE, 2).error_message
+    of = blocking(lambda name: names[name] if name in names else nameless(name), 10_000)
+    of.worked(begun(of).evaluate, 0)
+    names.clear()
+    assert of.begins_anew(HANDSHAKE, 1)
+    with pytest.raises(WireError, match="no rule"):
+        of.worked(begun(of).evaluate, 1)
