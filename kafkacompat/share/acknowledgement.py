@@ -198,6 +198,7 @@ class Acknowledgement:
         """Return how many runs there are."""
         begin = batch.cut(first)
         end = batch.cut(last + 1)
+        end_of_all = end
         types = request.acknowledge_types
         skipped = request.first_offset
         good_until = last
@@ -229,7 +230,7 @@ class Acknowledgement:
                 self._change(batch, part, types[at])
                 changed.append(part)
         batch.runs[begin:end] = changed
-        batch.join(first, last)
+        batch.join_runs(begin, begin + len(changed) + end_of_all - end)
         if refused is not None:
             raise refused
         return len(changed)

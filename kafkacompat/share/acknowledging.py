@@ -45,9 +45,9 @@ class AcknowledgementMeter:
     def count(self, batches: Iterable[Any]) -> None:
         by_type = self.by_type
         if isinstance(batches, OneByOne):
-            for run in batches.runs:
-                for each in range(ACKNOWLEDGE_TYPES):
-                    by_type[each] += run.types.count(each)
+            all_types = b"".join([run.types for run in batches.runs])
+            for each in range(ACKNOWLEDGE_TYPES):
+                by_type[each] += all_types.count(each)
             return
         for batch in batches:
             types = batch.acknowledge_types

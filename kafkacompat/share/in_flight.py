@@ -131,8 +131,12 @@ class InFlightBatch(Locked):
 
     def join(self, first: int, last: int) -> None:
         """Make one run of neighbours that are alike, between and beside these offsets."""
-        begin = max(self.index_of(first) - 1, 0)
-        end = self.index_of(last) + 2
+        self.join_runs(self.index_of(first), self.index_of(last) + 1)
+
+    def join_runs(self, begin: int, end: int) -> None:
+        """`join` of the runs with these indexes, without the one at the end."""
+        begin = max(begin - 1, 0)
+        end += 1
         runs = self.runs[begin:end]
         joined = runs[:1]
         for run in runs[1:]:
