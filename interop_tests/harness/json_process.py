@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import select
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +44,13 @@ class JsonProcess:
     def wait(self) -> None:
         """Wait until it has ended."""
         self._process.wait(TIMEOUT_S)
+
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing until `resume`, and its connections stay open."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """kill -9: nobody hears of it."""

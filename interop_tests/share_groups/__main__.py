@@ -14,6 +14,7 @@ from pathlib import Path
 
 from interop_tests.share_groups.asking import SharePair
 from interop_tests.share_groups.compare import create_topics, seed_compared, talks_compared
+from interop_tests.share_groups.random_talk import RANDOM_SETTINGS
 from interop_tests.share_groups.sides import started
 
 
@@ -35,7 +36,7 @@ def main() -> int:
     while options.talks or seeds:
         with (
             tempfile.TemporaryDirectory(prefix="share-groups-") as folder,
-            started(Path(folder), options.kinds) as sides,
+            started(Path(folder), options.kinds, **({} if options.talks else RANDOM_SETTINGS)) as sides,
         ):
             create_topics(sides)
             if options.talks:
@@ -45,10 +46,12 @@ def main() -> int:
                 pairs.append(seed_compared(sides, seeds.pop(0), options.requests))
     if options.shown:
         options.shown.write_text("\n".join(each for pair in pairs for each in pair.answers) + "\n")
+    for each in (each for pair in pairs for each in pair.accidental):
+        print(f"once: {each}", flush=True)
     told = [each for pair in pairs for each in pair.told]
     for each in told:
         print(each, flush=True)
-    accidents = sum(pair.accidents for pair in pairs)
+    accidents = sum(len(pair.accidental) for pair in pairs)
     print(
         f"{sum(pair.asked for pair in pairs)} requests, {len(told)} differences, {accidents} that did not come again"
     )

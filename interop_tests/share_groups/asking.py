@@ -32,8 +32,13 @@ class SharePair(Pair):
     sides: Sequence[ShareSide]
     stem = ""
     """How the names of the present talk's groups begin."""
-    accidents = 0
-    """How many talks differed, and did not when they were held again."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.accidental: list[str] = []
+        """Differences of talks that did not differ when they were held again."""
+        self.members: list[tuple[str, str]] = []
+        """Group and name of each member that may have a session."""
 
     def _answers(self, api: str, version: int, body: Body, client_id: str, made: str | None) -> list[Any]:
         """Both brokers answer at once: many share fetches wait for a while."""
@@ -60,8 +65,16 @@ class SharePair(Pair):
         return "topic_id" not in key or str(key["group_id"]).startswith(self.stem)
 
     def end_talk(self) -> None:
+        """Everybody hangs up, and the sessions end: brokers limit their number."""
         for side in self.sides:
             side.hang_up_all()
+        for group, member in self.members:
+            self.wait_until_gone(group, member)
+        self.members = []
+
+    def wait_until_gone(self, group: str, member: str) -> None:
+        for side in self.sides:
+            side.wait_until_gone(group, member)
 
     def states_of(self, group: str) -> list[int]:
         """How many states each side has written for the group."""
@@ -158,6 +171,7 @@ class ShareAsking(Asking):
         self.share_beat("initializer", -1)
 
     def member(self, name: str) -> ShareMember:
+        self.pair.members.append((self.group, name))
         return ShareMember(self, name)
 
     # offsets
@@ -327,4 +341,5 @@ class ShareMember:
         before = self.talk.pair.states_of(self.talk.group)
         self.talk.pair.change(f"{self.name} hangs up", lambda side: side.hang_up(self.client_id))
         self.epoch, self.held = OPEN, {}
+        self.talk.pair.wait_until_gone(self.talk.group, self.name)
         self.talk.pair.wait_for_states(self.talk.group, before, releases)

@@ -72,6 +72,8 @@ class Hand:
         self._partition = partition
         self._connection: Connection | None = None
         self._epoch = 0
+        self.lock_ms: int | None = None
+        """How long the group's locks last, as the last answer says."""
 
     def hang_up(self) -> None:
         if self._connection is not None:
@@ -97,6 +99,7 @@ class Hand:
             self.hang_up()
             return {"ErrorCode": answer["ErrorCode"]}
         self._epoch += 1
+        self.lock_ms = answer["AcquisitionLockTimeoutMs"]
         found = [each for topic in answer["Responses"] for each in topic["Partitions"]]
         return found[0] if found else {}
 

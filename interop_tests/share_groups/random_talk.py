@@ -11,6 +11,7 @@ from interop_tests.share_groups.asking import (
     BATCHES,
     FINAL,
     GAP,
+    OPEN,
     RECORDS,
     REJECT,
     RELEASE,
@@ -22,12 +23,18 @@ from interop_tests.share_groups.asking import (
     ShareMember,
     SharePair,
 )
-from interop_tests.share_groups.in_flight import FIRST_FETCH_MS, ISOLATION, LIMIT, LOCKS
+from interop_tests.share_groups.in_flight import FIRST_FETCH_MS, ISOLATION, LIMIT, LOCKS, RESET
+from interop_tests.share_groups.random_records import RandomTopic
 from interop_tests.share_groups.scenarios import EARLIEST, LOCK
 from interop_tests.share_groups.sides import LONG_LOCK_MS, SHORT_LOCK_MS
 
-PARTITIONS = 2
-MEMBERS = "abc"
+MEMBERS, GUESTS = "abc", "pqrs"
+RANDOM_SETTINGS = {
+    # Not enough for all guests.
+    "group.share.max.share.sessions": "6",
+    # Snapshots follow while a talk lasts.
+    "share.coordinator.snapshot.update.records.per.snapshot": "20",
+}
 EPISODE = 250
 """Requests, after which a new group reads a new topic."""
 CHANGES = (
@@ -62,36 +69,33 @@ class RandomTalk:
         self.name = f"seed{seed}-{episode}{suffix}"
         pair.place = f"seed {seed}, episode {episode}"
         self.group = ShareAsking(pair, self.name)
-        self.topic = self.name
-        self.places = [(self.topic, number) for number in range(PARTITIONS)]
-        self.ends = dict.fromkeys(self.places, 0)
-        self.borders: dict[Place, list[int]] = {place: [0] for place in self.places}
-        """Where batches begin or end."""
-        self.open_transactions: dict[Place, int] = {}
+        self.topic = RandomTopic(self.group, self.name, self.chance)
+        self.places = self.topic.places
         self.holders: list[Holder] = []
+        self.guests: list[ShareMember] = []
         self.beats: dict[str, int] = {}
         self.made = 0
 
     def walk(self, requests: int) -> None:
         chance = self.chance
-        self.pair.change("create", lambda side: side.create_topic(self.topic, PARTITIONS))
+        self.topic.create()
         self.group.configure(*EARLIEST)
-        self.group.subscribe(self.topic)
-        for place in self.places:
-            self.produce_to(place, 5)
+        self.group.subscribe(self.name)
+        self.topic.fill()
         self.begin()
         kinds: list[Callable[[], object]] = (
             [self.fetch] * 16
             + [self.acknowledge] * 14
-            + [self.produce] * 6
-            + [self.transaction] * 2
+            + [self.topic.produce] * 6
+            + [self.topic.transaction] * 2
             + [self.badly] * 5
             + [self.renew] * 2
             + [self.leave_session] * 3
             + [self.heartbeat] * 3
             + [self.describe] * 3
             + [self.change_setting] * 2
-            + [self.delete_records, self.locks_end, self.administer]
+            + [self.visit] * 2
+            + [self.topic.delete_records, self.locks_end, self.administer, self.remake_topic]
         )
         until = self.pair.asked + requests
         place = self.pair.place
@@ -101,8 +105,7 @@ class RandomTalk:
             self.pair.place = f"{place}, step {step}"
             chance.choice(kinds)()
         self.pair.place = f"{place}, the end"
-        for topic_place in list(self.open_transactions):
-            self.end_transaction(topic_place)
+        self.topic.end_transactions()
         self.group.share_offsets(None, ANY)
         self.group.share_describe(ANY)
         self.pair.end_talk()
@@ -122,48 +125,7 @@ class RandomTalk:
                 self.anchor.acknowledge({place: batches})
         self.anchor.fetch(forget=[self.places[-1]], wait=0)
         self.holders = [Holder(self.group.member(f"{slot}{self.made}")) for slot in MEMBERS]
-
-    # records
-
-    def produce_to(self, place: Place, count: int) -> None:
-        self.group.produce(self.topic, count, place[1])
-        self.go_to(place, count)
-
-    def go_to(self, place: Place, count: int) -> None:
-        """A batch of so many offsets is at the end of the partition now."""
-        self.ends[place] += count
-        self.borders[place].append(self.ends[place])
-
-    def produce(self) -> None:
-        self.produce_to(self.chance.choice(self.places), self.chance.choice([1, 1, 2, 3, 7]))
-
-    def transaction(self) -> None:
-        place = self.chance.choice(self.places)
-        if place in self.open_transactions:
-            self.end_transaction(place)
-            return
-        count = self.chance.choice([1, 2, 3])
-        outcome = self.chance.choice([True, False, None])
-        self.group.transaction(self.topic, count, outcome, place[1])
-        self.go_to(place, count)
-        if outcome is None:
-            self.open_transactions[place] = count
-        else:
-            self.go_to(place, 1)
-
-    def end_transaction(self, place: Place) -> None:
-        del self.open_transactions[place]
-        end, outcome = self.ends[place], self.chance.random() < 0.5
-        self.pair.change(
-            f"end the transaction of {place}: {outcome}",
-            lambda side: side.end_transaction(self.topic, place[1], outcome, end),
-        )
-        self.go_to(place, 1)
-
-    def delete_records(self) -> None:
-        place = self.chance.choice(self.places)
-        # Of a batch that is cut, Kafka acquires deleted records too.
-        self.group.delete_records(self.topic, self.chance.choice(self.borders[place]), place[1])
+        self.guests = [self.group.member(f"{slot}{self.made}") for slot in GUESTS]
 
     # members
 
@@ -186,8 +148,10 @@ class RandomTalk:
             added, forgotten = [], [holder.place] if holder.place not in (None, place) else []
             wanted_place = place
         holder.place = wanted_place
+        # Guests may have taken all sessions.
         member.fetch(
             *added,
+            expect=0 if holder.is_open else ANY,
             acks=acks,
             forget=forgotten,
             wait=SOON_MS,
@@ -196,6 +160,7 @@ class RandomTalk:
             mode=chance.choice([BATCHES, RECORDS]),
             records=chance.choice([1, 2, 5, 500]),
             max_bytes=chance.choice([1, 200, 1 << 20, 1 << 20]),
+            min_bytes=chance.choice([0, 1, 1, 1, 150, 100_000]),
         )
 
     def some_batches(self, holder: Holder, types: tuple[int, ...]) -> tuple[Place, list[Batch]]:
@@ -220,11 +185,25 @@ class RandomTalk:
         holder.member.acknowledge({place: batches}, version=self.chance.choice([1, 2]))
 
     def renew(self) -> None:
+        """With either request, and perhaps together with acknowledgements of other kinds."""
+        chance = self.chance
         holders = [each for each in self.holders if each.is_open and each.held()]
-        if holders:
-            holder = self.chance.choice(holders)
-            place, first, last = self.chance.choice(holder.held())
-            holder.member.acknowledge({place: [(first, last, RENEW)]}, renew=True)
+        if not holders:
+            return
+        holder = chance.choice(holders)
+        if chance.random() < 0.4:
+            place, batches = self.some_batches(holder, (ACCEPT, RENEW, RENEW, RELEASE, REJECT))
+            # Which of them are still held is no longer known.
+            holder.member.held.pop(place, None)
+        else:
+            place, first, last = chance.choice(holder.held())
+            batches = [(first, last, RENEW)]
+        if chance.random() < 0.5:
+            holder.member.acknowledge({place: batches}, renew=True)
+        else:
+            nothing = {"records": 0, "max_bytes": 0, "min_bytes": 0, "wait": 0}
+            holder.member.fetch(acks={place: batches}, renew=True, **nothing)
+            holder.place = holder.place or place
 
     def badly(self) -> None:
         """Acknowledgements of anything, and epochs that are wrong."""
@@ -240,7 +219,7 @@ class RandomTalk:
         if not holder.is_open:
             return
         place = chance.choice(self.places)
-        first = chance.randint(0, self.ends[place] + 2)
+        first = chance.randint(0, self.topic.ends[place] + 2)
         last = first + chance.choice([-1, 0, 0, 1, 4])
         types = chance.choice([[ACCEPT], [RELEASE], [REJECT], [RENEW], [GAP], [9], [], [ACCEPT, RELEASE]])
         batches: list[Batch] = [(first, last, types)]
@@ -254,7 +233,7 @@ class RandomTalk:
         holder = self.chance.choice(self.holders)
         if not holder.is_open:
             return
-        released = int(any(holder.member.held.values()))
+        released = sum(map(bool, holder.member.held.values()))
         if self.chance.random() < 0.5:
             holder.member.close(released)
         else:
@@ -268,12 +247,22 @@ class RandomTalk:
         self.group.configure(LOCK, str(SHORT_LOCK_MS))
         kept, member.held = member.held, {}
         forgotten = [holder.place] if holder.is_open and holder.place not in (None, place) else []
-        member.fetch(place, wait=SOON_MS, records=500, forget=forgotten)
-        holder.place = place
+        member.fetch(place, wait=SOON_MS, records=500, forget=forgotten, expect=ANY)
+        holder.place = place if holder.is_open else None
         offsets = {offset for first, last in member.held.get(place, []) for offset in range(first, last + 1)}
         member.held = kept
         self.pair.wait_until_released(self.name, place, offsets)
         self.group.configure(LOCK, str(LONG_LOCK_MS))
+
+    def visit(self) -> None:
+        """A guest comes, for whom there may be no session, or goes."""
+        guest = self.chance.choice(self.guests)
+        if guest.epoch == OPEN:
+            guest.fetch(wait=self.chance.choice([0, SOON_MS]), expect=ANY)
+        elif self.chance.random() < 0.5:
+            guest.acknowledge({}, epoch=FINAL)
+        else:
+            guest.hang_up()
 
     # administrators
 
@@ -282,7 +271,7 @@ class RandomTalk:
         name = chance.choice(["x", "y"])
         epoch = self.beats.get(name, 0)
         # If two members share a topic, its id decides who gets which partition.
-        topics = None if epoch and chance.random() < 0.7 else [self.topic if name == "x" else "t1"]
+        topics = None if epoch and chance.random() < 0.7 else [self.name if name == "x" else "t1"]
         if epoch and chance.random() < 0.3:
             self.group.share_beat(name, FINAL, ANY)
             self.beats.pop(name)
@@ -295,7 +284,7 @@ class RandomTalk:
         roll = chance.randrange(5)
         if roll < 3:
             self.group.share_offsets(
-                chance.choice([None, {self.topic: [0]}, {self.topic: [0, 1], "nothing": [0]}]),
+                chance.choice([None, {self.name: [0]}, {self.name: [0, 1], "nothing": [0]}]),
                 ANY,
                 chance.choice([0, 1]),
             )
@@ -308,31 +297,85 @@ class RandomTalk:
         name, values = self.chance.choice(CHANGES)
         self.group.configure(name, self.chance.choice(values), ANY)
 
-    def administer(self) -> None:
-        """Everybody hangs up, offsets are changed or the group is deleted, and the group begins again."""
-        chance = self.chance
-        for holder in self.holders:
-            if holder.is_open:
-                holder.member.hang_up(int(any(holder.member.held.values())))
+    # all of the group at once
+
+    def leave(self) -> None:
+        """Everybody hangs up."""
+        for member in [*(each.member for each in self.holders), *self.guests]:
+            if member.epoch > 0:
+                member.hang_up(sum(map(bool, member.held.values())))
         self.anchor.hang_up()
         self.pair.wait_until_forgotten(self.name, self.places)
+
+    def administer(self) -> None:
+        """Offsets are changed or the group is deleted, perhaps under open sessions, and the group begins again."""
+        chance = self.chance
+        is_under_sessions = chance.random() < 0.3
+        if not is_under_sessions:
+            self.leave()
         if chance.random() < 0.6:
             for name in list(self.beats):
                 if self.beats.pop(name):
                     self.group.share_beat(name, FINAL, ANY)
+        lost = self.change_offsets()
+        if is_under_sessions:
+            self.learn_that_they_are_lost(lost)
+            self.leave()
+        self.group.share_offsets(None, ANY)
+        if chance.random() < 0.4:
+            self.group.configure(RESET, chance.choice(["earliest", "latest", "by_duration:PT1H"]))
+        self.join_and_begin()
+
+    def change_offsets(self) -> set[Place]:
+        """The partitions that have another state now."""
+        chance = self.chance
         roll = chance.randrange(4)
         if roll < 2:
             offsets = {
-                place[1]: chance.randrange(self.ends[place] + 2)
+                place[1]: chance.randrange(self.topic.ends[place] + 2)
                 for place in self.places
                 if chance.random() < 0.7
             }
-            self.group.alter_share_offsets({self.topic: offsets}, ANY)
-        elif roll == 2:
-            self.group.delete_share_offsets(self.topic, expect=ANY)
+            answer = self.group.alter_share_offsets({self.name: offsets}, ANY)
+            altered = [each for topic in answer["Responses"] for each in topic["Partitions"]]
+            return {(self.name, each["PartitionIndex"]) for each in altered if each["ErrorCode"] == 0}
+        if roll == 2:
+            answer = self.group.delete_share_offsets(self.name, expect=ANY)
+            is_done = answer["ErrorCode"] == 0 and all(each["ErrorCode"] == 0 for each in answer["Responses"])
         else:
-            self.group.delete(ANY)
+            is_done = self.group.delete(ANY)["Results"][0]["ErrorCode"] == 0
+        return {*self.places} if is_done else set()
+
+    def learn_that_they_are_lost(self, lost: set[Place]) -> None:
+        """Members acknowledge what they held of partitions whose state is another one now."""
+        for holder in self.holders:
+            for place, first, last in holder.held():
+                if place in lost:
+                    holder.member.acknowledge({place: [(first, last, self.chance.choice([ACCEPT, RELEASE]))]})
+            for place in lost:
+                holder.member.held.pop(place, None)
+
+    def remake_topic(self) -> None:
+        """The topic is deleted and created again, perhaps under open sessions."""
+        is_under_sessions = self.chance.random() < 0.5
+        if not is_under_sessions:
+            self.leave()
+        self.topic.delete()
+        if is_under_sessions:
+            for holder in self.holders:
+                if holder.is_open:
+                    old = (self.topic.last_name, self.chance.choice(self.places)[1])
+                    holder.member.acknowledge({old: [(0, 3, ACCEPT)]}, expect=ANY)
+                    holder.member.fetch(wait=SOON_MS, expect=ANY)
+                    holder.member.held = {}
         self.group.share_offsets(None, ANY)
-        self.group.share_beat("z", 0, names=[self.topic])
+        self.topic.create()
+        if is_under_sessions:
+            self.leave()
+        self.topic.fill()
+        self.join_and_begin()
+
+    def join_and_begin(self) -> None:
+        self.group.share_beat("z", 0, names=[self.name])
         self.group.share_beat("z", FINAL)
         self.begin()

@@ -3,138 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools, ToolOutput
-from interop_tests.harness.raw_kafka import create_topic, produce
+from interop_tests.harness.raw_kafka import produce
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
-from interop_tests.share_groups.sides import has_share_coordinator
+from interop_tests.share_groups.looking import described, fill, lag, wait_until_members
 from interop_tests.share_groups.workers import (
     CONFLUENT,
-    EXPLICIT,
     FRANZ_GO,
     IMPLICIT,
     JAVA,
     Delivered,
+    Join,
     Worker,
 )
 
 pytestmark = pytest.mark.needs_control
 
-SETTINGS = {
-    "group.share.assignment.interval.ms": "0",
-    "group.share.session.timeout.ms": "10000",
-    "group.share.min.session.timeout.ms": "1000",
-    "group.share.heartbeat.interval.ms": "300",
-    "group.share.min.heartbeat.interval.ms": "100",
-    "group.share.min.record.lock.duration.ms": "1000",
-}
 GROUPS = "consumer.group.ShareGroupCommand"
-GROUP_RESOURCE = 32
-LOCK_MS = 4000
-Unique = Callable[[str], str]
-Join = Callable[..., Worker]
-
-
-# Apache Kafka asks again for a state after half a minute only, which is longer than its own tools wait.
-KINDS = [APACHE, KAFKACOMPAT] if os.environ.get("KAFKACOMPAT_SOAK") else [KAFKACOMPAT]
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port of a broker of each kind, whose members soon hear of changes."""
-    broker = BrokerProcess(request.param, tmp_path_factory.mktemp(request.param), SETTINGS)
-    broker.start()
-    try:
-        with Connection(broker.bootstrap) as connection:
-            # A group waits for half a minute if it finds no share coordinator.
-            wait_until(lambda: has_share_coordinator(connection), "there is a share coordinator")
-        yield broker.bootstrap
-    finally:
-        broker.kill()
-
-
-@pytest.fixture
-def raw(served: str) -> Iterator[Connection]:
-    with Connection(served) as connection:
-        yield connection
-
-
-@pytest.fixture
-def group(raw: Connection, unique: Unique) -> str:
-    """A group that reads from the first record."""
-    name = unique("group")
-    configure(raw, name, "share.auto.offset.reset", "earliest")
-    return name
-
-
-@pytest.fixture
-def topic(served: str, unique: Unique) -> str:
-    name = unique("topic")
-    create_topic(served, name)
-    return name
-
-
-@pytest.fixture
-def join(served: str, group: str, topic: str, tmp_path: Path) -> Iterator[Join]:
-    """join(kind, client, mode=...) starts a member of the group. All are killed when the test ends."""
-    made: list[Worker] = []
-
-    def start(kind: str, client: str, **settings: str) -> Worker:
-        log = tmp_path / f"{client}.log"
-        own = {"bootstrap": served, "group": group, "client": client, "topic": topic, "mode": EXPLICIT}
-        made.append(Worker(kind, log, **(own | settings)))
-        return made[-1]
-
-    yield start
-    for worker in made:
-        worker.kill()
-
-
-def configure(raw: Connection, group: str, name: str, value: str) -> None:
-    config = {"Name": name, "ConfigOperation": 0, "Value": value}
-    resource = {"ResourceType": GROUP_RESOURCE, "ResourceName": group, "Configs": [config]}
-    answer = raw.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})
-    assert answer["Responses"][0]["ErrorCode"] == 0, answer
-
-
-def fill(raw: Connection, topic: str, count: int, first: int = 0) -> None:
-    """Batches of one record each, whose values are numbers."""
-    for number in range(first, first + count):
-        assert produce(raw, topic, BatchPlan([b"%d" % number]))["ErrorCode"] == 0
-
-
-def lag(raw: Connection, group: str) -> int:
-    """How many records of its only partition the group has not acknowledged."""
-    body = {"Groups": [{"GroupId": group, "Topics": None}]}
-    (found,) = raw.call("DescribeShareGroupOffsets", 1, body)["Groups"]
-    assert found["ErrorCode"] == 0, found
-    (topic,) = found["Topics"]
-    (partition,) = topic["Partitions"]
-    return int(partition["Lag"])
-
-
-def described(raw: Connection, group: str) -> Any:
-    (found,) = raw.call("ShareGroupDescribe", 1, {"GroupIds": [group]})["Groups"]
-    return found
-
-
-def wait_until_members(raw: Connection, group: str, *workers: Worker) -> None:
-    """Wait until all have joined. There is nothing to read yet."""
-
-    def have_joined() -> bool:
-        assert not any(worker.poll(50) for worker in workers)
-        return len(described(raw, group)["Members"]) == len(workers)
-
-    wait_until(have_joined, f"{len(workers)} are members")
 
 
 def numbers(records: list[Delivered]) -> list[int]:

@@ -81,3 +81,7 @@ class Worker(JsonProcess):
         answer = self.ask("close")
         self.wait()
         return answer
+
+
+Join = Callable[..., Worker]
+"""Starts a worker: its kind, its client id, and other settings than the usual ones."""

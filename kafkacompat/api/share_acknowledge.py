@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import access_of
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.api.share_requests import is_valid_member_id, readable, serves_share_groups
+from kafkacompat.api.share_requests import is_valid_member_id, readable, serves_share_fetches
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_acknowledge_response import ShareAcknowledgeResponse
 
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 def share_acknowledge(
     node: Node, context: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Deferred[Any] | Steps[Any]:
-    if node.shares is None or not serves_share_groups(node):
-        return ShareAcknowledgeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if request.group_id is None or not is_valid_member_id(request.member_id):
         return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    assert node.shares is not None
     return node.shares.share_acknowledge(request, context, readable(access_of(node, context)))
 
 
-HANDLER = Handler(share_acknowledge, top_level_error(ShareAcknowledgeResponse))
+HANDLER = Handler(
+    is_served=serves_share_fetches,
+    function=share_acknowledge,
+    error_response=top_level_error(ShareAcknowledgeResponse),
+)

@@ -13,7 +13,7 @@ from kafkacompat.api.share_requests import (
     FIRST_VERSION_WITH_RENEW,
     is_valid_member_id,
     readable,
-    serves_share_groups,
+    serves_share_fetches,
 )
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_fetch_response import ShareFetchResponse
@@ -29,15 +29,19 @@ if TYPE_CHECKING:
 def share_fetch(
     node: Node, context: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse | Deferred[Any] | Steps[Any]:
-    if node.shares is None or not serves_share_groups(node):
-        return ShareFetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if request.group_id is None or not is_valid_member_id(request.member_id):
         return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     renews = context.api_version >= FIRST_VERSION_WITH_RENEW and request.is_renew_ack
     if renews and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
         # Nothing is fetched with a renewal: the locks might run out again before the answer.
         return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+    assert node.shares is not None
     return node.shares.share_fetch(request, context, readable(access_of(node, context)))
 
 
-HANDLER = Handler(share_fetch, top_level_error(ShareFetchResponse), waits_at_will=True)
+HANDLER = Handler(
+    is_served=serves_share_fetches,
+    function=share_fetch,
+    error_response=top_level_error(ShareFetchResponse),
+    waits_at_will=True,
+)

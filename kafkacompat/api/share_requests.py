@@ -23,6 +23,11 @@ def serves_share_groups(node: Node) -> bool:
     return node.image.features.get(SHARE_VERSION, 0) >= FIRST_LEVEL_WITH_SHARE_GROUPS
 
 
+def serves_share_fetches(node: Node) -> bool:
+    """Whether this node also leads share-partitions."""
+    return serves_share_groups(node) and node.shares is not None
+
+
 def is_valid_member_id(member_id: str | None) -> bool:
     """Its length counts in UTF-16 units, as in Java."""
     if not member_id:

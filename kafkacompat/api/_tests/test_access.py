@@ -24,6 +24,9 @@ from kafkacompat.security.authorizer import StandardAuthorizer
 from kafkacompat.wire.apis import APIS, ApiKey, request_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_share_group_offsets_request import (
+    DescribeShareGroupOffsetsRequestGroup,
+)
 
 TABLES = {"broker": BROKER_APIS, "controller": CONTROLLER_APIS}
 NEEDED = [
@@ -225,6 +228,9 @@ def test_names_are_asked_about_once_and_operations_are_bits() -> None:
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         ApiKey.SHARE_GROUP_HEARTBEAT,
         ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         ApiKey.ALTER_SHARE_GROUP_OFFSETS,
         ApiKey.DELETE_SHARE_GROUP_OFFSETS,
     ],
@@ -234,6 +240,8 @@ def test_a_disabled_protocol_is_refused_before_rights_are_looked_at(key: ApiKey)
     request = well_formed(key)
     if "group_ids" in request.__slots__:
         request.group_ids = ["g"]
+    if "groups" in request.__slots__:
+        request.groups = [DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)]
     node: Any = SimpleNamespace(
         authorizer=authorizer(),
         opening=None,
