@@ -80,12 +80,14 @@ class SharePair(Pair):
         """How many states each side has written for the group."""
         return [side.records.states[group] for side in self.sides]
 
-    def wait_for_states(self, group: str, before: Sequence[int], more: int) -> None:
-        """Wait for so many more states of the group, for which no answer waits."""
+    def wait_for_states(self, group: str, before: Sequence[int], more: int | None) -> None:
+        """Wait for so many more states of the group, for which no answer waits. None: for as many as there are."""
         for side, number in zip(self.sides, before, strict=True):
-            side.wait_for_states(group, number + more)
+            side.wait_for_states(group, number + (more or 0))
             side.pass_through()
-            side.pass_persister(group)
+            # Of two requests to the coordinator that wait at the same time, the later one may be sent first.
+            for _ in range(2):
+                side.pass_persister(group)
         self.compare_records("states that no answer waits for")
 
     def wait_until_forgotten(self, group: str, places: Sequence[Place]) -> None:
@@ -328,16 +330,17 @@ class ShareMember:
     def client_id(self) -> str:
         return f"{self.talk.group}/{self.name}"
 
-    def close(self, releases: int = 0, **more: Any) -> Any:
-        """Close the session with a share fetch. The answer leaves before the records are released: `releases` states."""
+    def close(self, releases: int | None = 0, **more: Any) -> Any:
+        """Close the session with a share fetch. The answer leaves before the records are released: `releases` states, or
+        as many as there are (None)."""
         before = self.talk.pair.states_of(self.talk.group)
         answer = self.fetch(epoch=FINAL, wait=0, **more)
         self.held = {}
         self.talk.pair.wait_for_states(self.talk.group, before, releases)
         return answer
 
-    def hang_up(self, releases: int = 0) -> None:
-        """Close the connection. So many records of state are written for what the member held."""
+    def hang_up(self, releases: int | None = 0) -> None:
+        """Close the connection. So many records of state are written for what the member held. None: it is not known."""
         before = self.talk.pair.states_of(self.talk.group)
         self.talk.pair.change(f"{self.name} hangs up", lambda side: side.hang_up(self.client_id))
         self.epoch, self.held = OPEN, {}

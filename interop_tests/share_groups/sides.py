@@ -39,6 +39,8 @@ SESSION_NOT_FOUND, SESSION_LIMIT_REACHED = 122, 133
 SHORT_LOCK_MS, LONG_LOCK_MS = 1000, 1_800_000
 HOUR_MS = "3600000"
 SHARE_SETTINGS = SETTINGS | {
+    # Apache Kafka looks for old records half a minute after its start, and the records of these talks are years old.
+    "log.retention.ms": "-1",
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
@@ -289,6 +291,7 @@ class ShareSide(Side):
             )
 
         wait_until(are_forgotten, f"{self.kind} has dropped {places} of {group}", 20, 0.01)
+        self.wait_until_gone(group, "forgotten")
         self.pass_through()
 
     def pass_persister(self, group: str) -> None:
