@@ -75,4 +75,11 @@ BUGS = (
         "if False:",
         ("api/_tests/test_access.py",),
     ),
+    PlantedBug(
+        "a sender without rights learns nothing of disabled share groups",
+        "api/share_acknowledge.py",
+        "    is_served=serves_share_fetches,\n",
+        "",
+        ("api/_tests/test_access.py", "api/_tests/test_share_requests.py"),
+    ),
 )
