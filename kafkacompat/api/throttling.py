@@ -1,8 +1,9 @@
-"""What the quotas do to one request: its bytes and time are recorded, the client is told the throttle time, and its
+"""What the quotas do to requests: their bytes and time are recorded, the client is told the throttle time, and its
 connection is muted for that long.
 
-One Throttling exists for each request to which a quota may apply. Without quotas there is none. It follows KafkaApis and
-RequestHandlerHelper: of several throttles the longest one applies, and the response is sent at once.
+A connection keeps one Throttling, because its next request usually is of the same API and client: then no quota is
+looked up. Where no quota applies there is none. It follows KafkaApis and RequestHandlerHelper: of several throttles the
+longest one applies, and the response is sent at once.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import NoResponse
+from kafkacompat.quota.rate import milliseconds
 from kafkacompat.wire.codec import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.api.route import Route
@@ -32,136 +32,159 @@ BYTES_MAX = 2**31 - 1
 def throttling_of(
     node: AnyNode, connection: ConnectionInfo, route: Route, context: RequestContext, size_bytes: int
 ) -> Throttling | None:
-    """Return the throttling of a request, or None if no quota applies to it."""
-    quotas, key = node.quotas, route.key
-    now_ms = node.clock.monotonic_ms()
-    user, client_id = context.principal.name, context.client_id
-    request = bandwidth = None
-    if quotas.request.is_active and not route.is_exempt_from_request_quota:
-        request = quotas.request.sensor(user, client_id, now_ms)
-    if key == PRODUCE:
-        if quotas.produce.is_active:
-            bandwidth = quotas.produce.sensor(user, client_id, now_ms)
-    elif key in (FETCH, SHARE_FETCH) and quotas.fetch.is_active:
-        bandwidth = quotas.fetch.sensor(user, client_id, now_ms)
-    if request is None and bandwidth is None and not (key in MUTATIONS and quotas.mutation.is_active):
+    """Return the throttling of a request, or None if no quota applies to it. `size_bytes` is without the size prefix."""
+    throttling: Throttling | None = connection.throttling
+    if (
+        throttling is None
+        or throttling.route is not route
+        or throttling.is_busy
+        or throttling.change is not node.quotas.change
+        or throttling.client_id != context.client_id
+        or throttling.principal is not context.principal
+    ):
+        throttling = connection.throttling = Throttling(node, connection, route, context)
+    if not throttling.applies:
         return None
-    return Throttling(node, connection.on_throttled, key, context.api_version, size_bytes, bandwidth, request)
+    throttling.is_busy = True
+    throttling.is_told = False
+    throttling.size_bytes = size_bytes
+    throttling.spent_s = None
+    throttling.started_s = node.monotonic_s()
+    return throttling
 
 
 class Throttling:
+    """Of requests of one version of an API on a connection, one after the other."""
+
     __slots__ = (
         "_bandwidth",
-        "_is_told",
-        "_key",
+        "_monotonic_s",
         "_mute",
-        "_node",
+        "_quotas",
         "_request",
-        "_size_bytes",
-        "_spent_s",
-        "_started_s",
-        "_version",
+        "applies",
+        "change",
+        "client_id",
+        "is_busy",
+        "is_told",
+        "principal",
+        "route",
+        "size_bytes",
+        "spent_s",
+        "started_s",
     )
 
     def __init__(
-        self,
-        node: AnyNode,
-        mute: Callable[[int], None] | None,
-        key: int,
-        version: int,
-        size_bytes: int,
-        bandwidth: Sensor[Rate] | None,
-        request: Sensor[Rate] | None,
+        self, node: AnyNode, connection: ConnectionInfo, route: Route, context: RequestContext
     ) -> None:
-        """`mute`: stops requests of the connection for some milliseconds. `size_bytes`: the request's, without its prefix."""
-        self._node = node
-        self._mute = mute
-        self._key = key
-        self._version = version
-        self._size_bytes = size_bytes
-        self._bandwidth = bandwidth
-        self._request = request
-        self._is_told = False
-        self._started_s = node.monotonic_s()
-        self._spent_s: float | None = None
-        """The time of the loop that the request took, once it only waits."""
+        quotas, key = node.quotas, route.key
+        self.route = route
+        self.client_id = context.client_id
+        self.principal = context.principal
+        self.change = quotas.change
+        """The last change of quotas that is known here."""
+        self.is_busy = False
+        """A request is not answered yet."""
+        self._quotas = quotas
+        self._monotonic_s = node.monotonic_s
+        self._mute = connection.on_throttled
+        user, client_id, now_ms = self.principal.name, self.client_id, node.clock.monotonic_ms()
+        self._request: Sensor[Rate] | None = None
+        self._bandwidth: Sensor[Rate] | None = None
+        if quotas.request.is_active and not route.is_exempt_from_request_quota:
+            self._request = quotas.request.sensor(user, client_id, now_ms)
+        if key == PRODUCE:
+            if quotas.produce.is_active:
+                self._bandwidth = quotas.produce.sensor(user, client_id, now_ms)
+        elif key in (FETCH, SHARE_FETCH) and quotas.fetch.is_active:
+            self._bandwidth = quotas.fetch.sensor(user, client_id, now_ms)
+        mutates = key in MUTATIONS and quotas.mutation.is_active
+        self.applies = self._request is not None or self._bandwidth is not None or mutates
+        # Of the present request:
+        self.size_bytes = 0
+        """Without its prefix."""
+        self.is_told = True
+        self.started_s = 0.0
+        self.spent_s: float | None = None
+        """The time of the loop that it took, once it only waits."""
 
     def waits(self) -> None:
         """The request waits from now on. Its wait is not its time."""
-        self._spent_s = self._node.monotonic_s() - self._started_s
+        self.spent_s = self._monotonic_s() - self.started_s
 
     def exempt(self) -> None:
         """No quota applies: the request is a follower's fetch."""
-        self._is_told = True
+        self.is_told = True
 
     def fetch_bytes_max(self) -> int:
         """What a fetch may return at most: more would always be throttled, and the client could not go on."""
         if self._bandwidth is None:
             return BYTES_MAX
-        return int(min(self._bandwidth.bound * self._node.quotas.fetch_seconds, BYTES_MAX))
+        return int(min(self._bandwidth.bound * self._quotas.fetch_seconds, BYTES_MAX))
 
     def fetched(self, size_bytes: int) -> int:
         """Record a fetch response of this size. Returns the throttle time in milliseconds. If it is not 0, the response
         must be empty, and its bytes are not recorded."""
-        self._is_told = True
-        now_ms = self._node.clock.monotonic_ms()
-        request_ms, bandwidth_ms = self._record_time(now_ms), 0
-        throttle_ms = request_ms
-        bandwidth = self._bandwidth
+        self.is_told = True
+        now_s = self._monotonic_s()
+        bandwidth_ms = request_ms = 0
+        request, bandwidth = self._request, self._bandwidth
+        if request is not None:
+            request_ms = request.stat.charge(self._percent_of_a_second(now_s), request.bound, now_s)
+            request_ms = min(request_ms, self._quotas.request_throttle_max_ms)
         if bandwidth is not None:
-            bandwidth.stat.record(size_bytes, now_ms)
-            bandwidth_ms = bandwidth.stat.throttle_ms(bandwidth.bound, now_ms)
-            throttle_ms = max(request_ms, bandwidth_ms)
-            if throttle_ms:
-                bandwidth.stat.record(-size_bytes, now_ms)
-        self._count(bandwidth_ms, request_ms, now_ms)
-        self._throttle(throttle_ms)
-        return throttle_ms
+            bandwidth_ms = bandwidth.stat.charge(size_bytes, bandwidth.bound, now_s)
+            if bandwidth_ms or request_ms:
+                bandwidth.stat.record(-size_bytes, milliseconds(now_s))
+        if bandwidth_ms or request_ms:
+            self._count(bandwidth_ms, request_ms, now_s)
+            self._throttle(max(bandwidth_ms, request_ms))
+        return max(bandwidth_ms, request_ms)
 
     def tell(self, answer: Any) -> None:
-        """Record the request that has this answer, and write the throttle time into the answer."""
-        if self._is_told:
+        """Record the request that has this answer, and write the throttle time into the answer. The last call for it."""
+        self.is_busy = False
+        if self.is_told:
             return
-        self._is_told = True
-        if self._key == FETCH:  # refused before anything was read
-            answer.throttle_time_ms = self.fetched(SIZE_BYTES + len(encode(answer, self._version)))
+        key = self.route.key
+        if key == FETCH:  # refused before anything was read
+            answer.throttle_time_ms = self.fetched(SIZE_BYTES + len(encode(answer, self.route.version)))
             return
-        now_ms = self._node.clock.monotonic_ms()
-        has_answer = not isinstance(answer, NoResponse)
-        throttle_ms = getattr(answer, "throttle_time_ms", 0)  # what the controller tells
-        request_ms = bandwidth_ms = 0
-        # A share fetch that reads nothing uses no bandwidth.
-        bandwidth = self._bandwidth if self._key == PRODUCE else None
-        if bandwidth is not None:
-            bandwidth.stat.record(self._size_bytes, now_ms)
-            bandwidth_ms = bandwidth.stat.throttle_ms(bandwidth.bound, now_ms)
-        if has_answer:
-            request_ms = self._record_time(now_ms)
-        self._count(bandwidth_ms, request_ms, now_ms)
-        throttle_ms = max(throttle_ms, bandwidth_ms, request_ms)
-        if throttle_ms and hasattr(answer, "throttle_time_ms"):
+        self.is_told = True
+        now_s = self._monotonic_s()
+        told_ms = request_ms = bandwidth_ms = 0
+        if key == PRODUCE:
+            bandwidth = self._bandwidth
+            if bandwidth is not None:
+                bandwidth_ms = bandwidth.stat.charge(self.size_bytes, bandwidth.bound, now_s)
+        else:  # A share fetch that reads nothing uses no bandwidth.
+            told_ms = getattr(answer, "throttle_time_ms", 0)  # what the controller tells
+        request = self._request
+        if request is not None and type(answer) is not NoResponse:
+            request_ms = request.stat.charge(self._percent_of_a_second(now_s), request.bound, now_s)
+        if bandwidth_ms or request_ms or told_ms:
+            self._tell(answer, told_ms, bandwidth_ms, request_ms, now_s)
+
+    def _tell(self, answer: Any, told_ms: int, bandwidth_ms: int, request_ms: int, now_s: float) -> None:
+        request_ms = min(request_ms, self._quotas.request_throttle_max_ms)
+        self._count(bandwidth_ms, request_ms, now_s)
+        throttle_ms = max(told_ms, bandwidth_ms, request_ms)
+        if hasattr(answer, "throttle_time_ms"):
             answer.throttle_time_ms = throttle_ms
         self._throttle(throttle_ms)
 
-    def _record_time(self, now_ms: int) -> int:
-        """Record the time of the loop in percent of a second. Returns the throttle time of the request quota."""
-        request = self._request
-        if request is None:
-            return 0
-        spent_s = self._spent_s
-        if spent_s is None:
-            spent_s = self._node.monotonic_s() - self._started_s
-        request.stat.record(100.0 * spent_s, now_ms)
-        throttle_ms = request.stat.throttle_ms(request.bound, now_ms)
-        return min(throttle_ms, self._node.quotas.request_throttle_max_ms)
+    def _percent_of_a_second(self, now_s: float) -> float:
+        """The time of the loop that the request took."""
+        spent_s = self.spent_s
+        return 100.0 * (now_s - self.started_s if spent_s is None else spent_s)
 
-    def _count(self, bandwidth_ms: int, request_ms: int, now_ms: int) -> None:
+    def _count(self, bandwidth_ms: int, request_ms: int, now_s: float) -> None:
         """The throttle counts for the quota whose time is longer."""
         if bandwidth_ms > request_ms and self._bandwidth is not None:
-            self._bandwidth.throttled(bandwidth_ms, now_ms)
+            self._bandwidth.throttled(bandwidth_ms, milliseconds(now_s))
         elif request_ms and self._request is not None:
-            self._request.throttled(request_ms, now_ms)
+            self._request.throttled(request_ms, milliseconds(now_s))
 
     def _throttle(self, throttle_ms: int) -> None:
-        if throttle_ms and self._mute is not None:
+        if self._mute is not None:
             self._mute(throttle_ms)

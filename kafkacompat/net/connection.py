@@ -253,7 +253,7 @@ class Connection:
             _log.exception("after closing %s: an error of the broker's own", self.info)
         # What refers to the connection from within would keep its memory until the garbage collector comes.
         self._on_reply = _ignored
-        self.info.on_throttled = self.info.on_authentication = None
+        self.info.on_throttled = self.info.on_authentication = self.info.throttling = None
 
     def turn(self, until_s: float | None = None) -> None:
         """Do what can be done now: release ready replies, dispatch frames, send. Never waits, never raises.

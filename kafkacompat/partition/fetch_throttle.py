@@ -1,24 +1,28 @@
 """The size of a fetch response before it is sent, and the empty response to a throttled fetch.
 
-Nothing is remembered of a response that may not be sent: the session stays as it is.
+Nothing is remembered of a response that may not be sent: the session stays as it is. The size is computed, because
+encoding a response twice would cost more than everything else that a quota costs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.partition.sessions import INVALID_SESSION_ID
 from kafkacompat.wire.codec import encode_parts
-from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse
+from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
+from kafkacompat.wire.primitives import uvarint_size
+from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
     from kafkacompat.partition.sessions import FetchContext
     from kafkacompat.stepping.jobs import Steps
-    from kafkacompat.wire.messages.fetch_response import PartitionData
 
 PREFIX_BYTES = 4
+COMPACT_IN_ONE = 126
+"""The largest length, or number of elements, whose varint takes one byte."""
 
 
 def response_size(
@@ -47,7 +51,10 @@ def response_size_in_steps(
 def _encoded_size(
     context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
 ) -> int:
-    topics: list[FetchableTopicResponse] = []
+    sizes = sizes_of(parameters.version)
+    is_compact = sizes.is_compact
+    size = sizes.empty
+    topics = partitions = 0
     last_name: str | None = None
     last_id: Uuid = ZERO_UUID
     for asked, answer in answers:
@@ -55,9 +62,71 @@ def _encoded_size(
             continue
         if not topics or asked.topic != last_name or asked.topic_id != last_id:
             last_name, last_id = asked.topic, asked.topic_id
-            topics.append(FetchableTopicResponse(topic=last_name or "", topic_id=last_id))
-        topics[-1].partitions.append(answer)
-    return sum(map(len, encode_parts(FetchResponse(responses=topics), parameters.version)))
+            size += sizes.topic + sizes.of_name(last_name or "") + sizes.of_count(partitions)
+            topics += 1
+            partitions = 0
+        partitions += 1
+        records = len(answer.records)
+        size += records + (sizes.partition if _is_plain(answer) else _size_but_records(answer, parameters))
+        if is_compact and records > COMPACT_IN_ONE:
+            size += uvarint_size(records + 1) - 1
+    return size + sizes.of_count(partitions) + sizes.of_count(topics)
+
+
+def _is_plain(answer: PartitionData) -> bool:
+    """Whether there is nothing in the answer but what every answer has."""
+    return (
+        not answer.aborted_transactions
+        and answer.diverging_epoch is None
+        and answer.current_leader is None
+        and answer.snapshot_id is None
+    )
+
+
+def _size_but_records(answer: PartitionData, parameters: FetchParameters) -> int:
+    version = parameters.version
+    response = FetchResponse(responses=[FetchableTopicResponse(partitions=[answer])])
+    size = sum(map(len, encode_parts(response, version))) - len(answer.records)
+    sizes = sizes_of(version)
+    if sizes.is_compact:
+        size -= uvarint_size(len(answer.records) + 1) - 1
+    return size - sizes.empty - sizes.topic
+
+
+class Sizes(NamedTuple):
+    """The bytes of a version's parts: a response without topics, a topic with no name and no partitions, and a
+    partition without records."""
+
+    empty: int
+    topic: int
+    partition: int
+    is_compact: bool
+    """Lengths are varints. The parts count one byte of each."""
+    has_names: bool
+
+    def of_name(self, name: str) -> int:
+        """What a topic's name adds."""
+        if not self.has_names:
+            return 0
+        size = len(name.encode())
+        return size + uvarint_size(size + 1) - 1 if self.is_compact else size
+
+    def of_count(self, elements: int) -> int:
+        """What an array's length adds."""
+        return uvarint_size(elements + 1) - 1 if self.is_compact and elements > COMPACT_IN_ONE else 0
+
+
+@remembered
+def sizes_of(version: int) -> Sizes:
+    def size(*topics: FetchableTopicResponse) -> int:
+        return sum(map(len, encode_parts(FetchResponse(responses=list(topics)), version)))
+
+    empty = size()
+    topic = size(FetchableTopicResponse())
+    partition = size(FetchableTopicResponse(partitions=[PartitionData(records=b"")]))
+    is_compact = version >= FetchResponse.FLEXIBLE_MIN
+    has_names = size(FetchableTopicResponse(topic="t")) > topic
+    return Sizes(empty, topic - empty, partition - topic, is_compact, has_names)
 
 
 def throttled_answer(

@@ -87,6 +87,7 @@ class ConnectionInfo:
         "on_throttled",
         "principal",
         "read_s",
+        "throttling",
         "timings",
     )
 
@@ -123,6 +124,8 @@ class ConnectionInfo:
 
         self.on_throttled: Callable[[int], None] | None = None
         """Stops the connection's requests for some milliseconds. None if the network cannot."""
+        self.throttling: Any = None
+        """Kept by the dispatcher: what the quotas do to requests like the last one."""
 
     def __str__(self) -> str:
         return f"connection {self.connection_id} of {self.client_host}:{self.client_port} on {self.listener_name}"

@@ -30,6 +30,11 @@ AVERAGE: NewAverage = partial(Average, 11, 1000)
 class Stat(Protocol):
     """Rate or TokenBucket."""
 
+    used_s: float
+    """When something was last recorded, in seconds. 0: never."""
+
+    def bound_changed(self) -> None: ...
+
     def throttle_ms(self, bound: float, now_ms: int) -> int: ...
 
 
@@ -39,12 +44,13 @@ S = TypeVar("S", bound=Stat)
 class Sensor(Generic[S]):
     """A measurement and its bound."""
 
-    __slots__ = ("_new_average", "bound", "stat", "throttles", "used_ms")
+    __slots__ = ("_new_average", "bound", "found_s", "stat", "throttles")
 
     def __init__(self, stat: S, bound: float, now_ms: int, new_average: NewAverage = AVERAGE) -> None:
         self.stat = stat
         self.bound = bound
-        self.used_ms = now_ms
+        self.found_s = now_ms / 1000
+        """When a client was last found to have this quota."""
         self.throttles: Average | None = None
         """The throttle times in ms. None before the first one."""
         self._new_average = new_average
@@ -59,8 +65,15 @@ class Sensor(Generic[S]):
 class ClientQuotas(Generic[S]):
     """The quotas of one kind, e.g. producer_byte_rate. `is_active` is False if there are none, which is cheap to ask."""
 
-    def __init__(self, new_stat: Callable[[], S], new_average: NewAverage = AVERAGE) -> None:
+    def __init__(
+        self,
+        new_stat: Callable[[], S],
+        new_average: NewAverage = AVERAGE,
+        when_changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`when_changed` is called when measurements that `sensor` has returned may no longer be used."""
         self.is_active = False
+        self._when_changed = when_changed
         self._new_average = new_average
         self._new_stat = new_stat
         self._bounds: Mapping[Entity, float] = {}
@@ -75,23 +88,25 @@ class ClientQuotas(Generic[S]):
             return
         self._bounds = dict(bounds)
         self.is_active = bool(bounds)
-        self._found.clear()
+        self._forget_found()
         for tags, sensor in list(self._sensors.items()):
             bound = self._bound_of(tags)
             if bound is None:
                 del self._sensors[tags]
             else:
                 sensor.bound = bound
+                sensor.stat.bound_changed()
 
     def sensor(self, user: str, client_id: str | None, now_ms: int) -> Sensor[S] | None:
-        """Return the measurement that the user's client shares, or None if no quota applies."""
+        """Return the measurement that the user's client shares, or None if no quota applies. It may be kept until
+        `when_changed` is called."""
         name = (user, client_id)
         try:
             sensor = self._found[name]
         except KeyError:
             sensor = self._find(name, now_ms)
         if sensor is not None:
-            sensor.used_ms = now_ms
+            sensor.found_s = now_ms / 1000
         return sensor
 
     def _find(self, name: tuple[str, str | None], now_ms: int) -> Sensor[S] | None:
@@ -112,23 +127,35 @@ class ClientQuotas(Generic[S]):
         """At most so many measurements. Of more, those that were used last."""
         if len(self._sensors) <= most:
             return list(self._sensors.items())
-        oldest_ms = sorted([sensor.used_ms for sensor in self._sensors.values()])[-most]
-        newest = [each for each in self._sensors.items() if each[1].used_ms >= oldest_ms]
+        used_s = self._used_s()
+        oldest_s = sorted(used_s)[-most]
+        newest = [each for each, at_s in zip(self._sensors.items(), used_s, strict=True) if at_s >= oldest_s]
         return newest[-most:]
+
+    def _used_s(self) -> list[float]:
+        """When each measurement was used. There may be very many, so nothing is called for each."""
+        return [
+            sensor.stat.used_s if sensor.stat.used_s > sensor.found_s else sensor.found_s
+            for sensor in self._sensors.values()
+        ]
 
     def _sweep(self, now_ms: int) -> None:
         """Forget measurements that nobody uses. If there are too many, forget the oldest ones."""
         if now_ms - self._swept_ms >= EXPIRES_MS:
             self._swept_ms = now_ms
-            for tags, sensor in list(self._sensors.items()):
-                if now_ms - sensor.used_ms >= EXPIRES_MS:
+            for tags, used_s in list(zip(self._sensors, self._used_s(), strict=True)):
+                if now_ms - 1000 * used_s >= EXPIRES_MS:
                     self._drop(tags)
         if len(self._sensors) >= ENTRIES_MAX:
             self._drop(next(iter(self._sensors)))
 
     def _drop(self, tags: Tags) -> None:
         del self._sensors[tags]
+        self._forget_found()
+
+    def _forget_found(self) -> None:
         self._found.clear()
+        self._when_changed()
 
     def _tags_of(self, user: str, client_id: str | None) -> Tags | None:
         """Return the tags of the first quota that applies, in Kafka's order of precedence, or None if none applies."""

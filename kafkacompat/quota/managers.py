@@ -38,12 +38,15 @@ class QuotaManagers:
         new_rate = partial(Rate, windows, window_ms)
         new_average = partial(Average, windows, window_ms)
         self.is_active = False
-        self.produce: ClientQuotas[Rate] = ClientQuotas(new_rate, new_average)
-        self.fetch: ClientQuotas[Rate] = ClientQuotas(new_rate, new_average)
-        self.request: ClientQuotas[Rate] = ClientQuotas(new_rate, new_average)
+        self.change = object()
+        """Another one after each change of what applies to a client. Measurements may be kept until then."""
+        self.produce: ClientQuotas[Rate] = ClientQuotas(new_rate, new_average, self._changed)
+        self.fetch: ClientQuotas[Rate] = ClientQuotas(new_rate, new_average, self._changed)
+        self.request: ClientQuotas[Rate] = ClientQuotas(new_rate, new_average, self._changed)
         self.mutation: ClientQuotas[TokenBucket] = ClientQuotas(
             partial(TokenBucket, controller_windows, controller_window_ms),
             partial(Average, controller_windows, controller_window_ms),
+            self._changed,
         )
         self.request_throttle_max_ms = window_ms
         """Request throttles are at most one window long, so that clients do not run into timeouts."""
@@ -69,3 +72,6 @@ class QuotaManagers:
         for key, kind in kinds:
             kind.take(by_key.get(key, {}))
         self.is_active = any(kind.is_active for _, kind in kinds)
+
+    def _changed(self) -> None:
+        self.change = object()

@@ -8,7 +8,7 @@ from math import isnan
 
 import pytest
 
-from kafkacompat.quota.rate import THROTTLE_MS_MAX, Average, Rate, TokenBucket, rounded_ms
+from kafkacompat.quota.rate import THROTTLE_MS_MAX, Average, Rate, TokenBucket, milliseconds, rounded_ms
 
 
 def test_a_rate_is_measured_over_all_windows_but_one_from_the_first_record_on() -> None:
@@ -109,3 +109,39 @@ def test_the_short_way_to_no_throttle_gives_what_the_long_way_gives() -> None:
                 short.record(-value, now_ms)
                 long.record(-value, now_ms)
             assert short.measure(now_ms) == long.measure(now_ms)
+
+
+def test_values_that_are_added_up_give_what_values_that_are_recorded_give() -> None:
+    """The same events and questions, to a rate that never adds up."""
+    chance = random.Random(7)
+    added_up = 0
+    for _ in range(300):
+        windows, window_ms = chance.choice(((11, 1000), (2, 500), (1, 100)))
+        quick, plain = Rate(windows, window_ms), Rate(windows, window_ms)
+        now_ms = chance.choice((0, 1_000, 123_456_789))
+        bound = chance.choice((1.0, 50.0, 1000.0, 1e9, math.inf))
+        for _ in range(300):
+            now_ms += chance.choice((0, 0, 1, 7, 37, window_ms, 3 * window_ms, 40 * window_ms))
+            value = chance.randrange(1000)
+            plain.record(value, now_ms)
+            assert quick.charge(value, bound, now_ms / 1000) == plain.throttle_ms(bound, now_ms)
+            assert quick.used_s == plain.used_s == now_ms / 1000
+            added_up += quick._added > 0
+            what = chance.random()
+            if what < 0.05:
+                quick.record(-value, now_ms)
+                plain.record(-value, now_ms)
+            elif what < 0.1:
+                bound = chance.choice((1.0, 50.0, 1000.0, 1e9, math.inf))
+                quick.bound_changed()
+            elif what < 0.15:
+                now_ms += chance.choice((0, 1, window_ms - 1, window_ms, 20 * window_ms))
+                assert quick.measure(now_ms) == plain.measure(now_ms)
+            elif what < 0.2:
+                assert quick.window_ms(now_ms) == plain.window_ms(now_ms)
+    assert added_up > 10_000
+
+
+def test_a_millisecond_is_the_same_in_seconds() -> None:
+    assert all(milliseconds(ms / 1000) == ms for ms in range(200_000))
+    assert milliseconds(1e7 + 0.0019) == 10_000_000_001

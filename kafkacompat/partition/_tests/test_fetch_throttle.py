@@ -1,0 +1,125 @@
+"""The computed size of a fetch response is that of the encoded response, in every version."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.partition.fetch_throttle import PREFIX_BYTES, response_size, response_size_in_steps
+from kafkacompat.stepping.jobs import Steps
+from kafkacompat.wire.codec import encode_parts
+from kafkacompat.wire.messages.fetch_response import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+    SnapshotId,
+)
+
+VERSIONS = range(FetchResponse.MIN_VERSION, FetchResponse.MAX_VERSION + 1)
+FIRST_WITH_TAGS = 12
+COUNTS = st.sampled_from([0, 1, 2, 126, 127, 128])
+RECORDS = st.sampled_from([0, 1, 126, 127, 128, 16_381, 16_382, 16_383, 70_000])
+
+
+@st.composite
+def partitions(draw: st.DrawFn, version: int) -> PartitionData:
+    answer = PartitionData(
+        records=bytes(draw(RECORDS)),
+        error_code=draw(st.sampled_from([0, 6])),
+        high_watermark=draw(st.integers(-1, 1 << 40)),
+        aborted_transactions=draw(
+            st.sampled_from([None, [], [AbortedTransaction()], [AbortedTransaction()] * 130])
+        ),
+    )
+    if version >= FIRST_WITH_TAGS:
+        answer.diverging_epoch = draw(st.sampled_from([None, EpochEndOffset(epoch=1, end_offset=9)]))
+        answer.current_leader = draw(st.sampled_from([None, LeaderIdAndEpoch(leader_id=2, leader_epoch=3)]))
+        answer.snapshot_id = draw(st.sampled_from([None, SnapshotId(end_offset=1, epoch=1)]))
+    return answer
+
+
+@st.composite
+def topics(draw: st.DrawFn, version: int) -> list[FetchableTopicResponse]:
+    """Neighbours have different names and ids."""
+    names = draw(st.lists(st.sampled_from(["", "t", "ü" * 63, "x" * 126, "x" * 127, "y" * 249]), max_size=3))
+    return [
+        FetchableTopicResponse(
+            topic=name,
+            topic_id=bytes([number + 1]) * 16,
+            partitions=draw(st.lists(partitions(version), min_size=1, max_size=3)),
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def asked_and_answered(response: list[FetchableTopicResponse]) -> list[tuple[Any, PartitionData]]:
+    return [
+        (SimpleNamespace(topic=topic.topic, topic_id=topic.topic_id), one)
+        for topic in response
+        for one in topic.partitions
+    ]
+
+
+def encoded_size(response: list[FetchableTopicResponse], version: int) -> int:
+    return PREFIX_BYTES + sum(map(len, encode_parts(FetchResponse(responses=response), version)))
+
+
+WITHOUT_SESSION: Any = SimpleNamespace(session=None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(data=st.data())
+def test_the_size_is_that_of_the_encoded_response(version: int, data: st.DataObject) -> None:
+    response = data.draw(topics(version))
+    parameters: Any = SimpleNamespace(version=version)
+    answers = asked_and_answered(response)
+    expected = encoded_size(response, version)
+    assert response_size(WITHOUT_SESSION, parameters, answers) == expected
+    assert value_of(response_size_in_steps(WITHOUT_SESSION, parameters, answers, 100)) == expected
+
+
+@pytest.mark.parametrize("version", [11, 12, 13, 18])
+@pytest.mark.parametrize("count", [1, 126, 127, 128, 300])
+def test_the_size_of_many(version: int, count: int) -> None:
+    """Arrays whose lengths take more than one byte."""
+    parameters: Any = SimpleNamespace(version=version)
+    many_topics = [
+        FetchableTopicResponse(
+            topic=f"{number}",
+            topic_id=number.to_bytes(16, "big"),
+            partitions=[PartitionData(records=b"")],
+        )
+        for number in range(1, count + 1)
+    ]
+    one_topic = [FetchableTopicResponse(topic="t", partitions=[PartitionData(records=b"")] * count)]
+    for response in (many_topics, one_topic):
+        found = response_size(WITHOUT_SESSION, parameters, asked_and_answered(response))
+        assert found == encoded_size(response, version)
+
+
+@pytest.mark.parametrize("version", [11, 12, 13])
+def test_the_size_in_a_session_is_of_what_the_client_is_told(version: int) -> None:
+    parameters: Any = SimpleNamespace(version=version)
+    context: Any = SimpleNamespace(session=object())
+    news = PartitionData(records=b"x" * 10)
+    answers = [
+        (SimpleNamespace(topic="t", topic_id=bytes(16), would_tell=lambda one: one is news), one)
+        for one in (PartitionData(records=b""), news, PartitionData(records=b""))
+    ]
+    expected = encoded_size([FetchableTopicResponse(topic="t", partitions=[news])], version)
+    assert response_size(context, parameters, answers) == expected
+
+
+def value_of(steps: Steps[int]) -> int:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return int(end.value)
