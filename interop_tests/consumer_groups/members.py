@@ -34,6 +34,13 @@ def java_member() -> list[str]:
 
 def java_program(name: str, program: Path) -> list[str]:
     """The command of a program with one source file, compiled with Kafka's jars."""
+    classes = compiled(name, program)
+    *options, classpath = kafka_java(HEAP, LOGGING)
+    return [*options, f"{classpath}:{classes}", program.stem]
+
+
+def compiled(name: str, program: Path) -> Path:
+    """The folder with the classes of one source file, compiled with Kafka's jars."""
     java, maven = require_program("java"), require_program("mvn")
     compiler = ["-cp", "lib/*", COMPILER, "--release", "17", "-nowarn", "-proc:none"]
     folder = build_once(
@@ -44,8 +51,7 @@ def java_program(name: str, program: Path) -> list[str]:
             [java, *compiler, "-classpath", kafka_classpath(), "-d", "classes", program.name],
         ],
     )
-    *options, classpath = kafka_java(HEAP, LOGGING)
-    return [*options, f"{classpath}:{folder / 'classes'}", program.stem]
+    return folder / "classes"
 
 
 def platformatic_member() -> list[str]:

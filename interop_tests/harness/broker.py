@@ -66,6 +66,8 @@ class BrokerProcess:
 
     jvm_options: Sequence[str] = ()
     """JVM options of all nodes of Apache Kafka. Tests are short and reduce compilation. Benchmarks do not."""
+    plugins: Sequence[Path] = ()
+    """Folders with classes that nodes of Apache Kafka can load."""
     hides_settings = False
     """Ours gets its settings in a file as well: everybody on a machine can read command lines."""
 
@@ -175,11 +177,9 @@ class BrokerProcess:
             done = subprocess.run(format_command, capture_output=True, text=True, timeout=READY_TIMEOUT_S)
             assert done.returncode == 0, f"kafka-storage format failed:\n{done.stdout}\n{done.stderr}"
             self._formatted = True
-        return [
-            *kafka_java("-Xmx768m", logging, jvm=self.jvm_options),
-            "kafka.Kafka",
-            str(self.settings_path),
-        ]
+        *java, classpath = kafka_java("-Xmx768m", logging, jvm=self.jvm_options)
+        classpath = ":".join([classpath, *map(str, self.plugins)])
+        return [*java, classpath, "kafka.Kafka", str(self.settings_path)]
 
     def wait_until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until a launched node serves."""

@@ -1,6 +1,6 @@
 """Encodes and decodes Kafka messages as plain dicts. The message definitions are those in kafka-python, and for
-requests between nodes, consumer groups and share groups those of controller_messages, consumer_group_messages and
-share_group_messages.
+requests between nodes, consumer groups, share groups and clients' metrics those of controller_messages,
+consumer_group_messages, share_group_messages and telemetry_messages.
 
 This is a separate encoder, so that it does not share a mistake with a client or a broker. Decoding is strict: every
 byte of a response must be used. Field names are those of the definitions ("ErrorCode"). A field that is missing in a
@@ -15,7 +15,12 @@ import warnings
 from functools import cache
 from typing import Any
 
-from interop_tests.harness import consumer_group_messages, controller_messages, share_group_messages
+from interop_tests.harness import (
+    consumer_group_messages,
+    controller_messages,
+    share_group_messages,
+    telemetry_messages,
+)
 
 with warnings.catch_warnings():
     # kafka-python reads its definitions with a deprecated function of importlib.
@@ -136,6 +141,7 @@ class Message:
                 controller_messages.definition(name)
                 or consumer_group_messages.definition(name)
                 or share_group_messages.definition(name)
+                or telemetry_messages.definition(name)
                 or load_json(name)
             )
         self.name = name

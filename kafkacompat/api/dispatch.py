@@ -27,7 +27,7 @@ from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import RequestHeader, parse_request_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.long_requests import RequestSteps
@@ -47,12 +47,12 @@ class ApiDispatcher:
         self,
         node: AnyNode,
         table: ApiTable = BROKER_APIS,
-        when_closed: Callable[[int], None] | None = None,
+        when_closed: Sequence[Callable[[int], None]] = (),
         stepping: RequestSteps | None = None,
         elements_max: int = ELEMENTS_MAX,
         meters: RequestMeters | None = None,
     ) -> None:
-        """`when_closed` is called with the id of each connection that has ended. `meters` counts the requests.
+        """Each of `when_closed` is called with the id of each connection that has ended. `meters` counts the requests.
 
         With `stepping`, large requests are decoded in steps of the loop. `elements_max` bounds the elements in a
         request's arrays.
@@ -190,8 +190,8 @@ class ApiDispatcher:
     def connection_closed(self, connection: ConnectionInfo) -> None:
         """Abandon a waiting fetch. Requests that change state continue, and fetch sessions outlive connections."""
         self._let_go(connection.connection_id)
-        if self._when_closed is not None:
-            self._when_closed(connection.connection_id)
+        for when_closed in self._when_closed:
+            when_closed(connection.connection_id)
 
     def _let_go(self, connection_id: int) -> None:
         parked = self._parked.pop(connection_id, None)

@@ -21,7 +21,10 @@ def handle(
 ) -> GetTelemetrySubscriptionsResponse:
     manager = manager_of(node)
     error, client = manager.get(
-        bytes(request.client_instance_id), attributes_of(context), node.clock.monotonic_ms()
+        bytes(request.client_instance_id),
+        attributes_of(context),
+        context.connection_id,
+        node.clock.monotonic_ms(),
     )
     if error is not ErrorCode.NONE:
         return GetTelemetrySubscriptionsResponse(error_code=error)

@@ -18,6 +18,7 @@ def handle(node: Node, context: RequestContext, request: PushTelemetryRequest) -
     error = manager_of(node).push(
         bytes(request.client_instance_id),
         attributes_of(context),
+        context.connection_id,
         node.clock.monotonic_ms(),
         subscription_id=request.subscription_id,
         is_terminating=request.terminating,

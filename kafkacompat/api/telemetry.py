@@ -26,12 +26,16 @@ def manager_of(node: Node) -> ClientMetricsManager:
     return manager
 
 
+UNKNOWN = "unknown"
+"""The software of a client that has not told it, and its version."""
+
+
 def attributes_of(context: RequestContext) -> dict[str, str]:
     software, _, version = (context.connection_software or "").partition(" ")
     return {
         "client_id": context.client_id or "",
-        "client_software_name": software,
-        "client_software_version": version,
+        "client_software_name": software or UNKNOWN,
+        "client_software_version": version or UNKNOWN,
         "client_source_address": context.client_host,
         "client_source_port": str(context.client_port),
     }

@@ -30,7 +30,7 @@ class IllegalPattern(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    metrics: frozenset[str]
+    metrics: tuple[str, ...]
     """Prefixes of metrics' names, or `*`."""
     interval_ms: int
     patterns: Mapping[str, Any]
@@ -51,7 +51,7 @@ def parse_subscription(settings: Mapping[str, str]) -> Subscription:
     except ValueError:
         raise ConfigError(INTERVAL_MS, text, "Not a number of type INT") from None
     return Subscription(
-        frozenset(_listed(METRICS, settings)), interval_ms, parse_patterns(_listed(MATCH, settings))
+        tuple(_listed(METRICS, settings)), interval_ms, parse_patterns(_listed(MATCH, settings))
     )
 
 

@@ -24,9 +24,7 @@ HELP = "Sent by clients."
 
 
 def client_families(manager: ClientMetricsManager, series: ClientSeries) -> Families:
-    yield gauge(
-        "kafkacompat_telemetry_clients", "Clients that are asked for metrics.", len(manager.instances)
-    )
+    yield gauge("kafkacompat_telemetry_clients", "Clients that are asked for metrics.", manager.present)
     yield gauge("kafkacompat_telemetry_series", "Series that clients have sent.", series.count)
     yield counter(
         "kafkacompat_telemetry_refused_points", "Points of clients that were over a bound.", series.refused

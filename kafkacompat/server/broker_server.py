@@ -200,10 +200,11 @@ class BrokerServer:
             client_metrics=doors.client_metrics,
             check_listeners=self._check_listeners,
         )
+        metrics, closed = doors.client_metrics, [self.shares.partitions.on_connection_closed]
         self._dispatcher = ApiDispatcher(
             self._node,
-            BROKER_APIS if doors.client_metrics is None else BROKER_APIS_WITH_TELEMETRY,
-            when_closed=self.shares.partitions.on_connection_closed,
+            BROKER_APIS if metrics is None else BROKER_APIS_WITH_TELEMETRY,
+            when_closed=closed if metrics is None else [*closed, metrics.on_connection_closed],
             stepping=RequestSteps(timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.get_int("request.max.elements"),
             meters=doors.meters,

@@ -108,7 +108,7 @@ class ControllerServer:
         self._dispatcher = ApiDispatcher(
             node,
             CONTROLLER_APIS,
-            liveness.connection_closed,
+            [liveness.connection_closed],
             stepping=RequestSteps(doors.timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.get_int("request.max.elements"),
             meters=doors.meters,

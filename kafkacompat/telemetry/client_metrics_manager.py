@@ -1,15 +1,17 @@
 """Decides what a client is asked to send, and whether what it sends is taken (KIP-714). Pure.
 
 Kafka's ClientMetricsManager. A client that has not asked for longer than three of its intervals, and at least a minute,
-is forgotten. So is the one that was silent for longest when there are too many.
+is forgotten. So is the one that was silent for longest when there are too many. What a client has asked and pushed is
+forgotten when its connection closes. The metrics that it has sent stay for as long as those of a silent client: its last
+ones have to be scraped.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import crc32c
 
@@ -21,6 +23,7 @@ from kafkacompat.config.client_metrics import (
     parse_subscription,
 )
 from kafkacompat.ids import Uuid
+from kafkacompat.telemetry.hash_order import in_hash_order
 from kafkacompat.wire.errors import ErrorCode
 
 INSTANCES_MAX = 16_384
@@ -52,6 +55,25 @@ class Receiver(Protocol):
     def forget(self, client: bytes) -> None: ...
 
 
+class Asked(NamedTuple):
+    """What clients are asked for that match the same subscriptions."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    checksum: int
+
+
+def asked_by(subscriptions: Iterable[Subscription]) -> Asked:
+    """What any of them asks for, in the shortest interval."""
+    interval_ms = INTERVAL_DEFAULT_MS
+    wanted: list[str] = []
+    for subscription in subscriptions:
+        wanted += in_hash_order(subscription.metrics, at_once=True)
+        interval_ms = min(interval_ms, subscription.interval_ms)
+    metrics = (EVERYTHING,) if EVERYTHING in wanted else tuple(in_hash_order(wanted))
+    return Asked(metrics, interval_ms, crc32c.crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode()))
+
+
 @dataclass(slots=True)
 class ClientInstance:
     id: bytes
@@ -66,6 +88,10 @@ class ClientInstance:
     error: ErrorCode = ErrorCode.NONE
     is_terminating: bool = False
     expires_ms: int = 0
+    connection_id: int = 0
+    """Of the last request."""
+    has_left: bool = False
+    """Its connection is closed: it starts anew when it comes again."""
 
     def may_get(self, now_ms: int) -> bool:
         if now_ms - max(self.got_ms, self.pushed_ms) < self.interval_ms:
@@ -92,6 +118,15 @@ class ClientMetricsManager:
     _subscriptions: dict[str, Subscription] = field(default_factory=dict)
     _settings: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _version: int = 0
+    _asked: dict[tuple[str, ...], Asked] = field(default_factory=dict)
+    """By the names of the subscriptions that match a client."""
+    _of_connection: dict[int, bytes] = field(default_factory=dict)
+    """The client that a connection made known last."""
+
+    @property
+    def present(self) -> int:
+        """Clients that have not left."""
+        return sum([not each.has_left for each in self.instances.values()])
 
     def subscribe(self, settings: dict[str, Mapping[str, str]]) -> None:
         """Take the settings of all subscriptions by name. One with an invalid value, of another version, has no effect."""
@@ -100,15 +135,21 @@ class ClientMetricsManager:
         self._settings = settings
         self._version += 1
         self._subscriptions = {}
-        for name, each in settings.items():
+        self._asked = {}
+        # Kafka keeps them in a ConcurrentHashMap, which grows one text earlier than a HashSet.
+        for name in in_hash_order(list(settings), spare=1):
             try:
-                self._subscriptions[name] = parse_subscription(each)
+                self._subscriptions[name] = parse_subscription(settings[name])
             except ConfigError:
                 continue
 
-    def get(self, client: bytes, attributes: Attributes, now_ms: int) -> tuple[ErrorCode, ClientInstance]:
+    def get(
+        self, client: bytes, attributes: Attributes, connection_id: int, now_ms: int
+    ) -> tuple[ErrorCode, ClientInstance]:
         """The client's subscription. A client without an id gets one."""
-        instance = self._instance(self._own_id() if client == bytes(16) else client, attributes, now_ms)
+        if client == bytes(16):
+            client = self._own_id()
+        instance = self._instance(client, attributes, connection_id, now_ms)
         if not instance.may_get(now_ms) and instance.error not in ASKS_AGAIN_AFTER:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED, instance
         instance.error = ErrorCode.NONE
@@ -118,6 +159,7 @@ class ClientMetricsManager:
         self,
         client: bytes,
         attributes: Attributes,
+        connection_id: int,
         now_ms: int,
         *,
         subscription_id: int,
@@ -127,7 +169,7 @@ class ClientMetricsManager:
     ) -> ErrorCode:
         if client in RESERVED_IDS:
             return ErrorCode.INVALID_REQUEST
-        instance = self._instance(client, attributes, now_ms)
+        instance = self._instance(client, attributes, connection_id, now_ms)
         error = self._judge(instance, now_ms, subscription_id, is_terminating, codec, len(metrics))
         instance.is_terminating = is_terminating
         if error is ErrorCode.NONE and metrics:
@@ -165,29 +207,39 @@ class ClientMetricsManager:
             if found not in self.instances and found not in RESERVED_IDS:
                 return found
 
-    def _instance(self, client: bytes, attributes: Attributes, now_ms: int) -> ClientInstance:
+    def _instance(
+        self, client: bytes, attributes: Attributes, connection_id: int, now_ms: int
+    ) -> ClientInstance:
         self._forget_the_silent(now_ms)
         instance = self.instances.pop(client, None)
-        if instance is None or instance.version < self._version:
-            known = attributes if instance is None else instance.attributes
+        if instance is None or instance.has_left or instance.version < self._version:
+            known = attributes if instance is None or instance.has_left else instance.attributes
             instance = self._made(client, {**known, "client_instance_id": _text(client)})
+            self._of_connection[connection_id] = client
         instance.expires_ms = now_ms + max(EXPIRY_MS, INTERVALS_UNTIL_EXPIRY * instance.interval_ms)
+        instance.connection_id = connection_id
         self.instances[client] = instance
         if len(self.instances) > INSTANCES_MAX:
             self._forget(next(iter(self.instances)))
         return instance
 
+    def on_connection_closed(self, connection_id: int) -> None:
+        """The client that the connection made known last has left. Others that it spoke for stay, as in Kafka."""
+        client = self._of_connection.pop(connection_id, None)
+        instance = None if client is None else self.instances.get(client)
+        if instance is not None:
+            instance.has_left = True
+
     def _made(self, client: bytes, attributes: Attributes) -> ClientInstance:
-        interval_ms = INTERVAL_DEFAULT_MS
-        wanted: set[str] = set()
-        for subscription in self._subscriptions.values():
-            if subscription.matches(attributes):
-                wanted |= subscription.metrics
-                interval_ms = min(interval_ms, subscription.interval_ms)
-        metrics = (EVERYTHING,) if EVERYTHING in wanted else tuple(sorted(wanted))
-        told = crc32c.crc32c(f"{list(metrics)}{interval_ms}".encode()) ^ _folded(client)
+        matching = tuple([name for name, each in self._subscriptions.items() if each.matches(attributes)])
+        asked = self._asked.get(matching)
+        if asked is None:
+            asked = self._asked[matching] = asked_by([self._subscriptions[name] for name in matching])
+        told = asked.checksum ^ _folded(client)
         subscription_id = told - INT32 if told >= INT32 // 2 else told
-        return ClientInstance(client, attributes, subscription_id, self._version, metrics, interval_ms)
+        return ClientInstance(
+            client, attributes, subscription_id, self._version, asked.metrics, asked.interval_ms
+        )
 
     def _forget_the_silent(self, now_ms: int) -> None:
         """Of two clients with different intervals, the later one may be overdue first. It waits for the other one."""
@@ -198,7 +250,9 @@ class ClientMetricsManager:
             self._forget(client)
 
     def _forget(self, client: bytes) -> None:
-        del self.instances[client]
+        instance = self.instances.pop(client)
+        if self._of_connection.get(instance.connection_id) == client:
+            del self._of_connection[instance.connection_id]
         self.receiver.forget(client)
 
 

@@ -75,4 +75,32 @@ BUGS = (
         "        except",
         ("net/_tests/test_timings.py::test_a_reply_that_comes_later",),
     ),
+    PlantedBug(
+        "a client that comes again after its connection has closed is still throttled",
+        "telemetry/client_metrics_manager.py",
+        "        if instance is None or instance.has_left or instance.version < self._version:",
+        "        if instance is None or instance.version < self._version:",
+        ("telemetry/_tests/test_client_metrics_manager.py",),
+    ),
+    PlantedBug(
+        "the last metrics of a client go with its connection",
+        "telemetry/client_metrics_manager.py",
+        "            instance.has_left = True",
+        "            self._forget(instance.id)",
+        ("telemetry/_tests/test_client_metrics_manager.py",),
+    ),
+    PlantedBug(
+        "the id of a subscription depends on the order of the metrics in its setting",
+        "telemetry/client_metrics_manager.py",
+        "tuple(in_hash_order(wanted))",
+        "tuple(wanted)",
+        ("telemetry/_tests/test_hash_order.py",),
+    ),
+    PlantedBug(
+        "the software of a client that has not told it is empty",
+        "api/telemetry.py",
+        "software or UNKNOWN",
+        "software",
+        ("api/_tests/test_telemetry.py",),
+    ),
 )

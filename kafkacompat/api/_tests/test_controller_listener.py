@@ -93,7 +93,7 @@ class World:
             image=image or MetadataImage(offset=5, features={"metadata.version": 30}),
             dynamic=api.settings,
         )
-        self.dispatcher = ApiDispatcher(self.node, CONTROLLER_APIS, self.closed.append)
+        self.dispatcher = ApiDispatcher(self.node, CONTROLLER_APIS, [self.closed.append])
         self.connection = ConnectionInfo(9, LISTENER, "127.0.0.1", 5)
 
     def dispatch(self, request: Any, version: int) -> Any:
@@ -236,7 +236,7 @@ def test_what_arrays_of_an_inner_request_hold_is_bounded_by_the_setting() -> Non
     assert w.call(asked, 0).error_code == 0
     config = ServerConfig.from_properties({**w.node.config.originals, "request.max.elements": "1000"})
     node = replace(w.node, config=config)
-    w.dispatcher = ApiDispatcher(node, CONTROLLER_APIS, w.closed.append)
+    w.dispatcher = ApiDispatcher(node, CONTROLLER_APIS, [w.closed.append])
     assert w.call(asked, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 

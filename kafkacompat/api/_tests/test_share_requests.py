@@ -25,7 +25,7 @@ class ShareApi(Api):
         super().__init__(topic_image("t"))
         shares = self.world.shares  # type: ignore[attr-defined]
         self.node.shares = shares
-        self.dispatcher._when_closed = shares.on_connection_closed
+        self.dispatcher._when_closed = [shares.on_connection_closed]
         features = {**self.world.image.features, "share.version": level}
         self.publish(replace(self.world.image, features=features))
 

@@ -19,6 +19,7 @@ from kafkacompat.telemetry.client_metrics_manager import (
 from kafkacompat.wire.errors import ErrorCode
 
 A, B = b"a" * 16, b"b" * 16
+CONNECTION, OTHER_CONNECTION = 7, 8
 JAVA = {"client_id": "j", "client_software_name": "apache-kafka-java", "client_software_version": "4.3.0"}
 OTHER = {"client_id": "o", "client_software_name": "librdkafka", "client_software_version": "2.1"}
 SECOND = {"metrics": "org.apache.kafka.", "interval.ms": "1000"}
@@ -64,19 +65,19 @@ def push(manager: ClientMetricsManager) -> Push:
             "codec": NO_CODEC,
             "metrics": metrics,
         }
-        return manager.push(A, JAVA, now_ms, **(words | changed))  # type: ignore[arg-type]
+        return manager.push(A, JAVA, CONNECTION, now_ms, **(words | changed))  # type: ignore[arg-type]
 
     return push
 
 
 def test_a_client_without_an_id_gets_one_that_is_not_reserved(manager: ClientMetricsManager) -> None:
     """The first two ids of the counter here are Kafka's reserved one, and the next."""
-    error, client = manager.get(bytes(16), JAVA, 0)
+    error, client = manager.get(bytes(16), JAVA, CONNECTION, 0)
     assert (error, client.id) == (ErrorCode.NONE, (2).to_bytes(16, "big"))
     assert (client.metrics, client.interval_ms) == (("org.apache.kafka.",), 1000)
-    again = manager.get(client.id, JAVA, 1000)[1]
+    again = manager.get(client.id, JAVA, CONNECTION, 1000)[1]
     assert again.subscription_id == client.subscription_id
-    assert manager.get(bytes(16), JAVA, 0)[1].subscription_id != client.subscription_id
+    assert manager.get(bytes(16), JAVA, CONNECTION, 0)[1].subscription_id != client.subscription_id
 
 
 def test_subscriptions_add_up_and_the_shortest_interval_counts(manager: ClientMetricsManager) -> None:
@@ -88,21 +89,21 @@ def test_subscriptions_add_up_and_the_shortest_interval_counts(manager: ClientMe
             "broken": {"metrics": "d.", "match": "nonsense"},
         }
     )
-    java, other = manager.get(A, JAVA, 0)[1], manager.get(B, OTHER, 0)[1]
-    assert (java.metrics, java.interval_ms) == (("a.", "b.", "c."), 2000)
+    java, other = manager.get(A, JAVA, CONNECTION, 0)[1], manager.get(B, OTHER, CONNECTION, 0)[1]
+    assert (java.metrics, java.interval_ms) == (("c.", "b.", "a."), 2000)
     assert (other.metrics, other.interval_ms) == (("*",), 5000)
     manager.subscribe({})
-    changed = manager.get(A, JAVA, 1)[1]
+    changed = manager.get(A, JAVA, CONNECTION, 1)[1]
     assert (changed.metrics, changed.interval_ms) == ((), 300_000)
     assert changed.subscription_id != java.subscription_id
 
 
 def test_who_asks_too_early_is_throttled_but_not_after_a_change(manager: ClientMetricsManager) -> None:
-    assert manager.get(A, JAVA, 0)[0] is ErrorCode.NONE
-    assert manager.get(A, JAVA, 999)[0] is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert manager.get(A, JAVA, 1000)[0] is ErrorCode.NONE
+    assert manager.get(A, JAVA, CONNECTION, 0)[0] is ErrorCode.NONE
+    assert manager.get(A, JAVA, CONNECTION, 999)[0] is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert manager.get(A, JAVA, CONNECTION, 1000)[0] is ErrorCode.NONE
     manager.subscribe({"all": {**SECOND, "metrics": "other."}})
-    assert manager.get(A, JAVA, 1001)[0] is ErrorCode.NONE
+    assert manager.get(A, JAVA, CONNECTION, 1001)[0] is ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
@@ -117,18 +118,18 @@ def test_who_asks_too_early_is_throttled_but_not_after_a_change(manager: ClientM
 def test_a_push_that_is_refused(
     changed: dict[str, object], error: ErrorCode, manager: ClientMetricsManager, push: Push, taken: Taken
 ) -> None:
-    manager.get(A, JAVA, 0)
+    manager.get(A, JAVA, CONNECTION, 0)
     assert push(1, **changed) is error
     assert taken.bodies == []
     may_ask = error in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     expected = ErrorCode.NONE if may_ask else ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert manager.get(A, JAVA, 2)[0] is expected
+    assert manager.get(A, JAVA, CONNECTION, 2)[0] is expected
 
 
 def test_pushes_come_once_in_an_interval_and_once_right_after_the_subscription(
     manager: ClientMetricsManager, push: Push, taken: Taken
 ) -> None:
-    manager.get(A, JAVA, 0)
+    manager.get(A, JAVA, CONNECTION, 0)
     assert push(10, codec=GZIP) is ErrorCode.NONE
     assert push(500) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert push(1010, metrics=b"") is ErrorCode.NONE
@@ -138,7 +139,7 @@ def test_pushes_come_once_in_an_interval_and_once_right_after_the_subscription(
 def test_the_last_push_may_come_early_and_nothing_comes_after_it(
     manager: ClientMetricsManager, push: Push, taken: Taken
 ) -> None:
-    manager.get(A, JAVA, 0)
+    manager.get(A, JAVA, CONNECTION, 0)
     assert push(10) is ErrorCode.NONE
     assert push(20, is_terminating=True) is ErrorCode.NONE
     assert push(2000) is ErrorCode.INVALID_REQUEST
@@ -148,7 +149,7 @@ def test_the_last_push_may_come_early_and_nothing_comes_after_it(
 @pytest.mark.parametrize("reserved", [bytes(16), bytes(15) + b"\1"])
 def test_a_push_without_an_id_is_invalid(reserved: bytes, manager: ClientMetricsManager) -> None:
     error = manager.push(
-        reserved, JAVA, 0, subscription_id=0, is_terminating=False, codec=NO_CODEC, metrics=b""
+        reserved, JAVA, CONNECTION, 0, subscription_id=0, is_terminating=False, codec=NO_CODEC, metrics=b""
     )
     assert error is ErrorCode.INVALID_REQUEST
     assert not manager.instances
@@ -159,8 +160,53 @@ def test_clients_are_forgotten_when_they_are_silent_or_too_many(
 ) -> None:
     monkeypatch.setattr(client_metrics_manager, "INSTANCES_MAX", 2)
     for number in range(3):
-        manager.get(bytes([number + 10]) * 16, JAVA, number)
+        manager.get(bytes([number + 10]) * 16, JAVA, CONNECTION, number)
     assert taken.forgotten == [bytes([10]) * 16]
-    manager.get(A, JAVA, EXPIRY_MS + 2)
+    manager.get(A, JAVA, CONNECTION, EXPIRY_MS + 2)
     assert taken.forgotten == [bytes([each]) * 16 for each in (10, 11, 12)]
     assert list(manager.instances) == [A]
+
+
+def test_a_client_starts_anew_after_its_connection_has_closed(
+    manager: ClientMetricsManager, push: Push, taken: Taken
+) -> None:
+    manager.get(A, JAVA, CONNECTION, 0)
+    assert push(1) is ErrorCode.NONE
+    assert push(2, is_terminating=True) is ErrorCode.NONE
+    manager.on_connection_closed(OTHER_CONNECTION)
+    assert push(3, is_terminating=True) is ErrorCode.INVALID_REQUEST
+    manager.on_connection_closed(CONNECTION)
+    assert manager.present == 0
+    error, client = manager.get(A, OTHER, OTHER_CONNECTION, 4)
+    assert (error, client.attributes["client_id"], manager.present) == (ErrorCode.NONE, "o", 1)
+    assert push(5) is ErrorCode.NONE
+    assert taken.forgotten == []
+
+
+def test_what_a_client_has_sent_stays_for_a_while_after_it_has_left(
+    manager: ClientMetricsManager, push: Push, taken: Taken
+) -> None:
+    manager.get(A, JAVA, CONNECTION, 0)
+    assert push(10, is_terminating=True) is ErrorCode.NONE
+    manager.on_connection_closed(CONNECTION)
+    manager.get(B, OTHER, OTHER_CONNECTION, EXPIRY_MS)
+    assert taken.forgotten == []
+    manager.get(B, OTHER, OTHER_CONNECTION, EXPIRY_MS + 10)
+    assert taken.forgotten == [A]
+
+
+def test_of_the_clients_of_a_connection_the_last_one_is_forgotten(manager: ClientMetricsManager) -> None:
+    manager.get(A, JAVA, CONNECTION, 0)
+    manager.get(B, OTHER, CONNECTION, 0)
+    manager.get(A, JAVA, CONNECTION, 1)  # known already
+    manager.on_connection_closed(CONNECTION)
+    assert manager.get(A, JAVA, OTHER_CONNECTION, 2)[0] is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert manager.get(B, OTHER, OTHER_CONNECTION, 2)[0] is ErrorCode.NONE
+
+
+def test_connections_of_clients_that_are_forgotten_are_forgotten(manager: ClientMetricsManager) -> None:
+    manager.get(A, JAVA, CONNECTION, 0)
+    manager.get(A, JAVA, OTHER_CONNECTION, EXPIRY_MS)
+    manager.get(B, OTHER, OTHER_CONNECTION, EXPIRY_MS + 1)
+    manager.on_connection_closed(CONNECTION)
+    assert manager.get(A, JAVA, OTHER_CONNECTION, EXPIRY_MS + 2)[0] is ErrorCode.THROTTLING_QUOTA_EXCEEDED
