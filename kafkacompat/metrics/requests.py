@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.meters import ERROR_CODES
+from kafkacompat.api.meters import ERROR_CODES, Times
 from kafkacompat.metrics.families import COUNTER, Families, Family, Labels, Sample, counters, gauges
 from kafkacompat.metrics.histograms import QUANTILES, percentile
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.meters import KindMeter, RequestMeters, Times
+    from kafkacompat.api.meters import KindMeter, RequestMeters
 
 NAME = "kafka_network_requestmetrics_"
 MERGED = ("Fetch", ("FetchConsumer", "FetchFollower"))
 """Kafka shows fetches by kind and under one name."""
-HISTOGRAMS: tuple[tuple[str, str, Callable[[Times], float]], ...] = (
-    ("requestqueuetimems", "ms from a readable connection to the request's turn", lambda t: t.request_queue),
-    ("localtimems", "ms in which the request was handled", lambda t: t.local),
-    ("remotetimems", "ms until its answer was there", lambda t: t.remote),
-    ("responsequeuetimems", "ms for which its answer waited to be sent", lambda t: t.response_queue),
-    ("responsesendtimems", "ms in which its answer was sent", lambda t: t.response_send),
-    ("totaltimems", "ms from a readable connection to the sent answer", lambda t: t.total),
+REQUEST_QUEUE, LOCAL, REMOTE, RESPONSE_QUEUE, RESPONSE_SEND, SIZE = range(len(Times._fields))
+TOTAL = -1
+HISTOGRAMS = (
+    ("requestqueuetimems", "ms from a readable connection to the request's turn", REQUEST_QUEUE),
+    ("localtimems", "ms in which the request was handled", LOCAL),
+    ("remotetimems", "ms until its answer was there", REMOTE),
+    ("responsequeuetimems", "ms for which its answer waited to be sent", RESPONSE_QUEUE),
+    ("responsesendtimems", "ms in which its answer was sent", RESPONSE_SEND),
+    ("totaltimems", "ms from a readable connection to the sent answer", TOTAL),
 )
 
 
@@ -36,7 +38,15 @@ class Shown:
             for version, meter in kind.versions.items():
                 if meter.requests:
                     self.versions[version] = self.versions.get(version, 0) + meter.requests
-        self.recent: list[Times] = [each for kind in kinds for each in kind.recent]
+        self._recent = [kind.recent for kind in kinds]
+
+    def values(self, which: int) -> list[float]:
+        """A field of the newest times, or TOTAL."""
+        return [
+            value
+            for recent in self._recent
+            for value in (recent.totals() if which == TOTAL else recent.column(which))
+        ]
 
     @property
     def requests(self) -> int:
@@ -53,12 +63,10 @@ def request_families(meters: RequestMeters) -> Families:
     yield None
     yield counters(f"{NAME}requests", "Requests by API and version.", _requests(shown))
     yield counters(f"{NAME}errors", "Error codes of answers, NONE included.", _errors(meters))
-    for suffix, text, value_of in HISTOGRAMS:
-        yield gauges(f"{NAME}{suffix}", f"Percentiles: {text}.", _percentiles(shown, value_of, 1000))
+    for suffix, text, which in HISTOGRAMS:
+        yield gauges(f"{NAME}{suffix}", f"Percentiles: {text}.", _percentiles(shown, which, 1000))
         yield Family(f"{NAME}{suffix}_count", COUNTER, f"Requests: {text}.", _counts(shown))
-    yield gauges(
-        f"{NAME}requestbytes", "Percentiles: bytes of a request.", _percentiles(shown, lambda t: t.size, 1)
-    )
+    yield gauges(f"{NAME}requestbytes", "Percentiles: bytes of a request.", _percentiles(shown, SIZE, 1))
     yield counters(f"{NAME}requestbytes_count", "Requests: bytes of a request.", _counts(shown))
 
 
@@ -90,11 +98,9 @@ def _counts(shown: Sequence[Shown]) -> Iterator[Sample]:
         yield each.labels, each.requests
 
 
-def _percentiles(
-    shown: Sequence[Shown], value_of: Callable[[Times], float], factor: float
-) -> Iterator[Sample | None]:
+def _percentiles(shown: Sequence[Shown], which: int, factor: float) -> Iterator[Sample | None]:
     for each in shown:
-        values = sorted(map(value_of, each.recent))
+        values = sorted(each.values(which))
         for quantile, label in QUANTILES:
             yield {**each.labels, "quantile": label}, factor * percentile(values, quantile)
         yield None

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from kafkacompat.api import meters as module
-from kafkacompat.api.meters import ALL_TIMED, ERROR_CODES, ONE_IN, RequestMeters, RouteMeter, error_counter
+from kafkacompat.api.meters import (
+    ALL_TIMED,
+    ERROR_CODES,
+    KEPT,
+    ONE_IN,
+    NewestTimes,
+    RequestMeters,
+    RouteMeter,
+    Times,
+    error_counter,
+)
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.wire.codec import encoded_element
@@ -179,3 +189,16 @@ def test_a_large_answer_is_counted_in_steps() -> None:
     partitions = [Fetched() for _ in range(3 * module.COUNTED_A_STEP)]
     answer = FetchResponse(responses=[FetchableTopicResponse(partitions=partitions)])
     assert len(list(RequestMeters().of(FETCH, 12).count_in_steps(answer))) == 3
+
+
+@pytest.mark.parametrize("count", [0, 1, KEPT - 1, KEPT, KEPT + 1, 3 * KEPT + 5])
+def test_the_newest_times_are_kept(count: int) -> None:
+    newest = NewestTimes()
+    for number in range(count):
+        newest.append(Times(number, 0.5, 0.25, 0.0, 1.0, 7))
+    kept = range(max(0, count - KEPT), count)
+    assert len(newest) == len(kept)
+    assert sorted(newest) == [(number, 0.5, 0.25, 0.0, 1.0, 7) for number in kept]
+    assert sorted(newest.column(0)) == list(kept)
+    assert newest.column(5) == [7] * len(kept)
+    assert sorted(newest.totals()) == [number + 1.75 for number in kept]
