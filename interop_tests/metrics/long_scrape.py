@@ -3,9 +3,9 @@
 python -m interop_tests.metrics.long_scrape --minutes N [--interval S] [--series-percent P]
 [--memory-percent P] [--folder FOLDER]
 
-The load is as bounded as a broker's own settings can make it: retention deletes old segments, a group is deleted after
-its member has left, and client ids are used again. So whatever still grows is kept by the broker without need. Clients
-push metrics of their own (KIP-714) and have quotas, because both keep series for each client.
+The load is as bounded as a broker's own settings can make it: retention deletes old segments, a group of any kind is
+deleted after its member has left, and client ids are used again. So whatever still grows is kept by the broker without
+need. Clients push metrics of their own (KIP-714) and have quotas, because both keep series for each client.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ INTERVAL_S = 15.0
 SERIES_PERCENT = 5.0
 """Clients that come and go have series for a minute after they have left, and their number varies a little."""
 MEMORY_PERCENT = 10.0
+RISES_S = 60.0
+"""How long a short run waits for its load at the end."""
 RESIDENT = "process_resident_memory_bytes"
 BASELINE_PART = 0.1
 MB = 1e6
@@ -35,16 +37,12 @@ class Scrape:
     at_s: float
     series: int
     resident_bytes: float
-    written: int
-    read: int
-    groups: int
-    """Groups that have come and gone."""
+    counts: Mapping[str, int]
+    """What the load has done so far."""
 
     def __str__(self) -> str:
-        return (
-            f"{self.at_s:6.0f} s  {self.series:6} series  {self.resident_bytes / MB:7.1f} MB  "
-            f"{self.written:9} written  {self.read:9} read  {self.groups:5} groups gone"
-        )
+        counts = "  ".join(f"{count:9} {name}" for name, count in self.counts.items())
+        return f"{self.at_s:6.0f} s  {self.series:6} series  {self.resident_bytes / MB:7.1f} MB  {counts}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def growths(scrapes: Sequence[Scrape], series_percent: float, memory_percent: fl
 def scraped(node: Exporting, load: SteadyLoad, at_s: float) -> Scrape:
     samples = node.scrape()
     (resident,) = (each.value for each in samples if each.name == RESIDENT)
-    return Scrape(at_s, len(samples), resident, load.written, load.read, load.groups)
+    return Scrape(at_s, len(samples), resident, load.counts())
 
 
 def run(
@@ -111,13 +109,15 @@ def run(
             if next_s > seconds or load.faults:
                 break
             time.sleep(max(0.0, began + next_s - time.monotonic()))
-        faults = list(load.faults)
-    first, last = scrapes[0], scrapes[-1]
-    faults += [
-        f"the number of {name} does not rise"
-        for name in ("written", "read", "groups")
-        if getattr(last, name) <= getattr(first, name)
-    ]
+        first = scrapes[0].counts
+        risen_until = time.monotonic() + RISES_S
+
+        def at_rest() -> list[str]:
+            return [name for name, count in load.counts().items() if count <= first[name]]
+
+        while at_rest() and not load.faults and time.monotonic() < risen_until:
+            time.sleep(0.1)
+        faults = [*load.faults, *(f"the number of {name} does not rise" for name in at_rest())]
     return scrapes, faults
 
 

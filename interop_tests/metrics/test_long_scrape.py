@@ -22,9 +22,7 @@ SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 
 def scrapes(*numbers: tuple[int, float]) -> list[Scrape]:
     """Scrapes with these numbers of series and megabytes, ten seconds apart."""
-    return [
-        Scrape(10.0 * at, series, 1e6 * megabytes, 0, 0, 0) for at, (series, megabytes) in enumerate(numbers)
-    ]
+    return [Scrape(10.0 * at, series, 1e6 * megabytes, {}) for at, (series, megabytes) in enumerate(numbers)]
 
 
 @pytest.mark.parametrize(
