@@ -16,6 +16,7 @@ from interop_tests.share_groups.asking import (
     RELEASE,
     RENEW,
     SOON_MS,
+    Batch,
     ShareAsking,
 )
 
@@ -366,6 +367,55 @@ def acknowledged_together(talk: ShareAsking) -> None:
     m.close()
 
 
+def ones(first: int, *types: int) -> list[Batch]:
+    """A batch for each offset."""
+    return [(offset, offset, kind) for offset, kind in enumerate(types, first)]
+
+
+def one_by_one(talk: ShareAsking) -> None:
+    """Batches of one offset each: in a row, with gaps, and with some that cannot be acknowledged."""
+    topic = ready(talk, 1, 8, 8, 8)
+    place = topic, 0
+    m, other = talk.member("m"), talk.member("other")
+    m.fetch(place, records=5)
+    other.fetch(place, records=5, wait=SOON_MS)
+    m.fetch(records=5)
+    bad = (
+        ones(6, *[ACCEPT] * 4),
+        ones(14, *[ACCEPT] * 4),
+        ones(22, *[ACCEPT] * 4),
+        ones(-2, *[ACCEPT] * 4),
+        ones(40, *[ACCEPT] * 4),
+        [*ones(4, *[ACCEPT] * 4), *ones(0, *[ACCEPT] * 4)],
+        [*ones(0, *[ACCEPT] * 4), *ones(3, *[ACCEPT] * 4)],
+        [*ones(0, *[ACCEPT] * 4), *ones(24, *[ACCEPT] * 4)],
+        ones(0, ACCEPT, ACCEPT, RENEW, ACCEPT),
+        ones(0, ACCEPT, ACCEPT, 5, ACCEPT),
+        ones(0, ACCEPT, ACCEPT, -1, ACCEPT),
+    )
+    for batches in bad:
+        m.acknowledge({place: batches})
+        other.acknowledge({place: batches}, version=1)
+        m.fetch(acks={place: batches}, wait=SOON_MS)
+    m.acknowledge({place: ones(0, ACCEPT, ACCEPT, REJECT, RELEASE, GAP, ACCEPT)})
+    m.acknowledge({place: ones(2, *[ACCEPT] * 5)})
+    other.acknowledge({place: [batch for offset in (8, 10, 12, 14) for batch in ones(offset, ACCEPT)]})
+    other.acknowledge({place: ones(12, *[ACCEPT] * 4)})
+    other.acknowledge({place: [batch for offset in (9, 11, 13, 15) for batch in ones(offset, RELEASE)]})
+    m.acknowledge({place: ones(16, RENEW, ACCEPT, RENEW, RELEASE, ACCEPT)}, renew=True)
+    m.acknowledge({place: ones(16, *[ACCEPT] * 4)})
+    talk.share_offsets()
+    m.fetch(acks={place: [*ones(6, ACCEPT, ACCEPT), *ones(21, ACCEPT, GAP, REJECT)]})
+    m.fetch(wait=SOON_MS)
+    talk.share_offsets()
+    m.acknowledge({place: [*ones(3, ACCEPT), *ones(9, RELEASE), *ones(11, ACCEPT), *ones(13, ACCEPT)]})
+    other.fetch(wait=SOON_MS)
+    other.acknowledge({place: ones(9, ACCEPT)})
+    talk.share_offsets()
+    m.close(releases=1)
+    other.close()
+
+
 def renewing(talk: ShareAsking) -> None:
     topic = ready(talk, 1, 5)
     place = topic, 0
@@ -401,5 +451,6 @@ SCENARIOS = (
     kinds_of_acknowledgement,
     bad_acknowledgements,
     acknowledged_together,
+    one_by_one,
     renewing,
 )
