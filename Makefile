@@ -86,7 +86,7 @@ kerberos: $(VENV)/.dev prometheus
 		test "$$(id -u)" = 0 && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
 			--no-install-recommends krb5-kdc krb5-admin-server krb5-user libkrb5-dev libsasl2-modules-gssapi-mit >/dev/null; \
 	} || echo "Kerberos is missing and could not be installed; the tests that need it will say so"
-	@$(BIN)/python -c "import gssapi" 2>/dev/null || CFLAGS=-O0 nice $(BIN)/python -m pip install -q --disable-pip-version-check \
+	@$(BIN)/python -c "import gssapi" 2>/dev/null || nice timeout 900 $(BIN)/python -m pip install -q --disable-pip-version-check \
 		-r requirements-gssapi.lock || echo "gssapi is missing and could not be installed; the tests that need it will say so"
 
 # BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests.

@@ -80,6 +80,8 @@ class TrioSocketServer:
         self._tls = tls
         self._workers = workers
         self._newest: ServerConfig | None = None
+        self._bound: frozenset[str] = frozenset()
+        """The names of the listeners. A node with both roles has a server for each."""
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -92,6 +94,7 @@ class TrioSocketServer:
     def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
         async def bind() -> tuple[EndPoint, ...]:
             bound = await self._server.bind(endpoints)
+            self._bound = frozenset(each.endpoint.listener_name for each in bound)
             return tuple(replace(each.endpoint, port=each.port) for each in bound)
 
         return later(self._nursery, bind)
@@ -102,7 +105,8 @@ class TrioSocketServer:
     def take_settings(self, config: ServerConfig) -> None:
         self._server.update_settings(NetworkSettings.from_config(config))
         self._newest = config
-        for name, terms in self._tls.items():
+        for name in self._bound & self._tls.keys():
+            terms = self._tls[name]
             self._workers.submit(partial(terms.exchanged, config)).on_done(
                 partial(self._exchange, name, terms, config)
             )

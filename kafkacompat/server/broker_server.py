@@ -18,7 +18,7 @@ from kafkacompat.api.long_requests import RequestSteps
 from kafkacompat.api.registry import BROKER_APIS, BROKER_APIS_WITH_TELEMETRY
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
 from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
 from kafkacompat.coordinator.transactions_side import TransactionsSide
@@ -48,6 +48,7 @@ from kafkacompat.server.broker_shares import BrokerShares
 from kafkacompat.server.data_directories import NodeDirectories
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.quotas import connection_creation_rates, quota_managers
+from kafkacompat.server.setting_changes import Change, SettingChanges
 from kafkacompat.server.shared_server import SharedServer
 
 if TYPE_CHECKING:
@@ -77,9 +78,7 @@ class BrokerServer:
         self._directories = directories
         self._settings = settings
         self._shared = shared
-        self._effective = settings.effective
-        self._stated: Mapping[str, str] | None = None
-        """This node's dynamic settings in the image."""
+        self._changes = SettingChanges(settings, doors.config.node_id)
         self._disks = BrokerDirectories(doors, directories, settings, shared)
         self.logs = self._disks.logs
         self._broker_logs = BrokerLogs(doors, settings, self.logs)
@@ -310,14 +309,11 @@ class BrokerServer:
         if self._server is not None and new.client_quotas is not old.client_quotas:
             self._server.take_connection_creation_rates(connection_creation_rates(new.client_quotas))
         self._node.returning.on_image(old, new, self._doors.clock.monotonic_ms(), self._session_timeout_ms)
-        stated = new.configs.get((int(ConfigResourceType.BROKER), str(self._doors.config.node_id)))
-        if self._settings.effective is not self._effective:
-            self._effective = self._settings.effective
-            self._follow_settings(self._effective)
-        elif stated is not self._stated and self._server is not None:
-            # Setting the same values again reloads the files that they name, which may have changed (KAFKA-14136).
-            self._server.take_settings(self._effective)
-        self._stated = stated
+        change = self._changes.in_image(new)
+        if change is Change.OTHER_VALUES:
+            self._follow_settings(self._settings.effective)
+        elif change is Change.STATED_AGAIN and self._server is not None:
+            self._server.take_settings(self._settings.effective)
         self._notices.on_image(old, new, self._settings.refused)
         self.partitions.on_image(old, new)
         self._groups.on_image(old, new)

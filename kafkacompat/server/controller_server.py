@@ -26,6 +26,7 @@ from kafkacompat.ports import ProbeResult
 from kafkacompat.server.advertised import controller_addresses
 from kafkacompat.server.authentication import authenticating
 from kafkacompat.server.quotas import connection_creation_rates, quota_managers
+from kafkacompat.server.setting_changes import Change, SettingChanges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,9 +99,13 @@ class ControllerServer:
             monotonic_s=doors.monotonic_s,
         )
 
+        changes = SettingChanges(shared.settings, config.node_id)
+
         def take_image(old: MetadataImage, new: MetadataImage) -> None:
             node.image = new
             quotas.take(new.client_quotas)
+            if changes.in_image(new) is not Change.NONE:
+                server.take_settings(shared.settings.effective)
             if new.client_quotas is not old.client_quotas:
                 server.take_connection_creation_rates(connection_creation_rates(new.client_quotas))
 

@@ -105,6 +105,13 @@ BUGS = (
         (NAMES,),
     ),
     PlantedBug(
+        "values that are stated again are not taken again",
+        "server/setting_changes.py",
+        "return Change.STATED_AGAIN if is_stated_again else Change.NONE",
+        "return Change.NONE",
+        ("server/_tests/test_setting_changes.py",),
+    ),
+    PlantedBug(
         "a service name that contradicts the login module is taken",
         "security/kerberos_login.py",
         "and of_module != service_name:",

@@ -30,7 +30,7 @@ def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> No
             (TOPIC, "a"): {"preallocate": "true", "retention.ms": "1"},
             (TOPIC, "b"): {"preallocate": "true"},
             (BROKER, ""): {"num.io.threads": "2", "message.max.bytes": "1", "not.kafkas": "1"},
-            (BROKER, "1"): {"listener.name.x.sasl.kerberos.service.name": "f"},
+            (BROKER, "1"): {"listener.name.x.sasl.kerberos.kinit.cmd": "f"},
             (BROKER, "2"): {"background.threads": "4"},
             (GROUP, "g"): {"streams.session.timeout.ms": "50000"},
         }
@@ -40,7 +40,7 @@ def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     assert told == {
         "the topic setting preallocate",
         "the broker setting num.io.threads",
-        "the broker setting listener.name.x.sasl.kerberos.service.name",
+        "the broker setting listener.name.x.sasl.kerberos.kinit.cmd",
         "the group setting streams.session.timeout.ms",
     }
     assert len(caplog.records) == 4
