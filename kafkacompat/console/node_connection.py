@@ -32,7 +32,7 @@ async def connected(node: NodeSeen, security: ClientSecurity) -> AsyncIterator[t
         if security.context is not None:
             stream = trio.SSLStream(tcp, security.context, server_hostname=node.host, https_compatible=True)
         async with stream:
-            await _authenticate(stream, security)
+            await _authenticate(stream, node.host, security)
             yield stream
 
 
@@ -55,8 +55,8 @@ def reason_of(error: BaseException) -> str:
     return str(told) or "the connection ended"
 
 
-async def _authenticate(stream: trio.abc.Stream, security: ClientSecurity) -> None:
-    authenticator = security.authenticator()
+async def _authenticate(stream: trio.abc.Stream, host: str, security: ClientSecurity) -> None:
+    authenticator = security.authenticator(host)
     if authenticator is None:
         return
     response: Message | None = None
