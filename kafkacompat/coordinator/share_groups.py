@@ -7,7 +7,8 @@ What became of it is written to the group. Follows Kafka's GroupCoordinatorServi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.share_services import TopicIdPartition
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.share_services import ShareError, SharePersister
     from kafkacompat.coordinator.shard import Shard
     from kafkacompat.group.share.member import Partitions
+    from kafkacompat.ids import Uuid
     from kafkacompat.ports import Timers
     from kafkacompat.stepping.works import Steps
     from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
@@ -44,6 +46,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Outcomes = Mapping[TopicIdPartition, "ShareError"]
+Ask = Callable[[Sequence[TopicIdPartition]], Deferred[Outcomes]]
+
+ASKED_AT_ONCE = 500
+"""Share-partitions of which the share coordinator is asked in one step."""
+ASKED_COST = 10
+"""Cost of one of them, in microseconds."""
 
 
 class ShareGroups:
@@ -116,18 +124,22 @@ class ShareGroups:
             except Exception as error:
                 report(f"initializing the state of share group {begun.group_id[:64]}", error)
                 succeeded = False
-            self.end_initialization(begun.group_id, begun.partitions, succeeded)
+            # In a turn of its own: the group may have tens of thousands of partitions.
+            self._timers.call_after(
+                0, lambda: self.end_initialization(begun.group_id, begun.partitions, succeeded)
+            )
 
         self.ask_to_initialize(begun).on_done(asked)
 
     def ask_to_initialize(self, begun: Initialization) -> Deferred[Outcomes]:
-        assert self.persister is not None
-        offsets = {
-            TopicIdPartition(topic_id, partition): offset
-            for topic_id, of_topic in begun.start_offsets.items()
-            for partition, offset in of_topic.items()
-        }
-        return self.persister.initialize(begun.group_id, begun.state_epoch, offsets)
+        persister, offsets = self.persister, begun.start_offsets
+        assert persister is not None
+
+        def ask(partitions: Sequence[TopicIdPartition]) -> Deferred[Outcomes]:
+            some = {each: offsets[each.topic_id][each.partition] for each in partitions}
+            return persister.initialize(begun.group_id, begun.state_epoch, some)
+
+        return self._ask_in_steps("initializing states of a share group", offsets, ask)
 
     def end_initialization(self, group_id: str, partitions: Partitions, succeeded: bool) -> None:
         """If one failed, all are initialized again by a later heartbeat: an initialization may be repeated."""
@@ -153,8 +165,16 @@ class ShareGroups:
         written.on_done(done)
 
     def delete_states(self, group_id: str, partitions: Partitions) -> Deferred[Outcomes]:
-        assert self.persister is not None
-        return self.persister.delete(group_id, listed(partitions))
+        persister = self.persister
+        assert persister is not None
+        return self._ask_in_steps(
+            "deleting states of a share group", partitions, partial(persister.delete, group_id)
+        )
+
+    def _ask_in_steps(
+        self, what: str, partitions: Mapping[Uuid, Collection[int]], ask: Ask
+    ) -> Deferred[Outcomes]:
+        return self._steps.value(what, _asked(partitions, ask)).and_then(gather).then(_together)
 
     def release(self, shard: Shard, group_id: str) -> Deferred[None]:
         """Delete the states of a group that is about to be deleted. Raises Refused, or the Deferred fails with it: then
@@ -174,12 +194,29 @@ class ShareGroups:
         return begun.and_then(written)
 
 
-def listed(partitions: Partitions) -> Sequence[TopicIdPartition]:
-    return [
-        TopicIdPartition(topic_id, partition)
-        for topic_id, of_topic in partitions.items()
-        for partition in sorted(of_topic)
-    ]
+def _asked(
+    partitions: Mapping[Uuid, Collection[int]], ask: Ask
+) -> Generator[int, None, list[Deferred[Outcomes]]]:
+    """Ask for some after the other."""
+    answers = []
+    some: list[TopicIdPartition] = []
+    for topic_id, of_topic in partitions.items():
+        for partition in sorted(of_topic):
+            some.append(TopicIdPartition(topic_id, partition))
+            if len(some) == ASKED_AT_ONCE:
+                answers.append(ask(some))
+                some = []
+                yield ASKED_AT_ONCE * ASKED_COST
+    if some:
+        answers.append(ask(some))
+    return answers
+
+
+def _together(pieces: list[Outcomes]) -> Outcomes:
+    found: dict[TopicIdPartition, ShareError] = {}
+    for piece in pieces:
+        found.update(piece)
+    return found
 
 
 def _throw_first(outcomes: Outcomes) -> None:

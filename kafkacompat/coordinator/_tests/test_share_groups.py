@@ -21,6 +21,7 @@ from kafkacompat.coordinator._tests.harness import topic_image
 from kafkacompat.coordinator._tests.members import Member
 from kafkacompat.coordinator._tests.sharers import GROUP, Sharer, ShareWorld, described, heartbeat
 from kafkacompat.coordinator.group_sweeps import machine_of
+from kafkacompat.coordinator.share_groups import ASKED_AT_ONCE
 from kafkacompat.group.share import target_assignment
 from kafkacompat.group.share.records import ShareGroupRecord
 from kafkacompat.group.share.share_group import ShareGroup
@@ -311,6 +312,48 @@ def test_a_large_group_is_assigned_in_steps(world: ShareWorld, monkeypatch: pyte
     assert (one.epoch, two.epoch, len(one.partitions | two.partitions)) == (4, 4, 3)
 
 
+def test_the_first_assignment_of_many_partitions_is_made_in_steps(
+    world: ShareWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The states are there already, from an earlier member."""
+    monkeypatch.setattr(target_assignment, "FIRST_AT_ONCE_UNITS", 2)
+    one, two = Sharer(world, "one", "t"), Sharer(world, "two", "t")
+    one.join()
+    one.settle()
+    one.leave()
+    request = ShareGroupHeartbeatRequest(
+        group_id=GROUP, member_id="two", member_epoch=0, subscribed_topic_names=["t"]
+    )
+    joined = world.call(HEARTBEAT, request, 1)
+    assert joined.assignment.topic_partitions == []
+    world.time.advance(0)
+    two.epoch = joined.member_epoch
+    two.settle()
+    assert len(two.partitions) == 3
+
+
+def test_the_states_of_many_partitions_are_asked_for_some_in_each_turn(world: ShareWorld) -> None:
+    count = 2 * ASKED_AT_ONCE + 3
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("many", count), topic_image("few", 5)])
+    world.time.advance(0)
+    request = ShareGroupHeartbeatRequest(
+        group_id=GROUP, member_id="one", member_epoch=0, subscribed_topic_names=["many", "few"]
+    )
+    world.call(HEARTBEAT, request, 1)
+    in_turns = []
+    while len(world.persister.states) < count + 5:
+        before = len(world.persister.states)
+        assert world.time.step()
+        in_turns.append(len(world.persister.states) - before)
+    assert [each for each in in_turns if each] == [ASKED_AT_ONCE, ASKED_AT_ONCE, 8]
+    world.time.advance(0)
+    initializing, initialized, _ = states(world)
+    assert (initializing, {name: len(each) for name, each in initialized.items()}) == (
+        {},
+        {"few": 5, "many": count},
+    )
+
+
 # --- refusals
 
 
@@ -545,6 +588,7 @@ def test_a_topic_that_is_deleted_while_its_states_are_made(world: ShareWorld) ->
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("u", 1)])
     world.time.advance(0)
     world.persister.release()
+    world.time.advance(0)
     assert states(world) == ({}, {"u": [0]}, 0)
 
 

@@ -55,11 +55,11 @@ def assign(spec: ShareGroupSpec) -> Generator[int, None, dict[str, Assignment]]:
     changed: dict[int, Mutable] = {}
     if spec.homogeneous:
         subscribed = members[0].topic_ids
-        partitions = [
-            (topic_id, partition)
-            for topic_id in sorted(subscribed, key=uuid_order)
-            for partition in spec.assignable.get(topic_id, ())
-        ]
+        partitions: list[TopicPartition] = []
+        for topic_id in sorted(subscribed, key=uuid_order):
+            partitions += [(topic_id, partition) for partition in spec.assignable.get(topic_id, ())]
+            if cost := meter.spend(PARTITION_NS * len(spec.assignable.get(topic_id, ()))):
+                yield cost
         everybody = range(len(members))
         yield from _unsubscribe(members, subscribed, changed, meter)
         yield from _Sharing(members, everybody, partitions, changed, subscribed).steps(meter)
@@ -135,36 +135,53 @@ class _Sharing:
         """Partitions that each member should have."""
         self._by_partition: dict[TopicPartition, set[int]] = {}
         self._by_member: dict[int, set[TopicPartition]] = {}
+        self._known: dict[Uuid, set[int]] = {}
+        """The keys of `_by_partition`, by topic. To sort all of them at once would be one long step."""
 
     def steps(self, meter: Meter) -> Iterator[int]:
         for member, spec in enumerate(self._members):
-            had = 0
             for topic_id, partitions in spec.assigned.items():
-                if topic_id in self._topic_ids:
-                    had += len(partitions)
-                    own = self._by_member.setdefault(member, set())
-                    for partition in partitions:
-                        own.add((topic_id, partition))
-                        self._by_partition.setdefault((topic_id, partition), set()).add(member)
-            if cost := meter.spend(MEMBER_NS + PARTITION_NS * had):
+                if topic_id not in self._topic_ids:
+                    continue
+                own = self._by_member.setdefault(member, set())
+                self._known.setdefault(topic_id, set()).update(partitions)
+                for partition in partitions:
+                    own.add((topic_id, partition))
+                    self._by_partition.setdefault((topic_id, partition), set()).add(member)
+                    if cost := meter.spend(PARTITION_NS):
+                        yield cost
+            if cost := meter.spend(MEMBER_NS):
                 yield cost
         for member in sorted(self._by_member):
-            self._take_from_member(member)
-            if cost := meter.spend(MEMBER_NS + PARTITION_NS * len(self._by_member[member])):
-                yield cost
-        for topic_partition in sorted(self._by_partition, key=_order):
+            yield from self._take_from_member(member, meter)
+        for topic_partition in self._in_order():
             self._take_from_partition(topic_partition)
             if cost := meter.spend(PARTITION_NS):
                 yield cost
         for topic_partition in self._partitions:
             self._by_partition.setdefault(topic_partition, set())
+            self._known.setdefault(topic_partition[0], set()).add(topic_partition[1])
+            if cost := meter.spend(PARTITION_NS):
+                yield cost
         yield from self._shared_out(meter)
 
-    def _take_from_member(self, member: int) -> None:
-        own = self._by_member[member]
-        excess = len(own) - self._desired.get(member, 0)
-        for topic_partition in sorted(own, key=_order)[: max(excess, 0)]:
-            self._take(member, topic_partition)
+    def _in_order(self) -> Iterator[TopicPartition]:
+        for topic_id in sorted(self._known, key=uuid_order):
+            for partition in sorted(self._known[topic_id]):
+                yield topic_id, partition
+
+    def _take_from_member(self, member: int, meter: Meter) -> Iterator[int]:
+        """Its first partitions, if it has too many. It still has all of its former ones here."""
+        excess = len(self._by_member[member]) - self._desired.get(member, 0)
+        former = self._members[member].assigned
+        for topic_id in sorted(self._topic_ids & former.keys(), key=uuid_order):
+            for partition in sorted(former[topic_id]):
+                if excess <= 0:
+                    return
+                self._take(member, (topic_id, partition))
+                excess -= 1
+                if cost := meter.spend(PARTITION_NS):
+                    yield cost
 
     def _take_from_partition(self, topic_partition: TopicPartition) -> None:
         having = self._by_partition[topic_partition]
@@ -193,7 +210,7 @@ class _Sharing:
             if len(self._by_member.get(member, ())) < self._desired[member]
         ]
         position, kept, has_given = 0, list[int](), False
-        for topic_partition in sorted(self._by_partition, key=_order):
+        for topic_partition in self._in_order():
             having = self._by_partition[topic_partition]
             needed = self._sharing - len(having)
             while needed > 0:
@@ -218,8 +235,3 @@ class _Sharing:
                 break
             if cost := meter.spend(PARTITION_NS * (1 + self._sharing)):
                 yield cost
-
-
-def _order(topic_partition: TopicPartition) -> tuple[int, int, int]:
-    high, low = uuid_order(topic_partition[0])
-    return high, low, topic_partition[1]

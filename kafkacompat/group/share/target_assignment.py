@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from kafkacompat.ids import Uuid
 
 
+FIRST_AT_ONCE_UNITS = 5_000
+"""The same for the first assignment, which a member then gets as the answer to its joining."""
+
+
 class Target(NamedTuple):
     epoch: int
     assignment: Partitions
@@ -58,7 +62,7 @@ def maybe_update_target(
         return last
     spec = _spec(env, group, member, homogeneous)
     shares = max(len(spec.members), sum(map(len, spec.assignable.values())))
-    if len(spec.members) + shares > AT_ONCE_UNITS and group.targets:
+    if len(spec.members) + shares > (AT_ONCE_UNITS if group.targets else FIRST_AT_ONCE_UNITS):
         env.tasks.schedule(
             "assigning partitions of a group",
             key,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+from collections.abc import Generator
 
 import pytest
 
@@ -15,6 +17,9 @@ Shares = dict[str, dict[bytes, frozenset[int]]]
 def topic(name: str) -> bytes:
     return name.encode().ljust(16, b"\0")
 
+
+CALLS_MAX = 20_000
+"""Of functions in one step: about 10 ms."""
 
 T, U, V = topic("t"), topic("u"), topic("v")
 
@@ -138,6 +143,41 @@ def check(members: dict[str, str], counts: dict[str, int], found: Shares) -> Non
     if homogeneous and having:
         most = -(-len(members) // len(having))
         assert max(having.values()) <= most
+
+
+def calls_in_steps(steps: Generator[int, None, Shares]) -> tuple[Shares, list[int]]:
+    """The value, and the calls of functions in each step: more than the costs can tell that it says itself."""
+    counts: list[int] = []
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    while True:
+        calls = 0
+        sys.setprofile(count)
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, counts
+        finally:
+            sys.setprofile(None)
+            counts.append(calls)
+
+
+@pytest.mark.parametrize("homogeneous", [True, False])
+def test_no_step_grows_with_the_partitions(homogeneous: bool) -> None:
+    """One member has 20,000 partitions of 20 topics, another one joins and takes half of them."""
+    topics = [topic(f"t{number}") for number in range(20)]
+    assignable = {topic_id: range(1_000) for topic_id in topics}
+    one = ShareMemberSpec(frozenset(topics), {})
+    found, counts = calls_in_steps(assign(ShareGroupSpec({"one": one}, assignable, homogeneous)))
+    assert max(counts) <= CALLS_MAX
+    members = {"one": ShareMemberSpec(frozenset(topics), found["one"]), "two": one}
+    found, counts = calls_in_steps(assign(ShareGroupSpec(members, assignable, homogeneous)))
+    assert max(counts) <= CALLS_MAX
+    assert [sum(map(len, each.values())) for each in found.values()] == [10_000, 10_000]
 
 
 def test_a_large_group_is_assigned_in_short_steps() -> None:
