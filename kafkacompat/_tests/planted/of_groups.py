@@ -243,7 +243,7 @@ BUGS = (
     PlantedBug(
         "a member whose fencing the log refuses is not fenced again",
         "group/consumer/sessions.py",
-        "            env.timers.schedule(key, RETRY_MS, fence)\n",
+        "            self._env.timers.schedule(self._key, RETRY_MS, self)\n",
         "",
         ("coordinator/_tests/test_consumer_groups.py",),
     ),

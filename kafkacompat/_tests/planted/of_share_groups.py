@@ -76,9 +76,18 @@ BUGS = (
     PlantedBug(
         "members of a share group keep more partitions than their part",
         "group/share/simple_assignor.py",
-        "        for topic_partition in sorted(own, key=_order)[: max(excess, 0)]:\n",
-        "        for topic_partition in sorted(own, key=_order)[:0]:\n",
+        "        excess = len(self._by_member[member]) - self._desired.get(member, 0)\n",
+        "        excess = 0\n",
         (ASSIGNOR, LIVES),
+    ),
+    PlantedBug(
+        "all partitions of a share group are sorted in one step",
+        "group/share/simple_assignor.py",
+        "        for topic_id in sorted(self._known, key=uuid_order):\n"
+        "            for partition in sorted(self._known[topic_id]):\n"
+        "                yield topic_id, partition\n",
+        "        yield from sorted(self._by_partition, key=lambda each: (*uuid_order(each[0]), each[1]))\n",
+        (ASSIGNOR,),
     ),
     PlantedBug(
         "a leader that does not answer leaves the lag unknown for ever",
