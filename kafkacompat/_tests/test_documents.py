@@ -193,3 +193,16 @@ def test_the_site_has_every_document() -> None:
     )
     documents = {str(path.relative_to(CHECKOUT / "docs")) for path in (CHECKOUT / "docs").rglob("*.md")}
     assert sorted(listed) == sorted(documents)
+
+
+ATTACKER = re.compile(r"^\| ([a-z][^|]*?) \|", re.MULTILINE)
+
+
+def test_every_attack_that_is_said_to_be_prevented_has_tests() -> None:
+    def attackers(page: str, heading: str) -> list[str]:
+        text = (CHECKOUT / "docs" / page).read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+        return ATTACKER.findall(text.partition("\n## ")[0])
+
+    told = attackers("how-to/secure-a-cluster.md", "Which attacks are prevented")
+    assert len(told) > 5, told
+    assert attackers("testing.md", "Attackers") == told
