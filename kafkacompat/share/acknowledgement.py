@@ -87,40 +87,52 @@ class Acknowledgement:
                 yield from self._acknowledge(batch)
 
     def _acknowledge_ones(self, first: int, types: bytes) -> Iterator[int]:
-        """A batch for each offset. If nothing can be refused, what they change together is changed at once."""
-        last = first + len(types) - 1
-        if _CHANGES.issuperset(types) and self._holds(first, last):
-            is_one_type = types.count(types[0]) == len(types)
-            together = AcknowledgementBatch(first, last, types[:1] if is_one_type else types)
-            units = 0
-            for batch in self._records.from_floor(first, last):
-                if batch.first == batch.last and not batch.per_offset:
-                    self._change(batch, batch.whole, types[batch.first - first])
-                    units += 1
-                else:
-                    batch.per_offset = True
-                    units += self._acknowledge_piece(
-                        batch, max(batch.first, first), min(batch.last, last), together
-                    )
-            yield units  # not before, because then another request might change what is held
-            return
-        for offset, kind in enumerate(types, first):
-            yield from self._acknowledge(AcknowledgementBatch(offset, offset, (kind,)))
+        """A batch for each offset. Those that cannot be refused change their records together."""
+        end = first + len(types)
+        are_changes = _CHANGES.issuperset(types)
+        offset = first
+        while offset < end:
+            held = self._held(offset, end - 1) if are_changes else 0
+            if held:
+                at = offset - first
+                yield self._acknowledge_held(offset, types[at : at + held])
+                offset += held
+            else:
+                kind = types[offset - first]
+                yield from self._acknowledge(AcknowledgementBatch(offset, offset, (kind,)))
+                offset += 1
 
-    def _holds(self, first: int, last: int) -> bool:
-        """Whether the member holds all of these offsets."""
+    def _held(self, first: int, last: int) -> int:
+        """How many of these offsets, from the first one on, the member holds."""
         records = self._records
         if first < records.start_offset:
-            return False
+            return 0
         expected = first
         for batch in records.from_floor(first, last):
             if batch.first > expected:
-                return False
+                break
             for run in batch.runs[batch.index_of(expected) : batch.index_of(last) + 1]:
                 if run.state is not ACQUIRED or run.member_id != self._member_id:
-                    return False
+                    return max(run.first - first, 0)
             expected = batch.last + 1
-        return expected > last
+        return max(min(expected - 1, last) - first + 1, 0)
+
+    def _acknowledge_held(self, first: int, types: bytes) -> int:
+        """Return how many runs there are."""
+        last = first + len(types) - 1
+        is_one_type = types.count(types[0]) == len(types)
+        together = AcknowledgementBatch(first, last, types[:1] if is_one_type else types)
+        count = 0
+        for batch in self._records.from_floor(first, last):
+            if batch.first == batch.last and not batch.per_offset:
+                self._change(batch, batch.whole, types[batch.first - first])
+                count += 1
+            else:
+                batch.per_offset = True
+                count += self._acknowledge_piece(
+                    batch, max(batch.first, first), min(batch.last, last), together
+                )
+        return count
 
     def _acknowledge(self, request: AcknowledgementBatch) -> Iterator[int]:
         types = request.acknowledge_types

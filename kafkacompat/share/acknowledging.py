@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.share_services import ShareError, TopicIdPartition
-from kafkacompat.share.requests import are_valid
+from kafkacompat.share.requests import RENEW, are_valid
 from kafkacompat.share.values import SUCCEEDED, PendingWrite
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import NONE, ErrorCode
@@ -156,8 +156,14 @@ def is_long(topics: Iterable[Any], at_once: int = WORK_AT_ONCE) -> bool:
 
 def _size(batches: Iterable[Any]) -> int:
     if isinstance(batches, OneByOne):
-        return 2 * len(batches.runs) + len(batches) // 16
+        return sum([2 + _size_of_run(run.types) for run in batches.runs])
     return sum(1 + len(batch.acknowledge_types) for batch in batches)
+
+
+def _size_of_run(types: bytes) -> int:
+    """What is of one type is changed together, except that locks are renewed one by one."""
+    first = types[0]
+    return len(types) // 16 if first != RENEW and types.count(first) == len(types) else 2 * len(types)
 
 
 def _written(

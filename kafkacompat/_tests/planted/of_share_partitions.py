@@ -80,9 +80,23 @@ BUGS = (
     PlantedBug(
         "a batch of which each record was released by itself is acquired as a whole",
         "share/acknowledgement.py",
-        "                else:\n                    batch.per_offset = True\n",
-        "                else:\n",
+        "            else:\n                batch.per_offset = True\n                count",
+        "            else:\n                count",
         ("share/_tests/test_acknowledgement.py", LIVES),
+    ),
+    PlantedBug(
+        "a refusal among acknowledgements one by one has all before it looked at record by record",
+        "share/acknowledgement.py",
+        "                    return max(run.first - first, 0)\n",
+        "                    return 0\n",
+        ("share/_tests/test_acknowledgement.py",),
+    ),
+    PlantedBug(
+        "many renewals one by one are done in one step",
+        "share/acknowledging.py",
+        " if first != RENEW and types.count",
+        " if types.count",
+        ("share/_tests/test_share_acknowledge.py",),
     ),
     PlantedBug(
         "acknowledgements one by one may go back behind the ones before",

@@ -19,10 +19,11 @@ from kafkacompat.share._tests.leader import (
     invalid_request,
     invalid_state,
 )
-from kafkacompat.share.acknowledgement import UNITS_A_STEP
+from kafkacompat.share.acknowledgement import OFFSETS_A_PIECE, UNITS_A_STEP, Acknowledgement, Refused
 from kafkacompat.share.share_partition import SharePartition
 from kafkacompat.share.values import SUCCEEDED, AcknowledgementBatch, PendingWrite
 from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.wire.one_by_one import OneByOne, Run
 
 NOT_IN_CACHE = invalid_state("Batch record not found. The request batch offsets are not found in the cache.")
 FIRST_IS_PAST = invalid_request(
@@ -166,6 +167,18 @@ class TestOneByOne:
             (5, 9, ACQUIRED, 1),
             (10, 14, ACQUIRED, 1),
         ]
+
+    def test_a_refusal_costs_no_more_than_what_it_names(self) -> None:
+        """What comes before the record that is not held is not looked at record by record."""
+        leader = Leader()
+        leader.fetch((0, 1999))
+        leader.finish(1998, 1998, ACCEPT)
+        batches = OneByOne(AcknowledgementBatch, [Run(0, bytes([ACCEPT] * 2000))])
+        asked = Acknowledgement(leader.partition._records, leader.settings, "a", 0)
+        pieces: list[int] = []
+        with pytest.raises(Refused, match="The offset is not acquired"):
+            pieces.extend(asked._acknowledge_all(batches))
+        assert len(pieces) == 2000 // OFFSETS_A_PIECE + 1
 
     def test_what_is_renewed_before_a_refusal_stays_renewed(self, leader: Leader) -> None:
         leader.now_ms = 10

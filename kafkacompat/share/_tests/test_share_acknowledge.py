@@ -11,7 +11,7 @@ import pytest
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.share._tests.share_world import ACCEPT, RELEASE, ShareWorld, codes, rows, taken
-from kafkacompat.share.acknowledging import AcknowledgementMeter
+from kafkacompat.share.acknowledging import AcknowledgementMeter, is_long
 from kafkacompat.share.requests import are_valid
 from kafkacompat.share.values import AcknowledgementBatch
 from kafkacompat.wire.errors import ErrorCode
@@ -88,6 +88,17 @@ def test_batches_of_one_offset_each_are_judged_and_counted_alike() -> None:
             assert meters[0].by_type == meters[1].by_type
             assert sum(meters[0].by_type) == len(apart)
     assert len(outcomes) == 3  # never good, always good, and good if renewals are
+
+
+@pytest.mark.parametrize(
+    ("types", "takes_steps"),
+    [([1] * 2000, False), ([1] * 1999 + [2], True), ([4] * 2000, True), ([1, 2] * 400, False)],
+    ids=["one type", "two types", "renewals", "fewer"],
+)
+def test_what_is_changed_together_is_less_work(types: list[int], takes_steps: bool) -> None:
+    batches = OneByOne(AcknowledgementBatch, [Run(7, bytes(types))])
+    topics = [SimpleNamespace(partitions=[SimpleNamespace(acknowledgement_batches=batches)])]
+    assert is_long(topics) == takes_steps
 
 
 def filled(records: int = 4) -> ShareWorld:
