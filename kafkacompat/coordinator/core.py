@@ -50,6 +50,19 @@ class CoordinatorResult(Generic[R, T]):
         return CoordinatorResult(self.records, response, self.replay, self.refused, self.committed)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordRun:
+    """Many records that were encoded beside the requests. A run comes first among the records of its operation, and is not
+    replayed record by record: `apply` puts the state that they make in place. At least one other record follows."""
+
+    count: int
+    size: int
+    """Bytes of all keys and values."""
+    body: bytes
+    """The records as in a batch, with offset deltas from 0 on and without timestamp deltas."""
+    apply: Callable[[], None] | None = None
+
+
 class Refused(Exception):
     """An expected refusal of an operation. Nothing has changed."""
 

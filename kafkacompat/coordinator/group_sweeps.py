@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, RecordRun, Refused
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
@@ -58,6 +58,7 @@ def batches(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
     batch: list[GroupRecord] = []
     size = 0
     for record in records:
+        assert not isinstance(record, RecordRun)  # it has to be in one batch
         name = record.group_id + record.topic if isinstance(record, OffsetRecord) else record.group_id
         own = len(name.encode("utf-8", "surrogatepass")) + KEY_OVERHEAD_BYTES
         if batch and size + own > BATCH_BYTES_MAX:

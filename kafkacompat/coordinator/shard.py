@@ -19,6 +19,7 @@ from kafkacompat.coordinator.core import (
     InTransaction,
     Machine,
     PartitionWriter,
+    RecordRun,
     Refused,
     client_error,
 )
@@ -265,8 +266,15 @@ class Shard:
             self._undo(result, error)
         elif result.replay:
             producer_id = -1 if owner is None else owner.producer_id
-            for index, record in enumerate(result.records):
-                self.machine.replay(record, first_offset + index, producer_id)
+            offset = first_offset
+            for record in result.records:
+                if isinstance(record, RecordRun):
+                    offset += record.count
+                    if record.apply is not None:
+                        record.apply()
+                else:
+                    self.machine.replay(record, offset, producer_id)
+                    offset += 1
         return error, end_offset
 
     def _undo(self, result: CoordinatorResult[Any, Any], error: ErrorCode) -> None:

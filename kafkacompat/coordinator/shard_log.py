@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import UNBOUNDED, InTransaction, PartitionWriter
+from kafkacompat.coordinator.core import UNBOUNDED, InTransaction, PartitionWriter, RecordRun
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import TransactionTerms
 from kafkacompat.records.batch import build_batch
@@ -66,17 +66,25 @@ class ShardLog:
         """Returns (error, first offset, end offset)."""
         entries = []
         left = self.batch_bytes_max()
-        for index, record in enumerate(records):
+        count, before = 0, b""
+        if isinstance(records[0], RecordRun):
+            run, *records = records  # type: ignore[assignment]  # a list is read as well
+            count, before = run.count, run.body
+            left -= run.size
+        for index, record in enumerate(records, count):
             key, value = encode(record)
             entries.append(Record(index, now_ms, key, value))
             left -= len(key) + (0 if value is None else len(value))
             if left < 0:
                 break
+        count += len(records)
         error, last_offset = ErrorCode.MESSAGE_TOO_LARGE, -1
         if left < 0:
             pass  # the log would refuse the whole batch with this error
         elif owner is None:
-            batch = build_batch(entries, base_sequence=self._base_sequence, compression=self._compression)
+            batch = build_batch(
+                entries, base_sequence=self._base_sequence, compression=self._compression, before=before
+            )
             error, last_offset = self._writer.append(self._partition, batch)
         else:
             batch = build_batch(
@@ -86,6 +94,7 @@ class ShardLog:
                 producer_epoch=owner.epoch,
                 base_sequence=self._base_sequence,
                 is_transactional=True,
+                before=before,
             )
             terms = TransactionTerms(owner.verification_guard, from_client=False)
             error, last_offset = self._writer.append_transactional(self._partition, batch, terms)
@@ -94,11 +103,11 @@ class ShardLog:
             logger.warning(
                 "coordinator partition %d: %d records could not be written: %s",
                 self._partition,
-                len(records),
+                count,
                 error.name,
             )
         self._told = error
-        return error, last_offset - len(records) + 1, last_offset + 1
+        return error, last_offset - count + 1, last_offset + 1
 
     def append_marker(self, marker: Buffer, transaction_version: int) -> tuple[ErrorCode, int]:
         """Returns (error, offset of the marker)."""

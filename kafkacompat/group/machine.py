@@ -26,7 +26,6 @@ from kafkacompat.group.offsets import OffsetStore
 from kafkacompat.group.records import (
     MEMBER_TYPES,
     CarriedRecord,
-    EncodedRecord,
     GroupMetadataRecord,
     GroupRecord,
     OffsetRecord,
@@ -90,12 +89,9 @@ class GroupMachine:
                 self._put(restored_group(record.group_id, record.value))
         elif isinstance(record, ConsumerGroupRecord):
             replay_consumer_record(self.groups, self.env.subscribers, record)
-        elif isinstance(record, EncodedRecord):
-            if record.apply is not None:
-                record.apply()
         elif isinstance(record, ShareGroupRecord):
             replay_share_record(self.groups, self.env.subscribers, record)
-        else:
+        elif isinstance(record, CarriedRecord):
             self._replay_carried(record)
 
     def load_large(

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import LoadFailure, decoded_in_steps
+from kafkacompat.coordinator.core import LoadFailure, RecordRun, decoded_in_steps
 from kafkacompat.group.consumer.records import MESSAGES as CONSUMER_MESSAGES
 from kafkacompat.group.consumer.records import ConsumerGroupRecord
 from kafkacompat.group.kinds import GroupKind
@@ -33,7 +33,7 @@ from kafkacompat.wire.messages.offset_commit_key import OffsetCommitKey
 from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
 _TYPE = struct.Struct(">h")
 
@@ -119,13 +119,11 @@ class CarriedRecord:
 
 @dataclass(frozen=True, slots=True)
 class EncodedRecord:
-    """One of many records that were encoded in steps. They are not replayed one by one: the state that they make is put in
-    place by `apply` of one of them."""
+    """A record that was encoded beside the requests. It is not replayed."""
 
     group_id: str
     key: bytes
     value: bytes | None
-    apply: Callable[[], None] | None = None
 
 
 GroupRecord = (
@@ -135,6 +133,7 @@ GroupRecord = (
     | ShareGroupRecord
     | CarriedRecord
     | EncodedRecord
+    | RecordRun
 )
 
 
@@ -170,7 +169,7 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         return encode_modern_record(record)
     if isinstance(record, EncodedRecord):
         return record.key, record.value
-    raise TypeError(f"records of type {record.record_type} are carried, never written")
+    raise TypeError(f"{type(record).__name__} is never encoded here")
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:

@@ -256,15 +256,19 @@ def build_batch(
     log_append_time_ms: int | None = None,
     compression: int = 0,
     level: int | None = None,
+    before: Buffer = b"",
 ) -> bytearray:
     """A batch of magic 2. Record timestamps are absolute, in ms. Each record has its own offset delta.
 
-    log_append_time_ms sets the max timestamp and the timestamp type bit. Raises ValueError for no records.
+    log_append_time_ms sets the max timestamp and the timestamp type bit. `before`: encoded records with the first offset
+    deltas and no timestamp delta, which come before the others. Raises ValueError for no records.
     """
     if not records:
         raise ValueError("a batch has at least one record")
     base_timestamp_ms = records[0].timestamp_ms
     body: bytes | bytearray = encode_records(records, base_timestamp_ms)
+    if before:
+        body = b"".join((before, body))
     if compression:
         body = codecs.compress(compression, body, level)
     attributes = compression
@@ -287,7 +291,7 @@ def build_batch(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        record_count=len(records),
+        record_count=records[-1].offset_delta + 1 if before else len(records),
     )
 
 

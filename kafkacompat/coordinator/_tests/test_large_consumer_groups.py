@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from copy import copy
 from typing import Any
 
@@ -12,7 +13,7 @@ from kafkacompat.coordinator._tests.harness import World, topic_image
 from kafkacompat.coordinator._tests.members import Member, described
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.coordinator.group_sweeps import machine_of
-from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
 from kafkacompat.group.classic.records import group_metadata_record
@@ -30,17 +31,22 @@ SIZE = CONVERTED_AT_ONCE + 20
 PARTITIONS = SIZE + 10
 GENERATION = 5
 SESSION_MS = 45_000
+CALLS_A_MEMBER = 4
 COSTS_MAX = 40
 """What one yield of a work may report: less than a hundredth of a turn."""
 
 
-@pytest.fixture
-def world() -> World:
+def new_world() -> World:
     world = World(
         GroupSettings(initial_rebalance_delay_ms=0, consumer=ConsumerGroupSettings(assignment_interval_ms=0))
     )
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", PARTITIONS)])
     return world
+
+
+@pytest.fixture
+def world() -> World:
+    return new_world()
 
 
 def machine(world: World) -> GroupMachine:
@@ -60,7 +66,7 @@ def drive(world: World) -> None:
         world.time.advance(0)
 
 
-def classic_group(world: World, user_data: bytes = b"") -> list[str]:
+def classic_group(world: World, user_data: bytes = b"", size: int = SIZE) -> list[str]:
     """A stable classic group in the log, as its last rebalance left it. Returns the members' ids."""
     group = ClassicGroup(
         "g",
@@ -71,7 +77,7 @@ def classic_group(world: World, user_data: bytes = b"") -> list[str]:
     )
     topic_id = world.image.topics["t"].id
     topics = machine(world).env.topics
-    for index in range(SIZE):
+    for index in range(size):
         assigned = assignment_bytes({topic_id: frozenset({index})}, topics, 1)
         if user_data:
             assigned = assigned[:-4] + len(user_data).to_bytes(4, "big") + user_data
@@ -253,11 +259,58 @@ def test_a_downgrade_of_a_large_group_that_the_log_refuses_leaves_it(world: Worl
     assert machine(world).env.subscribers == {"t": {"g"}}
 
 
+def calls_of_longest_write(monkeypatch: pytest.MonkeyPatch, size: int) -> tuple[int, int]:
+    """How many functions the request calls that upgrades a group of so many members, and the longest operation while it is
+    downgraded. It tells the length of a step without a clock."""
+    counts: list[int] = []
+    write = Shard.write
+
+    def counted(shard: Shard, operation: Any) -> Any:
+        counts.append(0)
+
+        def count(frame: Any, event: str, argument: Any) -> None:
+            counts[-1] += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            return write(shard, operation)
+        finally:
+            sys.setprofile(None)
+
+    world = new_world()
+    classic_group(world, size=size)
+    with monkeypatch.context() as patch:
+        patch.setattr(Shard, "write", counted)
+        new = Member(world, "new", "t")
+        new.join()
+        drive(world)
+        new.join()
+        assert type(group_of(world)) is ConsumerGroup
+        upgrade = counts[-1]
+        drive(world)
+        counts.clear()
+        new.leave()
+        drive(world)
+        assert type(group_of(world)) is ClassicGroup
+    return upgrade, max(counts)
+
+
+def test_an_operation_that_converts_a_large_group_does_little_for_each_member(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What has to happen at once is a look at each member, and one batch. All other work is done in steps."""
+    monkeypatch.setattr(target_assignment, "MEMBERS_AT_ONCE", 50)
+    few = calls_of_longest_write(monkeypatch, SIZE)
+    many = calls_of_longest_write(monkeypatch, 4 * SIZE)
+    assert (many[0] - few[0]) / (3 * SIZE) <= CALLS_A_MEMBER
+    assert (many[1] - few[1]) / (3 * SIZE) <= CALLS_A_MEMBER
+
+
 def test_members_and_records_of_a_conversion_are_steps_of_their_own(world: World) -> None:
     classic_group(world)
     env = machine(world).env
     spent = list(large_conversion._prepared_upgrade(env, group_of(world)))
-    assert len(spent) == SIZE + 3 * SIZE + 2
+    assert len(spent) == SIZE + 1 + 3 * SIZE + 2
     assert max(spent) <= COSTS_MAX
     new = Member(world, "new", "t")
     new.join()

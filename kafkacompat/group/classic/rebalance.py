@@ -191,26 +191,44 @@ def expire_member_heartbeat(
 
 def remove_member(env: Environment, group: ClassicGroup, member: ClassicGroupMember) -> None:
     """Remove a member without a rebalance. Its parked requests get UNKNOWN_MEMBER_ID, so that it rejoins."""
-    env.timers.cancel(heartbeat_key(group, member.member_id))
-    env.reply(group.take_join_waiter(member), join_refusal("", ErrorCode.UNKNOWN_MEMBER_ID))
-    waiter, member.awaiting_sync = member.awaiting_sync, None
-    env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    cancel_heartbeat(env, group, member.member_id)
+    refuse_parked(env, group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member.member_id)
+
+
+def refuse_parked(
+    env: Environment, group: ClassicGroup, member: ClassicGroupMember, member_id: str, error: ErrorCode
+) -> None:
+    """Answer the parked requests of a member. `member_id` is told to one that joins."""
+    if member.awaiting_join is not None:
+        env.reply(group.take_join_waiter(member), join_refusal(member_id, error))
+    if member.awaiting_sync is not None:
+        waiter, member.awaiting_sync = member.awaiting_sync, None
+        env.reply(waiter, SyncGroupResponse(error_code=error))
 
 
 def end_group(env: Environment, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
     """The group is no longer on this broker: answer all its parked requests and cancel its timers."""
     group.transition_to(_S.DEAD, now_ms)
     for member in group.members.values():
-        env.reply(group.take_join_waiter(member), join_refusal(member.member_id, error))
-        waiter, member.awaiting_sync = member.awaiting_sync, None
-        env.reply(waiter, SyncGroupResponse(error_code=error))
+        refuse_parked(env, group, member, member.member_id, error)
     cancel_timers(env, group)
 
 
 def cancel_timers(env: Environment, group: ClassicGroup) -> None:
-    for member_id in [*group.members, *group.pending_join]:
-        env.timers.cancel(heartbeat_key(group, member_id))
+    for member_id in group.members:
+        cancel_heartbeat(env, group, member_id)
+    cancel_rebalance_timers(env, group)
+
+
+def cancel_heartbeat(env: Environment, group: ClassicGroup, member_id: str) -> None:
+    env.timers.cancel(heartbeat_key(group, member_id))
+
+
+def cancel_rebalance_timers(env: Environment, group: ClassicGroup) -> None:
+    """All timers but those of the members."""
+    for member_id in group.pending_join:
+        cancel_heartbeat(env, group, member_id)
     env.timers.cancel(join_key(group))
     env.timers.cancel(sync_key(group))
 

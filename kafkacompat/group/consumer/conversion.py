@@ -17,8 +17,8 @@ from kafkacompat.group.classic.rebalance import (
     cancel_timers as cancel_classic_timers,
 )
 from kafkacompat.group.classic.rebalance import (
-    join_refusal,
     prepare_rebalance,
+    refuse_parked,
     reschedule_heartbeat,
 )
 from kafkacompat.group.classic.records import group_metadata_record
@@ -45,7 +45,6 @@ from kafkacompat.group.environment import Environment, GroupResult
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.stepping.works import at_once
 from kafkacompat.wire.errors import ErrorCode, WireError
-from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
     from kafkacompat.group.consumer.assignor import Assignment
@@ -88,10 +87,7 @@ def upgraded(env: Environment, classic: ClassicGroup, records: list[GroupRecord]
 def tell_to_rejoin(env: Environment, classic: ClassicGroup) -> None:
     """Answer the parked requests of the members."""
     for member in classic.members.values():
-        refusal = join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
-        env.reply(classic.take_join_waiter(member), refusal)
-        waiter, member.awaiting_sync = member.awaiting_sync, None
-        env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        refuse_parked(env, classic, member, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def upgrade_records(group: ConsumerGroup) -> Iterator[GroupRecord]:

@@ -150,7 +150,7 @@ def _group_for(
         return ConsumerGroup(group_id, {})
     validate_online_upgrade(env, classic)
     if len(classic.members) > CONVERTED_AT_ONCE:
-        return upgraded_if_prepared(env, classic, records)
+        return upgraded_if_prepared(env, classic, records, now_ms)
     return upgraded(env, classic, records)
 
 

@@ -11,8 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
-from kafkacompat.group.classic.rebalance import prepare_rebalance, reschedule_heartbeat
+from kafkacompat.coordinator.core import CoordinatorResult, RecordRun, Refused
+from kafkacompat.group.classic.rebalance import (
+    cancel_heartbeat,
+    cancel_rebalance_timers,
+    prepare_rebalance,
+    reschedule_heartbeat,
+)
 from kafkacompat.group.classic.records import group_metadata_record
 from kafkacompat.group.consumer.conversion import (
     classic_group_of,
@@ -24,6 +29,7 @@ from kafkacompat.group.consumer.records import group_tombstones
 from kafkacompat.group.consumer.sessions import cancel_timers, schedule_session_timeout
 from kafkacompat.group.environment import Environment, GroupResult, nothing
 from kafkacompat.group.records import EncodedRecord, GroupRecord, encode_record
+from kafkacompat.records.record import Record, encode_records
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -40,12 +46,16 @@ RECORD_COST = 12
 TIMER_COST = 6
 
 
-def _encoded(group_id: str, records: Iterable[GroupRecord]) -> Generator[int, None, list[EncodedRecord]]:
-    encoded = []
+def _encoded(records: Iterable[GroupRecord]) -> Generator[int, None, RecordRun]:
+    body = bytearray()
+    count = size = 0
     for record in records:
-        encoded.append(EncodedRecord(group_id, *encode_record(record)))
+        key, value = encode_record(record)
+        body += encode_records([Record(count, 0, key, value)], 0)
+        count += 1
+        size += len(key) + (0 if value is None else len(value))
         yield RECORD_COST
-    return encoded
+    return RecordRun(count, size, bytes(body))
 
 
 # --- from classic to consumer
@@ -58,11 +68,16 @@ class PreparedUpgrade:
     seen: tuple[int, str | None, list[SeenMember]]
     """The classic group at the beginning."""
     group: ConsumerGroup | None
-    records: list[EncodedRecord]
+    records: RecordRun | None
     refusal: Refused | None
 
     def fits(self, classic: ClassicGroup) -> bool:
-        return self.seen == _seen(classic)
+        generation_id, protocol_name, members = self.seen
+        return (generation_id, protocol_name, len(members)) == (
+            classic.generation_id,
+            classic.protocol_name,
+            len(classic.members),
+        ) and all(map(_is_unchanged, members, classic.members.values()))
 
 
 def _seen(classic: ClassicGroup) -> tuple[int, str | None, list[SeenMember]]:
@@ -73,8 +88,19 @@ def _seen(classic: ClassicGroup) -> tuple[int, str | None, list[SeenMember]]:
     return classic.generation_id, classic.protocol_name, members
 
 
+def _is_unchanged(seen: SeenMember, present: ClassicGroupMember) -> bool:
+    member, protocols, assignment, session_timeout_ms, rebalance_timeout_ms = seen
+    return (
+        member is present
+        and protocols == present.protocols
+        and assignment == present.assignment
+        and session_timeout_ms == present.session_timeout_ms
+        and rebalance_timeout_ms == present.rebalance_timeout_ms
+    )
+
+
 def upgraded_if_prepared(
-    env: Environment, classic: ClassicGroup, records: list[GroupRecord]
+    env: Environment, classic: ClassicGroup, records: list[GroupRecord], now_ms: int
 ) -> ConsumerGroup:
     """The group as it is after these records. Raises Refused: COORDINATOR_LOAD_IN_PROGRESS if the member has to come back,
     or why the group cannot be converted."""
@@ -84,24 +110,24 @@ def upgraded_if_prepared(
         raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The group is being converted.")
     if prepared.refusal is not None:
         raise prepared.refusal
-    group = prepared.group
+    group, run = prepared.group, prepared.records
     assert group is not None
+    assert run is not None
     tell_to_rejoin(env, classic)
 
     def apply() -> None:
         env.groups[group.group_id] = group
         group.enter(env.subscribers)
+        cancel_rebalance_timers(env, classic)
+        classic.shut(now_ms)
+        env.tasks.schedule(
+            "taking up the members of a converted group",
+            ("taking up", group.group_id),
+            _take_up(env, group, classic),
+            lambda _, at_ms: nothing(),
+        )
 
-    *first, last = prepared.records
-    records += classic.tombstones()
-    records += first
-    records.append(replace(last, apply=apply))
-    env.tasks.schedule(
-        "taking up the members of a converted group",
-        ("taking up", group.group_id),
-        _take_up(env, group),
-        lambda _, at_ms: nothing(),
-    )
+    records.append(replace(run, apply=apply))
     return group
 
 
@@ -123,18 +149,21 @@ def _prepared_upgrade(env: Environment, classic: ClassicGroup) -> Generator[int,
     try:
         group = yield from consumer_group_of(env, classic)
     except Refused as refusal:
-        return PreparedUpgrade(seen, None, [], refusal)
-    records = yield from _encoded(group.group_id, upgrade_records(group))
+        return PreparedUpgrade(seen, None, None, refusal)
+    records = yield from _encoded(chain(classic.tombstones(), upgrade_records(group)))
     return PreparedUpgrade(seen, group, records, None)
 
 
-def _take_up(env: Environment, group: ConsumerGroup) -> Generator[int, None, None]:
-    """Every classic member gets a full session."""
+def _take_up(env: Environment, group: ConsumerGroup, classic: ClassicGroup) -> Generator[int, None, None]:
+    """Every classic member gets a full session, and loses the one that it had in the classic group. Its timer does nothing
+    any more, because that group is dead."""
     for member_id in list(group.members):
         member = group.members.get(member_id)
         if env.groups.get(group.group_id) is group and member is not None and member.classic is not None:
             schedule_session_timeout(env, group.group_id, member_id, member.classic.session_timeout_ms)
-        yield TIMER_COST
+        cancel_heartbeat(env, classic, member_id)
+        classic.members.pop(member_id, None)
+        yield TIMER_COST * 2
 
 
 # --- from consumer to classic
@@ -145,7 +174,7 @@ class PreparedDowngrade:
     seen: tuple[int, int, dict[str, ClassicMemberMetadata | None]]
     """The consumer group at the beginning."""
     classic: ClassicGroup
-    records: list[EncodedRecord]
+    records: tuple[RecordRun, EncodedRecord] | None
 
 
 def _seen_members(group: ConsumerGroup) -> tuple[int, int, dict[str, ClassicMemberMetadata | None]]:
@@ -181,13 +210,13 @@ def _prepared_downgrade(
     except Refused:
         return None
     if seen != _seen_members(group):
-        return PreparedDowngrade(seen, classic, [])
+        return PreparedDowngrade(seen, classic, None)
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     group_id = group.group_id
     removed = group_tombstones(group_id, list(group.members), list(group.resolved))
-    restored = group_metadata_record(classic, assignments)
-    written: Iterable[GroupRecord] = chain(removed, [restored])
-    return PreparedDowngrade(seen, classic, (yield from _encoded(group_id, written)))
+    run = yield from _encoded(removed)
+    restored = encode_record(group_metadata_record(classic, assignments))
+    return PreparedDowngrade(seen, classic, (run, EncodedRecord(group_id, *restored)))
 
 
 def _downgraded(
@@ -199,6 +228,7 @@ def _downgraded(
         downgrade_later(env, group, now_ms)
         return nothing()
     classic = prepared.classic
+    assert prepared.records is not None
     env.groups[group.group_id] = classic
     group.forget()
 
@@ -213,7 +243,7 @@ def _downgraded(
         _take_up_classic(env, classic),
         lambda _, at_ms: nothing(),
     )
-    return CoordinatorResult(tuple(prepared.records), None, replay=False, refused=refused)
+    return CoordinatorResult(prepared.records, None, replay=False, refused=refused)
 
 
 def _take_up_classic(env: Environment, classic: ClassicGroup) -> Generator[int, None, None]:
