@@ -283,3 +283,39 @@ def test_a_groups_values_come_from_the_broker_where_not_its_own() -> None:
     assert values["consumer.session.timeout.ms"] == 50000
     assert values["consumer.heartbeat.interval.ms"] == 6000
     assert values["share.isolation.level"] == "read_uncommitted"
+
+
+def test_a_groups_values_stay_within_the_brokers_bounds() -> None:
+    config = server(group_share_max_record_lock_duration_ms="40000")
+    own = {
+        "share.record.lock.duration.ms": "60000",
+        "consumer.session.timeout.ms": "1",
+        "streams.num.standby.replicas": "1000",
+    }
+    values = group_values(config, own)
+    assert values["share.record.lock.duration.ms"] == 40000
+    assert values["consumer.session.timeout.ms"] == 45000
+    assert values["streams.num.standby.replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (
+            {"consumer.session.timeout.ms": "1", "consumer.heartbeat.interval.ms": "1"},
+            "consumer.heartbeat.interval.ms must be greater than or equal to group.consumer.min.heartbeat.interval.ms",
+        ),
+        (
+            {"consumer.session.timeout.ms": "90000"},
+            "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms",
+        ),
+        (
+            {"share.delivery.count.limit": "1000", "share.partition.max.record.locks": "1000000"},
+            "share.delivery.count.limit must be less than or equal to group.share.max.delivery.count.limit",
+        ),
+    ],
+)
+def test_the_first_bound_that_a_group_exceeds_is_told(own: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        validate_group_configs(own, server())
+    assert str(refused.value) == message

@@ -15,16 +15,21 @@ from kafkacompat.config.synonyms import group_to_broker
 from kafkacompat.config.validators import ConfigValue
 
 _BOUNDED = (
-    *(
-        f"{kind}.{name}"
-        for kind in ("consumer", "share", "streams")
-        for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
-    ),
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "consumer.assignment.interval.ms",
+    "share.heartbeat.interval.ms",
+    "share.session.timeout.ms",
     "share.record.lock.duration.ms",
-    "share.partition.max.record.locks",
     "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+    "share.assignment.interval.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.session.timeout.ms",
     "streams.num.standby.replicas",
+    "streams.assignment.interval.ms",
 )
+"""In Kafka's order: the first that is out of bounds is told."""
 
 
 def _bounds(name: str) -> tuple[str, str]:
@@ -44,7 +49,8 @@ def group_default(effective: ServerConfig | None, name: str) -> ConfigValue:
 
 
 def group_values(effective: ServerConfig, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Every group setting's effective value. Unknown or invalid overrides are left out."""
+    """Every group setting's effective value. Unknown or invalid overrides are left out. Those beyond the broker's bounds,
+    which may have changed since they were set, are moved to the nearest bound, as in Kafka 4.3."""
     values = {name: group_default(effective, name) for name in group_keys()}
     for name, text in overrides.items():
         key = group_keys().get(name)
@@ -55,7 +61,16 @@ def group_values(effective: ServerConfig, overrides: Mapping[str, str]) -> dict[
         except ConfigError:
             # A record from another version may have a value that is invalid here. Then the default applies.
             continue
+        if name in _BOUNDED:
+            low, high = group_bounds(effective, name)
+            values[name] = min(max(as_int(values[name]), low), high)
     return values
+
+
+def group_bounds(effective: ServerConfig | None, name: str) -> tuple[int, int]:
+    """The least and the greatest value of a group setting that has bounds."""
+    low, high = _bounds(name)
+    return _bound(effective, low) if low else 0, _bound(effective, high)
 
 
 def validate_group_configs(
@@ -74,18 +89,22 @@ def validate_group_configs(
         text = overrides.get(name)
         values[name] = group_default(effective, name) if text is None else parse_value(key, text)
     for name in _BOUNDED:
-        low, high = _bounds(name)
+        if name.endswith("assignment.interval.ms") and overrides.get(name) is None:
+            continue  # the node's own may be changed at any time
+        (least, most), (low, high) = group_bounds(effective, name), _bounds(name)
         value = as_int(values[name])
-        if low and value < _bound(effective, low):
-            raise ConfigError(name, value, f"expected at least {low} ({_bound(effective, low)})")
-        if value > _bound(effective, high):
-            raise ConfigError(name, value, f"expected at most {high} ({_bound(effective, high)})")
+        if value < least:
+            raise _refused(name, value, f"{name} must be greater than or equal to {low}")
+        if value > most:
+            raise _refused(name, value, f"{name} must be less than or equal to {high}")
     for kind in ("consumer", "share", "streams"):
         heartbeat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
         if as_int(values[session]) <= as_int(values[heartbeat]):
-            raise ConfigError(
-                session, values[session], f"expected more than {heartbeat} ({values[heartbeat]})"
-            )
+            raise _refused(session, values[session], f"{session} must be greater than {heartbeat}")
+
+
+def _refused(name: str, value: ConfigValue, message: str) -> ConfigError:
+    return ConfigError(name, value, message, whole=True)
 
 
 def _bound(effective: ServerConfig | None, name: str) -> int:

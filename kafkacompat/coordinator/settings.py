@@ -49,6 +49,14 @@ def coordinator_settings(config: Settings) -> CoordinatorSettings:
                 ),
                 assignor=share_assignor(config.get_list("group.share.assignors")),
             ),
+            bounds={
+                f"{kind}.{name}": (
+                    config.get_int(f"group.{kind}.min.{name}"),
+                    config.get_int(f"group.{kind}.max.{name}"),
+                )
+                for kind in ("consumer", "share")
+                for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+            },
         ),
         commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
         retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),

@@ -84,6 +84,8 @@ class GroupSettings:
     offsets_retention_ms: int = 10_080 * 60_000
     consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
     share: ShareGroupSettings = field(default_factory=ShareGroupSettings)
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of groups' own settings, by their names: the least and the greatest value. A setting that is not here has none."""
 
 
 class GroupTimers(Protocol):
@@ -178,9 +180,9 @@ class Environment:
 
     def consumer_setting(self, group_id: str, name: str) -> int:
         """A setting of ConsumerGroupSettings, or the group's own."""
-        own = self.group_configs(group_id).get(f"consumer.{_GROUP_CONFIGS[name]}")
+        own = self._own_setting(group_id, f"consumer.{_GROUP_CONFIGS[name]}")
         if own is not None:
-            return int(own)
+            return own
         if name == "assignment_interval_ms":
             return self.assignment_interval_ms()
         value: int = getattr(self.settings.consumer, name)
@@ -188,13 +190,26 @@ class Environment:
 
     def share_setting(self, group_id: str, name: str) -> int:
         """A setting of ShareGroupSettings, or the group's own."""
-        own = self.group_configs(group_id).get(f"share.{_GROUP_CONFIGS[name]}")
+        own = self._own_setting(group_id, f"share.{_GROUP_CONFIGS[name]}")
         if own is not None:
-            return int(own)
+            return own
         if name == "assignment_interval_ms":
             return self.share_assignment_interval_ms()
         value: int = getattr(self.settings.share, name)
         return value
+
+    def _own_setting(self, group_id: str, name: str) -> int | None:
+        """The group's own value within the broker's bounds, which may have changed since it was set. None without one, or
+        if another version has set what is no number here."""
+        text = self.group_configs(group_id).get(name)
+        if text is None:
+            return None
+        try:
+            own = int(text)
+        except ValueError:
+            return None
+        low, high = self.settings.bounds.get(name, (own, own))
+        return min(max(own, low), high)
 
     def new_uuid(self) -> str:
         """A random id in Kafka's text form."""

@@ -292,6 +292,16 @@ def test_a_group_has_settings_of_its_own(world: World) -> None:
     assert not described(world)[0].members
 
 
+@pytest.mark.parametrize(("own", "interval_ms"), [("1000", 6_000), ("90000", 12_000), ("many", 5_000)])
+def test_a_groups_own_setting_stays_within_the_brokers_bounds(own: str, interval_ms: int) -> None:
+    """The bounds may have changed since it was set, and another version may have taken another value."""
+    world = World(GroupSettings(bounds={"consumer.heartbeat.interval.ms": (6_000, 12_000)}))
+    configs = {(ConfigResourceType.GROUP, "g"): {"consumer.heartbeat.interval.ms": own}}
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 1)])
+    world.coordinator.on_image(world.image, replace(world.image, configs=configs))
+    assert Member(world, "one", "t").join().heartbeat_interval_ms == interval_ms
+
+
 # --- topics
 
 
