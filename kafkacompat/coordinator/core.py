@@ -6,11 +6,12 @@ client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkacompat.ports import VerificationGuard
+from kafkacompat.records.record import Record, encode_records
 from kafkacompat.wire.codec import steps_decoder
 from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.errors import ErrorCode
@@ -61,6 +62,18 @@ class RecordRun:
     body: bytes
     """The records as in a batch, with offset deltas from 0 on and without timestamp deltas."""
     apply: Callable[[], None] | None = None
+
+
+def encoded_run(encoded: Iterable[tuple[bytes, bytes | None]]) -> Generator[int, None, RecordRun]:
+    """The run of these keys and values, in steps that report their cost."""
+    body = bytearray()
+    count = size = 0
+    for key, value in encoded:
+        body += encode_records([Record(count, 0, key, value)], 0)
+        count += 1
+        size += len(key) + (0 if value is None else len(value))
+        yield RECORD_COST
+    return RecordRun(count, size, bytes(body))
 
 
 class Refused(Exception):
@@ -160,6 +173,8 @@ LOADED_ELEMENTS_MAX = 1_000_000
 kilobyte."""
 ELEMENT_COST = 6
 """Cost of decoding or applying one such element."""
+RECORD_COST = 12
+"""Cost of encoding one record of the usual size."""
 STEP_COST = STEP_UNITS * ELEMENT_COST
 """Cost of one step of decoding."""
 

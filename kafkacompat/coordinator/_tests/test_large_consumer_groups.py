@@ -227,7 +227,7 @@ def test_a_large_group_stays_if_a_new_member_joins_in_time(world: World) -> None
     assert type(group_of(world)) is ConsumerGroup
 
 
-@pytest.mark.parametrize("part", ["classic_group_of", "_encoded"])
+@pytest.mark.parametrize("part", ["classic_group_of", "encoded_run"])
 def test_a_large_group_that_changes_meanwhile_becomes_classic_all_the_same(
     world: World, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:

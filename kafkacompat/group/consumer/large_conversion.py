@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import CoordinatorResult, RecordRun, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, RecordRun, Refused, encoded_run
 from kafkacompat.group.classic.rebalance import (
     cancel_heartbeat,
     cancel_rebalance_timers,
@@ -29,11 +29,10 @@ from kafkacompat.group.consumer.records import group_tombstones
 from kafkacompat.group.consumer.sessions import cancel_timers, schedule_session_timeout
 from kafkacompat.group.environment import Environment, GroupResult, nothing
 from kafkacompat.group.records import EncodedRecord, GroupRecord, encode_record
-from kafkacompat.records.record import Record, encode_records
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator
 
     from kafkacompat.group.classic.classic_group import ClassicGroup
     from kafkacompat.group.classic.classic_group_member import ClassicGroupMember, Protocols
@@ -42,20 +41,7 @@ if TYPE_CHECKING:
 
 CONVERTED_AT_ONCE = 100
 """Members of a group that is converted within a request. Each takes about 100 us."""
-RECORD_COST = 12
 TIMER_COST = 6
-
-
-def _encoded(records: Iterable[GroupRecord]) -> Generator[int, None, RecordRun]:
-    body = bytearray()
-    count = size = 0
-    for record in records:
-        key, value = encode_record(record)
-        body += encode_records([Record(count, 0, key, value)], 0)
-        count += 1
-        size += len(key) + (0 if value is None else len(value))
-        yield RECORD_COST
-    return RecordRun(count, size, bytes(body))
 
 
 # --- from classic to consumer
@@ -150,7 +136,7 @@ def _prepared_upgrade(env: Environment, classic: ClassicGroup) -> Generator[int,
         group = yield from consumer_group_of(env, classic)
     except Refused as refusal:
         return PreparedUpgrade(seen, None, None, refusal)
-    records = yield from _encoded(chain(classic.tombstones(), upgrade_records(group)))
+    records = yield from encoded_run(map(encode_record, chain(classic.tombstones(), upgrade_records(group))))
     return PreparedUpgrade(seen, group, records, None)
 
 
@@ -214,7 +200,7 @@ def _prepared_downgrade(
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     group_id = group.group_id
     removed = group_tombstones(group_id, list(group.members), list(group.resolved))
-    run = yield from _encoded(removed)
+    run = yield from encoded_run(map(encode_record, removed))
     restored = encode_record(group_metadata_record(classic, assignments))
     return PreparedDowngrade(seen, classic, (run, EncodedRecord(group_id, *restored)))
 
