@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import RightToTopics, access_of, describable
 from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.subscribed_names import are_too_many
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -23,6 +24,8 @@ FIRST_LEVEL_WITH_CONSUMER_GROUPS = 1
 def consumer_group_heartbeat(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Deferred[Any]:
+    if are_too_many(request.subscribed_topic_names):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     access = access_of(node, context)
     if access is not None:
         rights = RightToTopics(access, AclOperation.DESCRIBE)

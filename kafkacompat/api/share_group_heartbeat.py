@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.share_requests import is_valid_member_id, serves_share_groups
+from kafkacompat.api.subscribed_names import are_too_many
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
@@ -23,6 +24,8 @@ def share_group_heartbeat(
 ) -> ShareGroupHeartbeatResponse | Deferred[Any]:
     if not is_valid_member_id(request.member_id):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if are_too_many(request.subscribed_topic_names):
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     rights = RightToTopics(access_of(node, context), AclOperation.DESCRIBE)
     if not all(rights.holds(name) for name in set(request.subscribed_topic_names or ())):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)

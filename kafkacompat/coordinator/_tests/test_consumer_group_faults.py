@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api import subscribed_names
 from kafkacompat.coordinator import core
 from kafkacompat.coordinator._tests.clients import join, subscription
 from kafkacompat.coordinator._tests.harness import World, topic_image
@@ -16,7 +17,7 @@ from kafkacompat.coordinator._tests.members import Member, described, member_of
 from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
 from kafkacompat.coordinator.group_sweeps import machine_of as group_machine
 from kafkacompat.group import records as group_records
-from kafkacompat.group.consumer import regular_expressions
+from kafkacompat.group.consumer import classic_members, regular_expressions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.member import ConsumerGroupMember
 from kafkacompat.group.consumer.records import current_assignment_record, member_record, target_record
@@ -315,3 +316,53 @@ def test_a_step_towards_the_target_does_not_look_at_all_subscribed_topics(world:
     )
     two.beat()
     assert (len(two.partitions), looked) == (100, [])
+
+
+# --- requests that would hold all others up
+
+
+@pytest.mark.parametrize("part", ["\\pL", "\\PN", "x{0,1000}", "(?:ab){999}", "x{1,99999999999999999999}"])
+def test_an_expression_that_takes_long_to_read_is_not_compiled(
+    world: World, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    publish(world, t=1)
+    import re2
+
+    def compile(*_: Any, **__: Any) -> None:
+        raise AssertionError("it takes up to a second")
+
+    monkeypatch.setattr(re2, "compile", compile)
+    answer = Member(world, "one", regex=part * 2_000).join()
+    assert answer.error_code == E.INVALID_REGULAR_EXPRESSION
+    assert answer.error_message.endswith(
+        "is not a valid regular expression: pattern too large - compile failed."
+    )
+
+
+def test_usual_classes_and_repeats_are_compiled(world: World) -> None:
+    publish(world, t=1)
+    usual = "(?:\\p{Lu}|\\pN|\\PL)+-[a-z]{3}-v[0-9]{1,3}"
+    assert Member(world, "one", regex=usual).join().error_code == E.NONE
+
+
+def test_a_member_names_so_many_topics_and_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(world, t=1)
+    monkeypatch.setattr(subscribed_names, "NAMES_MAX", 3)
+    monkeypatch.setattr(subscribed_names, "NAMES_LENGTH_MAX", 10)
+    one = Member(world, "one", "t", "u", "x" * 8)
+    assert one.join().error_code == E.NONE
+    for names in (["t", "u", "x" * 9], ["t"] * 4):
+        assert one.beat(subscribed_topic_names=names).error_code == E.UNKNOWN_SERVER_ERROR
+    assert one.beat().error_code == E.NONE
+
+
+def test_a_classic_member_tells_so_much_of_its_subscription_and_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(world, t=1)
+    Member(world, "one", "t").join()
+    metadata = subscription("t")
+    monkeypatch.setattr(classic_members, "METADATA_BYTES_MAX", 2 * len(metadata))
+    protocols = (("range", metadata), ("more", metadata), ("most", metadata))
+    assert join(world, "two", protocols, session=30_000).error_code == E.UNKNOWN_SERVER_ERROR
+    assert join(world, "two", protocols[:2], session=30_000).error_code == E.NONE

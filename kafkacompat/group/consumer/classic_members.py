@@ -53,10 +53,17 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
 
 
+METADATA_BYTES_MAX = 524_288
+"""What a classic member may tell of its subscription. It is read at once. Kafka too refuses what does not fit into a record,
+with the same error."""
+
+
 def join_consumer_group(
     env: Environment, group: ConsumerGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
     """Answers `caller.waiter` when the records are committed. Raises Refused."""
+    if sum(len(protocol.metadata) for protocol in request.protocols) > METADATA_BYTES_MAX:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     is_unknown = request.member_id == ""
     member_id = request.member_id or env.new_uuid()
     throw_if_full(env, group, member_id)

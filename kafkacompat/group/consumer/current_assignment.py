@@ -65,9 +65,9 @@ class Reconciliation:
         if self.owned is None:
             return True
         return any(
-            partition in revoked.get(topic.topic_id, NOTHING)
+            not revoked[topic.topic_id].keys().isdisjoint(topic.partitions)
             for topic in self.owned
-            for partition in topic.partitions
+            if topic.topic_id in revoked
         )
 
     def _without_unsubscribed(self, member: ConsumerGroupMember) -> ConsumerGroupMember:

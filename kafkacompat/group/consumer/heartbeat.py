@@ -231,7 +231,9 @@ def _check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatReq
 
 def _is_subset(owned: Sequence[Any] | None, assigned: OwnedPartitions) -> bool:
     return owned is not None and all(
-        partition in assigned.get(topic.topic_id, ()) for topic in owned for partition in topic.partitions
+        not topic.partitions
+        or (topic.topic_id in assigned and assigned[topic.topic_id].keys() >= set(topic.partitions))
+        for topic in owned
     )
 
 

@@ -6,6 +6,7 @@ time in proportion to the text, whatever the expression is. It must match a topi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,14 @@ CHARACTER_NS = 15
 """One character, for each instruction of the compiled expression. Most expressions need much less."""
 MEMORY_MAX = 1 << 20
 """Bytes that one compiled expression may take."""
+PARSE_NS_MAX = 10_000_000
+CLASS_NS = 125_000
+"""A class of Unicode characters has hundreds of ranges."""
+REPEAT_NS = 300
+"""One more repetition that a bounded repeat allows."""
+REPEATS_MAX = 1_000
+"""RE2 refuses more."""
+_REPEAT = re.compile(r"\{(?:\d*,)?(\d+)\}")
 
 MayDescribe = Callable[[list[str]], "set[str]"]
 """Of these topics, those that the member may describe."""
@@ -57,15 +66,29 @@ def compiled(regex: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MEMORY_MAX
+    if _parse_ns(regex) > PARSE_NS_MAX:
+        raise _invalid(regex, "pattern too large - compile failed")
     try:
         return re2.compile(regex, options=options)
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if error.args else "bad expression"
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise Refused(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text.partition(':')[0]}.",
-        ) from None
+        raise _invalid(regex, text.partition(":")[0]) from None
+
+
+def _invalid(regex: str, reason: str) -> Refused:
+    return Refused(
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
+    )
+
+
+def _parse_ns(regex: str) -> int:
+    """Of the parts that RE2 writes out before it sees that an expression needs too much memory: a few kilobytes of them
+    take a second."""
+    classes = regex.count("\\p") + regex.count("\\P")
+    repeats = sum(min(int(most[-5:]), REPEATS_MAX) for most in _REPEAT.findall(regex))
+    return classes * CLASS_NS + repeats * REPEAT_NS
 
 
 def maybe_update_regular_expressions(
