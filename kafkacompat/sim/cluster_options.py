@@ -99,6 +99,11 @@ class ClusterOptions:
     """Members of another group that use the consumer protocol (KIP-848). 0 unless `consumer_group_shape` is asked for."""
     embedded_members: int = 0
     """Members of that group that use the classic protocol, with the subscription of a consumer."""
+    static_members: int = 0
+    """Of the former, those with an instance id."""
+    static_embedded_members: int = 0
+    twins: tuple[bool, ...] = ()
+    """More members with the instance id of the first static one. True: of the classic protocol."""
     assignment_ms: int = 0
     """group.consumer.assignment.interval.ms."""
 
@@ -208,9 +213,17 @@ def consumer_group_shape(seed: int) -> dict[str, Any]:
     """Return the options of a cluster with a group of both protocols, and little else. They are not drawn with the others,
     because additional clients would change every run."""
     chance = Chance(seed, "consumer groups")
+    statics = Chance(seed, "static members")
+    consumers, embedded = chance.between(1, 3), chance.between(0, 2)
+    static_consumers, static_embedded = statics.between(0, consumers), statics.between(0, embedded)
+    has_twin = static_consumers + static_embedded > 0 and statics.happens(0.4)
     return {
-        "consumer_members": chance.between(1, 3),
-        "embedded_members": chance.between(0, 2),
+        "consumer_members": consumers,
+        "embedded_members": embedded,
+        "static_members": static_consumers,
+        "static_embedded_members": static_embedded,
+        "twins": (statics.happens(0.5),) if has_twin else (),
+        "remake_ms": statics.between(300, 1_500) if statics.happens(0.5) else 0,
         "assignment_ms": chance.between(100, 600) if chance.happens(0.3) else 0,
         "partitions": chance.between(2, 5),
         "change_ms": chance.between(500, 2_000) if chance.happens(0.4) else 0,

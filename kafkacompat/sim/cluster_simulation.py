@@ -223,7 +223,7 @@ class ClusterSimulation:
         partitions = len(topic.partitions)
         owed = (
             self.groups.missing(partitions)
-            or self.consumer_groups.missing(partitions)
+            or self.consumer_groups.missing(image)
             or self.share_groups.missing(topic.id, partitions)
         )
         if owed is not None:

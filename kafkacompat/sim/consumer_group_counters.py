@@ -14,6 +14,17 @@ class ConsumerGroupCounters:
     fenced: int = 0
     """Members that learned that they had lost their partitions."""
     left: int = 0
+    left_for_a_while: int = 0
+    """Static members whose partitions stay with their instance."""
+    returned: int = 0
+    """Partitions that such a member had, and got again at once."""
+    static_joins: int = 0
+    unreleased: int = 0
+    """Members that could not join because another one had their instance id."""
+    instances_fenced: int = 0
+    """Members that learned that another one had got their instance id."""
+    partitions_of_others: int = 0
+    """Partitions assigned of other topics than the one that is always there."""
     vanished: int = 0
     silences: int = 0
     commits: int = 0

@@ -4,150 +4,86 @@ subscription of a consumer in it. As the former come and go, the coordinator con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkacompat.sim.clients import Client
 from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
 from kafkacompat.sim.consumer_members import ConsumerMember
-from kafkacompat.sim.group_commits import GROUP_SESSION_MS, TOPIC
-from kafkacompat.sim.group_offsets import leads
-from kafkacompat.sim.group_oracles import Grant, GroupLedger, Owners
-from kafkacompat.sim.groups import Member
-from kafkacompat.wire.codec import decode, encode
-from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.consumer_protocol_assignment import (
-    ConsumerProtocolAssignment,
-    TopicPartition,
-)
-from kafkacompat.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kafkacompat.sim.embedded_members import EmbeddedMember
+from kafkacompat.sim.group_commits import GROUP_SESSION_MS
+from kafkacompat.sim.group_oracles import GroupLedger, Owners
+from kafkacompat.sim.subscriptions import matches, partitions_of
 
 if TYPE_CHECKING:
+    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 SURE_SHARE = 0.9
 """The share of a session after which it has not expired by any node's clock."""
-VERSION = 3
-VERSION_BYTES = VERSION.to_bytes(2, "big")
-
-
-class EmbeddedMember(Member):
-    """A member of the classic protocol with an eager assignor: it gives everything up before it joins again."""
-
-    protocol_type, protocol = "consumer", "range"
-
-    def __init__(
-        self,
-        simulation: ClusterSimulation,
-        client_id: int,
-        ledger: GroupLedger,
-        owners: Owners,
-        counters: ConsumerGroupCounters,
-    ) -> None:
-        super().__init__(simulation, client_id, ledger)
-        self.owners = owners
-        self.counters = counters
-        self._sent_us = 0
-        self._is_sure = False
-        """Whether the coordinator still led the group's partition when its last answer arrived."""
-        self._was_converted: bool | None = None
-        """Whether the group was a consumer group when it last joined."""
-
-    def metadata(self) -> bytes:
-        return VERSION_BYTES + encode(ConsumerProtocolSubscription(topics=[TOPIC]), VERSION)
-
-    def encoded(self, share: Sequence[int]) -> bytes:
-        named = [TopicPartition(topic=TOPIC, partitions=list(share))] if share else []
-        return VERSION_BYTES + encode(ConsumerProtocolAssignment(assigned_partitions=named), VERSION)
-
-    def decoded(self, assignment: bytes) -> list[int]:
-        if not assignment:
-            return []
-        message = decode(ConsumerProtocolAssignment, VERSION, assignment[len(VERSION_BYTES) :])
-        return [index for topic in message.assigned_partitions for index in topic.partitions]
-
-    def _ask(self, request: Any, then: Callable[[ErrorCode, Any], None]) -> None:
-        asked_in = leads(self, self.ledger.group_id)
-        self._sent_us = self.simulation.scheduler.now_us
-
-        def answered(error: ErrorCode, answer: Any) -> None:
-            now_in = leads(self, self.ledger.group_id)
-            self._is_sure = asked_in == now_in and asked_in[0] == self._coordinator.node_id
-            if error is ErrorCode.NONE and self._is_sure:
-                self.owners.heard(self.id, self._sent_us)
-            then(error, answer)
-
-        super()._ask(request, answered)
-
-    def _join(self) -> None:
-        self.owners.gives_up(self.id)
-        super()._join()
-
-    def _joined(self, error: ErrorCode, answer: Any) -> None:
-        if error is ErrorCode.NONE:
-            is_converted = answer.leader == ""
-            if self._was_converted is not None and self._was_converted != is_converted:
-                self.counters.upgrades += is_converted
-                self.counters.downgrades += not is_converted
-            self._was_converted = is_converted
-        super()._joined(error, answer)
-
-    def assigned(self, partitions: list[int]) -> None:
-        self.counters.embedded_assignments += bool(self._was_converted)
-        if self._is_sure:
-            grant = Grant(self._sent_us, self.simulation.scheduler.now_us)
-            self.owners.told(self.id, partitions, grant, is_asked_first=False)
-
-    def committed(self, partitions: Iterable[int], sent_us: int) -> None:
-        self.owners.committed(self.id, partitions, sent_us, self.simulation.scheduler.now_us)
-
-    def _join_again(self, error: ErrorCode) -> None:
-        self.owners.gives_up(self.id)
-        super()._join_again(error)
-
-    def _vanish(self) -> None:
-        self.owners.gives_up(self.id)
-        super()._vanish()
-
-    def _leave(self) -> None:
-        self.owners.gives_up(self.id)
-        super()._leave()
 
 
 class ConsumerGroups:
-    """The members of one group of both protocols."""
+    """The members of one group. The first of each protocol are static. A twin has the instance id of another member."""
 
     def __init__(self, simulation: ClusterSimulation, first_id: int) -> None:
         options = simulation.options
         self.counters = ConsumerGroupCounters()
         ledger = GroupLedger("consumers")
         owners = Owners(ledger.group_id, int(GROUP_SESSION_MS * 1000 * SURE_SHARE))
-        ids = range(first_id, first_id + options.consumer_members + options.embedded_members)
-        self._members = [
-            ConsumerMember(simulation, each, ledger, owners, self.counters)
-            for each in ids[: options.consumer_members]
-        ]
-        self._embedded = [
-            EmbeddedMember(simulation, each, ledger, owners, self.counters)
-            for each in ids[options.consumer_members :]
-        ]
+        instances = [f"consumer-{each}" for each in range(options.static_members)]
+        embedded_instances = [f"embedded-{each}" for each in range(options.static_embedded_members)]
+        ids = iter(range(first_id, first_id + 100))
+        members: list[ConsumerMember] = []
+        embedded: list[EmbeddedMember] = []
+
+        def add(is_embedded: bool, instance_id: str | None, *, is_twin: bool = False) -> None:
+            to: list[ConsumerMember] | list[EmbeddedMember] = embedded if is_embedded else members
+            kind: type[ConsumerMember | EmbeddedMember] = EmbeddedMember if is_embedded else ConsumerMember
+            member = kind(simulation, next(ids), ledger, owners, self.counters, instance_id, is_twin=is_twin)
+            to.append(member)  # type: ignore[arg-type]  # both lists are of their own kind
+
+        for number in range(options.consumer_members):
+            add(False, instances[number] if number < len(instances) else None)
+        for number in range(options.embedded_members):
+            add(True, embedded_instances[number] if number < len(embedded_instances) else None)
+        for is_embedded in options.twins:
+            add(is_embedded, (instances or embedded_instances)[0], is_twin=True)
+        self._members, self._embedded = members, embedded
+        for each in members:
+            if each.instance_id is not None:
+                twins = [other for other in self._everyone if other.instance_id == each.instance_id]
+                each.is_alone = len(twins) == 1
+                each.has_classic_twin = any(isinstance(other, EmbeddedMember) for other in twins)
+
+    @property
+    def _everyone(self) -> list[ConsumerMember | EmbeddedMember]:
+        return [*self._members, *self._embedded]
 
     @property
     def clients(self) -> list[Client]:
-        return [*self._members, *self._embedded]
+        return [*self._everyone]
 
-    def missing(self, partitions: int) -> str | None:
+    def missing(self, image: MetadataImage) -> str | None:
         """Return what a healed cluster has not done for them yet. None if everything is done."""
         if not self._members:
             return None
-        everyone: list[ConsumerMember | EmbeddedMember] = [*self._members, *self._embedded]
+        if not all(each.is_retired for each in self._everyone if each.is_twin):
+            return "not all twins have gone"
+        members = [each for each in self._members if not each.is_twin]
+        embedded = [each for each in self._embedded if not each.is_twin]
+        everyone: list[ConsumerMember | EmbeddedMember] = [*members, *embedded]
         owned = {each.id: sorted(each.owned or ()) for each in everyone}
-        if not all(each.is_settled for each in self._members) or any(
-            each.owned is None for each in self._embedded
-        ):
+        if not all(each.is_settled for each in members) or any(each.owned is None for each in embedded):
             return f"not all members are settled, {owned} are owned"
-        if sorted(index for each in owned.values() for index in each) != list(range(partitions)):
-            return f"of {partitions} partitions the members own {owned}"
+        topics = {
+            topic
+            for topic in image.topics
+            if any(matches(topic, each.subscribed, each.expression) for each in members)
+            or any(topic in each.subscribed for each in embedded)
+        }
+        partitions = partitions_of(image, topics)
+        if sorted(key for each in owned.values() for key in each) != partitions:
+            return f"of {partitions} the members own {owned}"
         if not all(each.has_read_at_last or not each.owned for each in everyone):
             return "members have not read what was committed"
         return None

@@ -3,17 +3,16 @@ commit and fetch offsets with their epoch, leave, vanish, are silent for too lon
 
 A member has one request in flight. After a heartbeat without an answer it tells everything again. A member whose commit
 got no answer continues with another id: the commit may still be carried out until the former id has lost its partitions,
-and never after that.
+and never after that. A static member that goes for a while comes back with another id and the same instance id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import Uuid
-from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.clients import Key
 from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
 from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
 from kafkacompat.sim.frames import GROUP_PURPOSE, LATE_PURPOSE
@@ -23,11 +22,14 @@ from kafkacompat.sim.group_commits import (
     HEARTBEAT_MS,
     TOPIC,
     GroupClient,
+    by_topic,
+    commit_errors,
     commit_request,
 )
 from kafkacompat.sim.group_offsets import IN_DOUBT, leads, read_offsets
 from kafkacompat.sim.group_oracles import Grant, GroupLedger, Owners
 from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.subscriptions import EXPRESSIONS, drawn_topics, matches
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
@@ -40,9 +42,10 @@ if TYPE_CHECKING:
 REBALANCE_MS = 3 * GROUP_SESSION_MS
 """Longer than a member takes to learn what to give up, and to give it up."""
 STEPS_TO_REVOKE = 3
-LEAVES = -1
+LEAVES, LEAVES_FOR_A_WHILE = -1, -2
 FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 """After these errors a member has lost its partitions."""
+UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
 """The member's epoch has changed in a heartbeat that was not answered."""
 
@@ -55,6 +58,9 @@ class ConsumerMember(GroupClient):
         ledger: GroupLedger,
         owners: Owners,
         counters: ConsumerGroupCounters,
+        instance_id: str | None = None,
+        *,
+        is_twin: bool = False,
     ) -> None:
         super().__init__(simulation, client_id)
         self.ledger = ledger
@@ -64,18 +70,29 @@ class ConsumerMember(GroupClient):
         self._attempt = 0
         """Answers that belong to an earlier attempt are ignored."""
         self._lives = 0
+        self.instance_id = instance_id
+        self.is_twin = is_twin
+        """It has the instance id of another member, and goes at the end."""
+        self.is_alone = False
+        """It is static, and nobody else has its instance id."""
+        self.has_classic_twin = False
+        """A member of the classic protocol may take its place at any time."""
+        self.is_retired = False
+        self._had: frozenset[Key] = frozenset()
+        """What a static member had when it went for a while."""
         self.member_id = ""
         self.epoch = 0
-        self.owned: set[int] = set()
-        self._to_revoke: set[int] = set()
+        self.owned: set[Key] = set()
+        self._to_revoke: set[Key] = set()
         """Those of `owned` that it was told to give up."""
         self._steps_to_revoke = 0
         self._tells_all = True
         """Whether the next heartbeat has every field."""
-        self._told_owned: set[int] | None = None
+        self._told_owned: set[Key] | None = None
         """The partitions that the coordinator knows it to own. None if it does not know."""
-        self._subscription: dict[str, Any] = {}
-        self._topic_id: Uuid = bytes(16)
+        self.subscribed: list[str] = []
+        self.expression: str | None = None
+        self._assignor: str | None = None
         self.has_read_at_last = False
         """Whether it has fetched the offsets of its partitions since the faults ended."""
 
@@ -94,12 +111,9 @@ class ConsumerMember(GroupClient):
         self.member_id = f"{self.id}-{self._lives}"
         self._lose_all()
         by_regex = self.chance.happens(0.25)
-        assignor = (None, "range", "uniform")[self.chance.randrange(3)]
-        self._subscription = {
-            "subscribed_topic_names": [] if by_regex else [TOPIC],
-            "subscribed_topic_regex": TOPIC if by_regex else None,
-            "server_assignor": assignor,
-        }
+        self._assignor = (None, "range", "uniform")[self.chance.randrange(3)]
+        self.expression = EXPRESSIONS[self.chance.randrange(len(EXPRESSIONS))] if by_regex else None
+        self.subscribed = [] if by_regex and self.chance.happens(0.5) else drawn_topics(self.chance)
 
     def _lose_all(self) -> None:
         self._attempt += 1
@@ -110,15 +124,12 @@ class ConsumerMember(GroupClient):
     # Heartbeats.
 
     def _beat(self) -> None:
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.ledger.group_id, member_id=self.member_id, member_epoch=self.epoch
-        )
-        if self._tells_all:
-            request.rebalance_timeout_ms = REBALANCE_MS
-            for name, value in self._subscription.items():
-                setattr(request, name, value)
-        if self._tells_all or self._told_owned != self.owned:
-            request.topic_partitions = self._topic_partitions()
+        if self.is_twin and self.simulation.is_over_for_producers:
+            self._retire()
+            return
+        request = self._heartbeat_request()
+        if self.epoch == 0 and self.instance_id is not None:
+            self.owners.comes_back(self.instance_id)
         owned = set(self.owned)
         sent_us, asked_in, attempt = self.simulation.scheduler.now_us, self._leads(), self._attempt
 
@@ -141,20 +152,42 @@ class ConsumerMember(GroupClient):
 
         self._coordinator.send(request, lambda: self._attempt == attempt, answered)
 
-    def _topic_partitions(self) -> list[TopicPartitions]:
-        return [TopicPartitions(topic_id=self._topic_id, partitions=sorted(self.owned))] if self.owned else []
+    def _heartbeat_request(self) -> ConsumerGroupHeartbeatRequest:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.ledger.group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self.instance_id,
+        )
+        if self._tells_all:
+            request.rebalance_timeout_ms = REBALANCE_MS
+            request.subscribed_topic_names = self.subscribed
+            request.subscribed_topic_regex = self.expression
+            request.server_assignor = self._assignor
+        if self._tells_all or self._told_owned != self.owned:
+            request.topic_partitions = [
+                TopicPartitions(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic(self.owned).items()
+            ]
+        return request
 
     def _leads(self) -> tuple[int, int]:
         return leads(self, self.ledger.group_id)
 
     def _confirmed(self, answer: Any, sent_us: int) -> None:
         self._tells_all = False
+        if self.epoch == 0 and self.instance_id is not None:
+            self.counters.static_joins += 1
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
-            told = set()
-            for topic in answer.assignment.topic_partitions:
-                self._topic_id = topic.topic_id
-                told |= set(topic.partitions)
+            told = {
+                (topic.topic_id, index)
+                for topic in answer.assignment.topic_partitions
+                for index in topic.partitions
+            }
+            self._check_subscribed(told - self.owned)
+            self.counters.returned += len(told & self._had)
+            self._had = frozenset()
             if told - self.owned:
                 self.has_read_at_last = False
                 self.simulation.counters.assignments += 1
@@ -164,11 +197,27 @@ class ConsumerMember(GroupClient):
             self.owned |= told
         self.owners.heard(self.id, sent_us)
         grant = Grant(sent_us, self.simulation.scheduler.now_us)
-        self.owners.told(self.id, self.owned, grant, is_asked_first=True)
+        self.owners.told(self.id, self.owned, grant, is_asked_first=not self.has_classic_twin)
         self._next()
+
+    def _check_subscribed(self, told: set[Key]) -> None:
+        """New partitions are those of topics that it subscribes to."""
+        for topic_id, index in told:
+            name = self.simulation.image_oracles.names.get(topic_id, "")
+            self.counters.partitions_of_others += name != TOPIC
+            if not matches(name, self.subscribed, self.expression):
+                raise Breach(
+                    "members get what they subscribe to",
+                    f"{self.member_id} with {self.subscribed} and {self.expression} is told of {name}-{index}",
+                )
 
     def _refused(self, error: ErrorCode) -> None:
         """The request was certainly not carried out."""
+        if error in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID) and self.instance_id:
+            self.counters.unreleased += error is ErrorCode.UNRELEASED_INSTANCE_ID
+            self.counters.instances_fenced += error is ErrorCode.FENCED_INSTANCE_ID
+            self._be_away()
+            return
         if error in STALE:
             self._tells_all, self._told_owned = True, None
             self.later(self._beat)
@@ -230,7 +279,14 @@ class ConsumerMember(GroupClient):
             errors = self._count_commits(numbers, done)
             taken = [partition for partition in numbers if errors.get(partition) is ErrorCode.NONE]
             self.owners.committed(self.id, taken, sent_us, self.simulation.scheduler.now_us)
-            error = next((each for each in errors.values() if each is not ErrorCode.NONE), ErrorCode.NONE)
+            error = next(
+                (
+                    each
+                    for key, each in errors.items()
+                    if each is not ErrorCode.NONE and not self._is_gone(key, each)
+                ),
+                ErrorCode.NONE,
+            )
             if error is ErrorCode.NONE:
                 self._next()
             elif error in IN_DOUBT:
@@ -243,16 +299,15 @@ class ConsumerMember(GroupClient):
 
         self._coordinator.send(self._commit_request(numbers), lambda: self._attempt == attempt, answered)
 
-    def _commit_request(self, numbers: dict[int, int]) -> Any:
-        return commit_request(self.ledger.group_id, self._topic_id, numbers, self.epoch, self.member_id)
+    def _is_gone(self, key: Key, error: ErrorCode) -> bool:
+        return error in UNKNOWN and self.simulation.is_deleted(key)
 
-    def _count_commits(self, numbers: dict[int, int], done: Deferred[Any]) -> dict[int, ErrorCode]:
+    def _commit_request(self, numbers: dict[Key, int]) -> Any:
+        return commit_request(self.ledger.group_id, numbers, self.epoch, self.member_id, self.instance_id)
+
+    def _count_commits(self, numbers: dict[Key, int], done: Deferred[Any]) -> dict[Key, ErrorCode]:
         """Return the error of each partition. An older epoch may commit some of its partitions and others not."""
-        try:
-            rows = [row for topic in done.result().topics for row in topic.partitions]
-        except ChannelError:
-            return dict.fromkeys(numbers, ErrorCode.REQUEST_TIMED_OUT)
-        errors = {row.partition_index: ErrorCode(row.error_code) for row in rows}
+        errors = commit_errors(done, numbers)
         for partition, error in errors.items():
             if error is ErrorCode.NONE:
                 self.ledger.committed(partition, numbers[partition])
@@ -263,14 +318,14 @@ class ConsumerMember(GroupClient):
 
     def _read(self) -> None:
         attempt = self._attempt
-        asked_when: dict[int, int] = {}
+        asked_when: dict[Hashable, int] = {}
         is_last = self.simulation.is_over_for_producers
 
         def asks() -> None:
             nonlocal asked_when
             asked_when = dict(self.ledger.settled)
 
-        def done(found: dict[int, int]) -> None:
+        def done(found: dict[Key, int]) -> None:
             self.ledger.fetched(asked_when, found)
             self.has_read_at_last = is_last
             self.counters.offsets_read += 1
@@ -285,8 +340,7 @@ class ConsumerMember(GroupClient):
             self,
             self._coordinator,
             self.ledger.group_id,
-            (TOPIC, self._topic_id),
-            sorted(self.owned),
+            lambda: self.owned,
             lambda: self._attempt == attempt,
             asks,
             done,
@@ -297,18 +351,34 @@ class ConsumerMember(GroupClient):
     # Leaving the group.
 
     def _leave(self) -> None:
+        """A static member mostly leaves for a while only, and its partitions stay with the instance."""
+        epoch = LEAVES
+        if self.instance_id is not None and self.chance.happens(0.75):
+            epoch = LEAVES_FOR_A_WHILE
+            self._had = frozenset(self.owned)
+            self.counters.left_for_a_while += 1
+            if self.is_alone:
+                self.owners.leaves_for_a_while(self.id, self.instance_id)
+        self._send_leave(epoch, self._be_away)
+
+    def _send_leave(self, epoch: int, then: Callable[[], None]) -> None:
         request = ConsumerGroupHeartbeatRequest(
-            group_id=self.ledger.group_id, member_id=self.member_id, member_epoch=LEAVES
+            group_id=self.ledger.group_id,
+            member_id=self.member_id,
+            member_epoch=epoch,
+            instance_id=self.instance_id,
         )
+        if self.chance.happens(0.2):
+            self._commit_late()
         self._lose_all()
         self.counters.left += 1
         attempt = self._attempt
 
         def answered(done: Deferred[Any]) -> None:
             error, _ = outcome_of(done)
-            if error not in IN_DOUBT | FENCED | {ErrorCode.NONE}:
+            if error not in IN_DOUBT | FENCED | {ErrorCode.NONE, ErrorCode.FENCED_INSTANCE_ID}:
                 raise Breach("members are understood", f"{self.ledger.group_id} gets {error.name}")
-            self._be_away()
+            then()
 
         self._coordinator.send(request, lambda: self._attempt == attempt, answered)
 
@@ -316,16 +386,26 @@ class ConsumerMember(GroupClient):
         """Disappear without leaving, so that the session expires. A commit in flight may arrive much later."""
         self.counters.vanished += 1
         if self.chance.happens(0.5):
-            numbers = {partition: self.ledger.issue(partition) for partition in sorted(self.owned)}
-            request = self._commit_request(numbers)
-            late = Coordinated(self, GROUP, self.ledger.group_id, LATE_PURPOSE)
-            self.call_after(
-                self._long_ms(),
-                lambda: late.send(
-                    request, lambda: True, lambda done: _ignore(self._count_commits(numbers, done))
-                ),
-            )
+            self._commit_late()
         self._be_away()
+
+    def _commit_late(self) -> None:
+        numbers = {partition: self.ledger.issue(partition) for partition in sorted(self.owned)}
+        if not numbers:
+            return
+        request = self._commit_request(numbers)
+        late = Coordinated(self, GROUP, self.ledger.group_id, LATE_PURPOSE)
+        self.call_after(
+            self._long_ms(),
+            lambda: late.send(
+                request, lambda: True, lambda done: _ignore(self._count_commits(numbers, done))
+            ),
+        )
+
+    def _retire(self) -> None:
+        """The other member with this instance id stays."""
+        self.is_retired = True
+        self._send_leave(LEAVES, self._lose_all)
 
     def _be_away(self) -> None:
         self.simulation.counters.members_gone += 1

@@ -5,14 +5,15 @@ It asks until it gets an answer from a coordinator that still leads the group's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import OFFSETS_TOPIC, Uuid, partition_for_key
+from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
 from kafkacompat.net.channels import ChannelError
-from kafkacompat.sim.clients import Client
+from kafkacompat.sim.clients import Client, Key
 from kafkacompat.sim.coordinated import Coordinated
+from kafkacompat.sim.group_commits import by_topic
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_fetch_request import (
@@ -49,26 +50,33 @@ def read_offsets(
     client: Client,
     coordinator: Coordinated,
     group_id: str,
-    topic: tuple[str, Uuid],
-    partitions: Sequence[int],
+    keys: Callable[[], Iterable[Key]],
     still: Callable[[], bool],
     asks: Callable[[], None],
-    done: Callable[[dict[int, int]], None],
+    done: Callable[[dict[Key, int]], None],
     member: tuple[str, int] | None = None,
     refused: Callable[[ErrorCode], bool] = lambda _: False,
 ) -> None:
-    """`asks` is called before each request is sent. `done` gets partition -> number, -1 without a commit. `member`: id and
-    epoch. `refused` gets an error that is not IN_DOUBT, and returns whether the member expects it."""
+    """`keys` is called before each request is sent, and then `asks`. `done` gets the numbers of those partitions whose topic
+    was not deleted meanwhile, -1 without a commit. `member`: id and epoch. `refused` gets an error that is not IN_DOUBT, and
+    returns whether the member expects it."""
     asked_in = (-1, -1)
 
     def send() -> None:
         nonlocal asked_in
         if not still():
             return
+        asked = by_topic(key for key in keys() if not client.simulation.is_deleted(key))
+        if not asked:
+            done({})
+            return
         asks()
         asked_in = leads(client, group_id)
-        named = OffsetFetchRequestTopics(name=topic[0], topic_id=topic[1], partition_indexes=list(partitions))
-        group = OffsetFetchRequestGroup(group_id=group_id, topics=[named])
+        topics = [
+            OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=indexes)
+            for topic_id, indexes in asked.items()
+        ]
+        group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
         if member is not None:
             group.member_id, group.member_epoch = member
         coordinator.send(OffsetFetchRequest(groups=[group]), still, answered)
@@ -79,14 +87,19 @@ def read_offsets(
         except ChannelError:
             again(ErrorCode.REQUEST_TIMED_OUT)
             return
-        rows = [row for each in group.topics for row in each.partitions]
-        error = ErrorCode(next((row.error_code for row in rows if row.error_code), group.error_code))
+        rows = {
+            (topic.topic_id, row.partition_index): row
+            for topic in group.topics
+            if not client.simulation.is_deleted((topic.topic_id, 0))
+            for row in topic.partitions
+        }
+        error = ErrorCode(next((row.error_code for row in rows.values() if row.error_code), group.error_code))
         if error is not ErrorCode.NONE:
             again(error)
         elif asked_in != leads(client, group_id) or asked_in[0] != coordinator.node_id:
             again(ErrorCode.NOT_COORDINATOR)
         else:
-            done({row.partition_index: row.committed_offset for row in rows})
+            done({key: row.committed_offset for key, row in rows.items()})
 
     def again(error: ErrorCode) -> None:
         if error not in IN_DOUBT:

@@ -7,7 +7,7 @@ fetched number shows which commits were lost. `Owners` knows which members of a 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkacompat.sim.quorum_oracles import Breach
 
@@ -15,50 +15,59 @@ NOTHING = -1
 """The fetched number of a partition without a commit."""
 
 
+def named(partition: Hashable) -> str:
+    """A partition of a topic's id, or anything else that tells partitions apart."""
+    if isinstance(partition, tuple) and isinstance(partition[0], bytes):
+        return f"{partition[0].hex()[:8]}-{partition[1]}"
+    return str(partition)
+
+
 class GroupLedger:
-    """The requests and answers of one group. Partitions are those of one topic, by index."""
+    """The requests and answers of one group, by partition."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.issued: dict[int, int] = {}
+        self.issued: dict[Hashable, int] = {}
         """The greatest number that was ever sent."""
-        self.settled: dict[int, int] = {}
+        self.settled: dict[Hashable, int] = {}
         """The greatest number that was acknowledged or fetched. It must stay, or be replaced by a greater one."""
         self.is_deleted = False
         """True if the group must have no offsets."""
-        self._owners: dict[tuple[int, int], str] = {}
+        self._owners: dict[tuple[int, Hashable], str] = {}
         """(generation, partition) -> member id."""
 
-    def issue(self, partition: int) -> int:
+    def issue(self, partition: Hashable) -> int:
         number = self.issued[partition] = self.issued.get(partition, 0) + 1
         return number
 
-    def committed(self, partition: int, number: int) -> None:
+    def committed(self, partition: Hashable, number: int) -> None:
         """The commit was acknowledged."""
         self.settled[partition] = max(number, self.settled.get(partition, NOTHING))
 
-    def fetched(self, asked_when: Mapping[int, int], found: Mapping[int, int]) -> None:
+    def fetched(self, asked_when: Mapping[Any, int], found: Mapping[Any, int]) -> None:
         """Check fetched numbers. `asked_when` is a copy of `settled` from when the request was sent."""
         for partition, number in found.items():
             if self.is_deleted:
                 if number != NOTHING:
-                    raise Breach("deleted groups stay deleted", f"{self.group_id}-{partition} has {number}")
+                    raise Breach(
+                        "deleted groups stay deleted", f"{self.group_id}-{named(partition)} has {number}"
+                    )
                 continue
             lowest = asked_when.get(partition, NOTHING)
             if not lowest <= number <= self.issued.get(partition, NOTHING):
                 raise Breach(
                     "answered commits are fetched",
-                    f"{self.group_id}-{partition} has {number}, answered or shown was {lowest}",
+                    f"{self.group_id}-{named(partition)} has {number}, answered or shown was {lowest}",
                 )
             self.committed(partition, number)
 
-    def assigned(self, generation: int, member_id: str, partitions: Iterable[int]) -> None:
+    def assigned(self, generation: int, member_id: str, partitions: Iterable[Hashable]) -> None:
         for partition in partitions:
             owner = self._owners.setdefault((generation, partition), member_id)
             if owner != member_id:
                 raise Breach(
                     "one owner a partition a generation",
-                    f"{self.group_id}-{partition} is of {owner} and of {member_id} in generation {generation}",
+                    f"{self.group_id}-{named(partition)} is of {owner} and of {member_id} in generation {generation}",
                 )
 
 
@@ -80,7 +89,7 @@ class Owners:
     def __init__(self, group_id: str, session_us: int) -> None:
         self._group_id = group_id
         self._session_us = session_us
-        self._grants: dict[Hashable, dict[int, Grant]] = {}
+        self._grants: dict[Hashable, dict[Hashable, Grant]] = {}
         self._until_us: dict[Hashable, int] = {}
         self._asked_first: set[Hashable] = set()
 
@@ -89,7 +98,7 @@ class Owners:
         self._until_us[member] = sent_us + self._session_us
 
     def told(
-        self, member: Hashable, partitions: Iterable[int], grant: Grant, *, is_asked_first: bool
+        self, member: Hashable, partitions: Iterable[Hashable], grant: Grant, *, is_asked_first: bool
     ) -> None:
         """The coordinator has confirmed that the member owns these. `is_asked_first`: before another gets any of them."""
         before = self._grants.get(member, {})
@@ -102,10 +111,10 @@ class Owners:
                 if other in self._asked_first:
                     raise Breach(
                         "one owner a partition",
-                        f"{self._group_id}-{partition} is of {other}, and {member} is told that it is its own",
+                        f"{self._group_id}-{named(partition)} is of {other}, and {member} is told that it is its own",
                     )
 
-    def gives_up(self, member: Hashable, partitions: Iterable[int] | None = None) -> None:
+    def gives_up(self, member: Hashable, partitions: Iterable[Hashable] | None = None) -> None:
         """All of its partitions if `partitions` is None. Call it before the coordinator is told."""
         if partitions is None:
             self._grants.pop(member, None)
@@ -114,7 +123,18 @@ class Owners:
         for partition in partitions:
             owned.pop(partition, None)
 
-    def committed(self, member: Hashable, partitions: Iterable[int], sent_us: int, now_us: int) -> None:
+    def leaves_for_a_while(self, member: Hashable, instance_id: str) -> None:
+        """A static member goes, and its partitions stay with the instance until its session ends. Call it before the
+        coordinator is told."""
+        self._grants[instance_id] = self._grants.pop(member, {})
+        self._until_us[instance_id] = self._until_us.get(member, 0)
+        self._asked_first.add(instance_id)
+
+    def comes_back(self, instance_id: str) -> None:
+        """The instance joins again, perhaps for fewer partitions. Call it before the coordinator is told."""
+        self._grants.pop(instance_id, None)
+
+    def committed(self, member: Hashable, partitions: Iterable[Hashable], sent_us: int, now_us: int) -> None:
         """A commit was acknowledged that the member sent at `sent_us`. Nobody may have got the partition between the
         member and the commit."""
         for partition in partitions:
@@ -123,11 +143,11 @@ class Owners:
                 if grant.told_us < sent_us and (own is None or own.told_us < grant.asked_us):
                     raise Breach(
                         "only the owner commits",
-                        f"{self._group_id}-{partition} is of {other} since {grant.told_us}, and {member}, which had it "
+                        f"{self._group_id}-{named(partition)} is of {other} since {grant.told_us}, and {member}, which had it "
                         f"before, commits at {sent_us}",
                     )
 
-    def _others_with(self, partition: int, member: Hashable, now_us: int) -> dict[Hashable, Grant]:
+    def _others_with(self, partition: Hashable, member: Hashable, now_us: int) -> dict[Hashable, Grant]:
         """Return who else owns it."""
         return {
             other: owned[partition]

@@ -7,11 +7,12 @@ still be carried out before the group's next generation, and never after a commi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.sim.clients import Client
+from kafkacompat.ids import Uuid
+from kafkacompat.sim.clients import Client, Key
 from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
 from kafkacompat.sim.frames import GROUP_PURPOSE, LATE_PURPOSE
 from kafkacompat.sim.group_commits import (
@@ -31,6 +32,7 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
 from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 
 if TYPE_CHECKING:
@@ -59,13 +61,14 @@ class Member(GroupClient):
         """Answers that belong to an earlier attempt are ignored."""
         self.member_id = ""
         self.generation = -1
-        self.owned: list[int] | None = None
+        self.instance_id: str | None = None
+        self.owned: list[Key] | None = None
         """None while it is not in the group."""
         self.has_read_at_last = False
         """Whether it has fetched the offsets of its partitions since the faults ended."""
         self._leads = False
-        self._divided = 0
-        """The number of partitions that it has assigned as the leader."""
+        self._divided: dict[str, tuple[Uuid, int]] = {}
+        """The partitions that it has assigned as the leader."""
 
     def start(self) -> None:
         super().start()
@@ -81,19 +84,34 @@ class Member(GroupClient):
 
     # What the members tell each other. The coordinator does not read it.
 
+    def topics(self) -> Sequence[str]:
+        """Return those that it reads, and those that it assigns as the leader."""
+        return (TOPIC,)
+
     def metadata(self) -> bytes:
         return b""
 
-    def encoded(self, share: Sequence[int]) -> bytes:
-        return bytes(share)
+    def divided(self, members: Sequence[tuple[str, bytes]]) -> dict[str, bytes]:
+        """Return each member's assignment. `members`: id and metadata."""
+        _, count = self._divided.get(TOPIC, (None, 0))
+        return {
+            member_id: bytes(range(position, count, len(members)))
+            for position, (member_id, _) in enumerate(members)
+        }
 
-    def decoded(self, assignment: bytes) -> list[int]:
-        return list(assignment)
+    def decoded(self, assignment: bytes) -> list[Key]:
+        topic = self.topic()
+        assert topic is not None
+        return [(topic[0], index) for index in assignment]
 
-    def assigned(self, partitions: list[int]) -> None:
+    def assigned(self, partitions: list[Key]) -> None:
         self.ledger.assigned(self.generation, self.member_id, partitions)
 
-    def committed(self, partitions: Iterable[int], sent_us: int) -> None:
+    def committable(self) -> list[Key]:
+        """Return the partitions whose offsets it commits and reads."""
+        return self.owned or []
+
+    def committed(self, partitions: Iterable[Key], sent_us: int) -> None:
         """The commit was acknowledged."""
 
     # Joining the group.
@@ -109,6 +127,7 @@ class Member(GroupClient):
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=self.member_id,
+            group_instance_id=self.instance_id,
             protocol_type=self.protocol_type,
             protocols=[protocol],
         )
@@ -121,25 +140,22 @@ class Member(GroupClient):
         elif error is ErrorCode.NONE:
             self.member_id, self.generation = answer.member_id, answer.generation_id
             self._leads = answer.leader == answer.member_id
-            self._sync([each.member_id for each in answer.members])
+            self._sync([(each.member_id, each.metadata) for each in answer.members])
         else:
             self._join_again(error)
 
-    def _sync(self, member_ids: list[str]) -> None:
-        topic = self.topic()
-        self._divided = topic[1] if topic is not None else 0
-        shares = {
-            each: range(position, self._divided, len(member_ids)) for position, each in enumerate(member_ids)
-        }
+    def _sync(self, members: list[tuple[str, bytes]]) -> None:
+        self._divided = self.layout(self.topics())
         request = SyncGroupRequest(
             group_id=self.ledger.group_id,
             generation_id=self.generation,
             member_id=self.member_id,
+            group_instance_id=self.instance_id,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol,
             assignments=[
-                SyncGroupRequestAssignment(member_id=each, assignment=self.encoded(share))
-                for each, share in shares.items()
+                SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+                for member_id, assignment in self.divided(members).items()
             ],
         )
         self._ask(request, self._synced)
@@ -177,7 +193,7 @@ class Member(GroupClient):
                 self._heartbeat()
             else:
                 self._read()
-        elif kind < 0.5 or not self.owned:
+        elif kind < 0.5 or not self.committable():
             self._heartbeat()
         elif kind < 0.9:
             self._commit()
@@ -190,25 +206,24 @@ class Member(GroupClient):
 
     def _heartbeat(self) -> None:
         request = HeartbeatRequest(
-            group_id=self.ledger.group_id, generation_id=self.generation, member_id=self.member_id
+            group_id=self.ledger.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
         )
         self._ask(request, self._heartbeat_answered)
 
     def _heartbeat_answered(self, error: ErrorCode, _: Any) -> None:
-        topic = self.topic()
         if error is not ErrorCode.NONE:
             self._join_again(error)
-        elif self._leads and topic is not None and topic[1] != self._divided:
+        elif self._leads and self.layout(self.topics()) != self._divided:
             self._join_again(ErrorCode.REBALANCE_IN_PROGRESS)
         else:
             self._next()
 
     def _commit(self) -> None:
-        topic = self.topic()
-        assert topic is not None
-        assert self.owned is not None
-        numbers = {partition: self.ledger.issue(partition) for partition in self.owned}
-        request = commit_request(self.ledger.group_id, topic[0], numbers, self.generation, self.member_id)
+        numbers = self._numbers()
+        request = self._commit_request(numbers)
         attempt, sent_us = self._attempt, self.simulation.scheduler.now_us
 
         def answered(done: Deferred[Any]) -> None:
@@ -226,19 +241,24 @@ class Member(GroupClient):
 
         self._coordinator.send(request, lambda: self._attempt == attempt, answered)
 
+    def _numbers(self) -> dict[Key, int]:
+        return {partition: self.ledger.issue(partition) for partition in self.committable()}
+
+    def _commit_request(self, numbers: dict[Key, int]) -> OffsetCommitRequest:
+        return commit_request(
+            self.ledger.group_id, numbers, self.generation, self.member_id, self.instance_id
+        )
+
     def _read(self) -> None:
-        topic, attempt = self.topic(), self._attempt
-        if not self.owned or topic is None:
-            self._next()
-            return
-        asked_when: dict[int, int] = {}
+        attempt = self._attempt
+        asked_when: dict[Hashable, int] = {}
         is_last = self.simulation.is_over_for_producers
 
         def asks() -> None:
             nonlocal asked_when
             asked_when = dict(self.ledger.settled)
 
-        def done(found: dict[int, int]) -> None:
+        def done(found: dict[Key, int]) -> None:
             self.ledger.fetched(asked_when, found)
             self.has_read_at_last = is_last
             self.simulation.counters.offsets_read += 1
@@ -248,8 +268,7 @@ class Member(GroupClient):
             self,
             self._coordinator,
             self.ledger.group_id,
-            (TOPIC, topic[0]),
-            self.owned,
+            self.committable,
             lambda: self._attempt == attempt,
             asks,
             done,
@@ -258,7 +277,7 @@ class Member(GroupClient):
     # Leaving the group.
 
     def _leave(self) -> None:
-        identity = MemberIdentity(member_id=self.member_id)
+        identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
         request = LeaveGroupRequest(group_id=self.ledger.group_id, members=[identity])
         self._ask(request, lambda _error, _answer: self._vanish())
 
@@ -266,16 +285,14 @@ class Member(GroupClient):
         """Disappear without leaving, so that the session expires. Another member comes in its place. A commit in
         flight may arrive much later."""
         self.simulation.counters.members_gone += 1
-        if self.owned and self.chance.happens(0.5):
-            self._commit_late({partition: self.ledger.issue(partition) for partition in self.owned})
+        if self.committable() and self.chance.happens(0.5):
+            self._commit_late(self._numbers())
         self._attempt += 1
         self.member_id, self.owned = "", None
         self.call_after(1 + self.chance.randrange(AWAY_MS), self._join)
 
-    def _commit_late(self, numbers: dict[int, int]) -> None:
-        topic = self.topic()
-        assert topic is not None
-        request = commit_request(self.ledger.group_id, topic[0], numbers, self.generation, self.member_id)
+    def _commit_late(self, numbers: dict[Key, int]) -> None:
+        request = self._commit_request(numbers)
 
         def answered(done: Deferred[Any]) -> None:
             if commit_error(done) is ErrorCode.NONE:
@@ -306,7 +323,7 @@ class Groups:
         if not self.members:
             return None
         generations = {each.generation for each in self.members}
-        owned = sorted(index for each in self.members for index in each.owned or ())
+        owned = sorted(index for each in self.members for _, index in each.owned or ())
         if any(each.owned is None for each in self.members) or len(generations) > 1:
             return f"not all members are in one generation: {generations}, {owned} are owned"
         if owned != list(range(partitions)):

@@ -40,6 +40,8 @@ class ImageOracles:
         """Pairs of broker id and epoch. A controller knows that they are dead before they are fenced, so it must not
         elect them."""
         self.deleted: set[Uuid] = set()
+        self.names: dict[Uuid, str] = {}
+        """Topic id -> name, of all topics that there ever were."""
         """Topics that existed once."""
 
     def partition(self, key: Key) -> PartitionRegistration | None:
@@ -179,6 +181,7 @@ class ImageOracles:
         counters = self._simulation.counters
         if before.topics_by_id is not image.topics_by_id:
             gone = before.topics_by_id.keys() - image.topics_by_id.keys()
+            self.names.update((topic_id, topic.name) for topic_id, topic in image.topics_by_id.items())
             self.deleted |= gone
             counters.topics_deleted += len(gone)
         for broker in image.brokers.values():

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.clients import Key
 from kafkacompat.sim.coordinated import GROUP, Coordinated
 from kafkacompat.sim.frames import GROUP_PURPOSE
 from kafkacompat.sim.group_commits import (
     AWAY_MS,
     HEARTBEAT_MS,
-    TOPIC,
     GroupClient,
     commit_error,
     commit_request,
@@ -64,8 +64,9 @@ class Passing(GroupClient):
         if topic is None:
             self.later(self._commit, HEARTBEAT_MS)
             return
-        ledger, number = self._ledger, self._ledger.issue(0)
-        request = commit_request(ledger.group_id, topic[0], {0: number}, -1, "")
+        ledger, key = self._ledger, (topic[0], 0)
+        number = ledger.issue(key)
+        request = commit_request(ledger.group_id, {key: number}, -1, "")
 
         def answered(done: Deferred[Any]) -> None:
             error = commit_error(done)
@@ -75,7 +76,7 @@ class Passing(GroupClient):
                 self._begin_anew()
                 return
             ledger.is_deleted = False
-            ledger.committed(0, number)
+            ledger.committed(key, number)
             self.simulation.counters.commits += 1
             self._pause(lambda: self._read(self._delete))
 
@@ -86,7 +87,7 @@ class Passing(GroupClient):
         assert topic is not None
         asked_when = dict(ledger.settled)
 
-        def done(found: dict[int, int]) -> None:
+        def done(found: dict[Key, int]) -> None:
             ledger.fetched(asked_when, found)
             then()
 
@@ -94,8 +95,7 @@ class Passing(GroupClient):
             self,
             self._coordinator,
             ledger.group_id,
-            (TOPIC, topic[0]),
-            [0],
+            lambda: [(topic[0], 0)],
             lambda: True,
             _nothing,
             done,

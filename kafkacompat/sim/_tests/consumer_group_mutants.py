@@ -8,10 +8,19 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.group import machine
-from kafkacompat.group.consumer import consumer_group, conversion, replay
+from kafkacompat.group import commit, machine
+from kafkacompat.group.consumer import (
+    classic_members,
+    consumer_group,
+    conversion,
+    heartbeat,
+    replay,
+    target_assignment,
+)
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.current_assignment import Reconciliation
+from kafkacompat.group.consumer.member import ConsumerGroupMember
+from kafkacompat.ids import ZERO_UUID
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
 CURRENT_ASSIGNMENT = 8
@@ -74,6 +83,61 @@ def a_conversion_forgets_what_classic_members_own(patch: pytest.MonkeyPatch) -> 
     patch.setattr(conversion, "assigned_partitions", lambda assignment, topics: {})
 
 
+def partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    original = heartbeat._leave
+
+    def leave(env: Any, request: Any, now_ms: int) -> Any:
+        request.member_epoch = -1
+        return original(env, request, now_ms)
+
+    patch.setattr(heartbeat, "_leave", leave)
+
+
+def a_twin_joins_before_its_instance_is_released(patch: pytest.MonkeyPatch) -> None:
+    original = heartbeat.static_member_for
+
+    def static_member_for(
+        group: Any, member_id: str, instance_id: str, joins: bool, records: Any, epoch_of: Any
+    ) -> Any:
+        told = None if joins else epoch_of
+        return original(group, member_id, instance_id, joins, records, epoch_of=told)
+
+    patch.setattr(heartbeat, "static_member_for", static_member_for)
+
+
+def a_twin_that_was_replaced_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    for module in (heartbeat, classic_members):
+        patch.setattr(module, "throw_if_fenced", lambda *_: None)
+
+
+def changed_topics_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerGroup, "request_metadata_refresh", lambda self: None)
+
+
+def offsets_of_a_deleted_topic_are_shown_for_its_successor(patch: pytest.MonkeyPatch) -> None:
+    original = commit._fetched
+    patch.setattr(commit, "is_gone", lambda *_: False)
+    patch.setattr(
+        commit, "_fetched", lambda seen, topic, _, partition: original(seen, topic, ZERO_UUID, partition)
+    )
+
+
+def all_members_are_taken_to_subscribe_to_the_same_topics(patch: pytest.MonkeyPatch) -> None:
+    for module in (heartbeat, target_assignment):
+        patch.setattr(module, "is_homogeneous", lambda *_: True)
+
+
+def a_converted_group_forgets_the_instances_of_its_members(patch: pytest.MonkeyPatch) -> None:
+    original = conversion.ConsumerGroupMember
+
+    def forgetful(*given: Any, instance_id: str | None = None, **named: Any) -> ConsumerGroupMember:
+        return original(*given, **named)
+
+    patch.setattr(conversion, "ConsumerGroupMember", forgetful)
+
+
 CONSUMER_GROUP_MUTANTS: tuple[Plant, ...] = (
     partitions_are_given_away_before_they_are_revoked,
     a_heartbeat_that_tells_nothing_gives_everything_up,
@@ -83,6 +147,13 @@ CONSUMER_GROUP_MUTANTS: tuple[Plant, ...] = (
     a_new_coordinator_takes_no_sessions_up,
     partitions_of_fenced_members_are_not_released,
     a_conversion_forgets_what_classic_members_own,
+    partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while,
+    a_twin_joins_before_its_instance_is_released,
+    a_twin_that_was_replaced_is_not_fenced,
+    changed_topics_are_not_noticed,
+    offsets_of_a_deleted_topic_are_shown_for_its_successor,
+    all_members_are_taken_to_subscribe_to_the_same_topics,
+    a_converted_group_forgets_the_instances_of_its_members,
 )
 CONSUMER_GROUP_MUTANTS_SEEN_AT = {
     "every_epoch_of_a_consumer_may_commit": 3,

@@ -82,6 +82,27 @@ def test_an_answer_that_took_longer_than_a_session_proves_nothing() -> None:
     ledger.told("b", [0], Grant(20, 20 + SESSION_US), is_asked_first=True)
 
 
+def test_partitions_stay_with_the_instance_of_a_static_member_until_its_session_ends() -> None:
+    def left() -> Owners:
+        ledger = owners()
+        ledger.leaves_for_a_while("a", "i")
+        ledger.gives_up("a")
+        return ledger
+
+    with pytest.raises(Breach, match="g-1 is of i, and b is told that it is its own"):
+        left().told("b", [1], Grant(30, 40), is_asked_first=True)
+    left().told("b", [1], Grant(30, SESSION_US), is_asked_first=True)
+    ledger = left()
+    ledger.comes_back("i")
+    ledger.told("b", [1], Grant(30, 40), is_asked_first=True)
+
+
+def test_partitions_are_named_by_their_topics_ids() -> None:
+    ledger = GroupLedger("g")
+    with pytest.raises(Breach, match="g-07070707-3 has 1, answered or shown was -1"):
+        ledger.fetched({}, {(b"\7" * 16, 3): 1})
+
+
 def test_only_the_last_owner_commits() -> None:
     ledger = Owners("g", SESSION_US)
     for member, since in (("a", 0), ("b", 20)):
