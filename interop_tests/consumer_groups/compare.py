@@ -11,10 +11,11 @@ from interop_tests.consumer_groups.expressions import EXPRESSIONS
 from interop_tests.consumer_groups.pair import Different, Pair
 from interop_tests.consumer_groups.random_talk import RandomTalk
 from interop_tests.consumer_groups.scenarios import SCENARIOS
+from interop_tests.consumer_groups.strange import STRANGE
 from interop_tests.consumer_groups.surroundings import FIXED_TOPICS
 from interop_tests.consumer_groups.talk import Side
 
-TALKS = (*SCENARIOS, *ADMINISTRATION, *CONVERSIONS, *EXPRESSIONS)
+TALKS = (*SCENARIOS, *ADMINISTRATION, *CONVERSIONS, *EXPRESSIONS, *STRANGE)
 
 
 def create_topics(sides: Sequence[Side]) -> None:

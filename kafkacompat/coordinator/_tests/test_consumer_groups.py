@@ -440,6 +440,18 @@ def test_a_classic_member_has_expressions_matched_with_its_own_rights(world: Wor
     assert group.resolved["[tu]"].topics == {"t"}
 
 
+def test_a_member_that_subscribes_to_nothing_is_not_heard_with_its_previous_epoch(world: World) -> None:
+    one = Member(world, "one", "t")
+    one.join()
+    one.beat(subscribed_topic_names=[])
+    epoch = one.beat().member_epoch
+    assert heartbeat(world, member_id="one", member_epoch=epoch - 1, topic_partitions=[]).error_code == E.NONE
+    one.beat(subscribed_topic_regex="nothing")
+    one.beat()
+    refused = heartbeat(world, member_id="one", member_epoch=epoch - 1, topic_partitions=[])
+    assert refused.error_code == E.FENCED_MEMBER_EPOCH
+
+
 # --- static members
 
 

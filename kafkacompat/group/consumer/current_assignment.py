@@ -34,6 +34,8 @@ class Reconciliation:
     subscribed: AbstractSet[Uuid]
     """Of the topics that the member has or gets, those that it subscribes to now. It may subscribe to all topics of the
     cluster, so the others are left out."""
+    subscribes_to_any: bool
+    """Whether any topic exists that the member subscribes to. Only looked at if the subscription has changed."""
     has_subscription_changed: bool
     partition_epoch: Callable[[Uuid, int], int]
     """The epoch of a partition's owner, -1 if it is free."""
@@ -71,15 +73,16 @@ class Reconciliation:
         )
 
     def _without_unsubscribed(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
-        """Revoke the topics that the member no longer subscribes to. The epoch stays."""
+        """Revoke the topics that the member no longer subscribes to. The epoch stays, and a member that subscribes to
+        nothing any more is not heard with the previous one."""
         gone = {topic_id for topic_id in member.assigned if topic_id not in self.subscribed}
-        if not gone:
+        if not gone and (self.subscribes_to_any or member.pending_revocation):
             return member
         assigned = {topic_id: each for topic_id, each in member.assigned.items() if topic_id not in gone}
         pending = dict(member.pending_revocation)
         for topic_id in gone:
             pending[topic_id] = {**pending.get(topic_id, NOTHING), **member.assigned[topic_id]}
-        if self._owns_any(pending):
+        if pending and self._owns_any(pending):
             return replace(
                 member,
                 state=MemberState.UNREVOKED_PARTITIONS,

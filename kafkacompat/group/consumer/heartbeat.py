@@ -342,6 +342,7 @@ def reconcile(
         target.epoch,
         target.assignment,
         subscribed,
+        not has_subscription_changed or any(name in env.topics.by_name for name in names),
         has_subscription_changed,
         group.partition_epoch,
         owned,
