@@ -149,6 +149,17 @@ def test_members_of_a_large_group_have_sessions_after_its_conversion(world: Worl
     assert list(group_of(world).members) == ["new"]
 
 
+def test_a_large_group_that_was_converted_leaves_no_timers_of_the_classic_one(world: World) -> None:
+    classic_group(world)
+    new = Member(world, "new", "t")
+    new.join()
+    drive(world)
+    new.join()
+    drive(world)
+    left = {key[0] for key in machine(world).env.timers._entries}  # type: ignore[attr-defined]
+    assert left == {"session"}
+
+
 def test_a_conversion_of_a_large_group_that_has_changed_is_prepared_anew(world: World) -> None:
     members = classic_group(world)
     new = Member(world, "new", "t")
