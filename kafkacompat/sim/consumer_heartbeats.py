@@ -172,6 +172,7 @@ class HeartbeatingMember(GroupClient):
         if self.epoch == 0 and self.instance_id is not None:
             self.counters.static_joins += 1
         self.epoch = answer.member_epoch
+        has_new = False
         if answer.assignment is not None:
             told = {
                 (topic.topic_id, index)
@@ -181,7 +182,8 @@ class HeartbeatingMember(GroupClient):
             self._check_subscribed(told - self.owned)
             self.counters.returned += len(told & self._had)
             self._had = frozenset()
-            if told - self.owned:
+            has_new = bool(told - self.owned)
+            if has_new:
                 self.has_read_at_last = False
                 self.simulation.counters.assignments += 1
                 self.counters.assignments += 1
@@ -191,7 +193,10 @@ class HeartbeatingMember(GroupClient):
         self.owners.heard(self.id, sent_us)
         grant = Grant(sent_us, self.simulation.scheduler.now_us)
         self.owners.told(self.id, self.owned, grant, is_asked_first=not self.has_classic_twin)
-        self._next()
+        if has_new and self.chance.happens(0.5):
+            self._read()
+        else:
+            self._next()
 
     def _check_subscribed(self, told: set[Key]) -> None:
         """New partitions are those of topics that it subscribes to."""
@@ -224,6 +229,10 @@ class HeartbeatingMember(GroupClient):
     # What a member does between two heartbeats.
 
     def _next(self) -> None:
+        raise NotImplementedError
+
+    def _read(self) -> None:
+        """What others have committed of its partitions."""
         raise NotImplementedError
 
     def _be_away(self) -> None:

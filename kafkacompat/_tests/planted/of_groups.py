@@ -366,4 +366,18 @@ BUGS = (
         "        for index, record in enumerate(records):\n",
         ("coordinator/_tests/test_large_consumer_groups.py",),
     ),
+    PlantedBug(
+        "a converted group forgets the instances of its members",
+        "group/consumer/conversion.py",
+        "                    instance_id=each.group_instance_id,\n",
+        "",
+        ("coordinator/_tests/test_consumer_groups.py", "coordinator/_tests/test_large_consumer_groups.py"),
+    ),
+    PlantedBug(
+        "offsets of a deleted topic are shown for one of the same name",
+        "group/commit.py",
+        "        stored = None  # it belongs to an earlier topic of the same name\n",
+        "        pass\n",
+        ("coordinator/_tests/test_offsets.py", "coordinator/_tests/test_consumer_groups.py"),
+    ),
 )

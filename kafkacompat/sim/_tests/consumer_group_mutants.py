@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.group import commit, machine
+from kafkacompat.group import machine
 from kafkacompat.group.consumer import (
     classic_members,
     consumer_group,
@@ -19,8 +19,6 @@ from kafkacompat.group.consumer import (
 )
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.current_assignment import Reconciliation
-from kafkacompat.group.consumer.member import ConsumerGroupMember
-from kafkacompat.ids import ZERO_UUID
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
 CURRENT_ASSIGNMENT = 8
@@ -116,26 +114,9 @@ def changed_topics_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "request_metadata_refresh", lambda self: None)
 
 
-def offsets_of_a_deleted_topic_are_shown_for_its_successor(patch: pytest.MonkeyPatch) -> None:
-    original = commit._fetched
-    patch.setattr(commit, "is_gone", lambda *_: False)
-    patch.setattr(
-        commit, "_fetched", lambda seen, topic, _, partition: original(seen, topic, ZERO_UUID, partition)
-    )
-
-
 def all_members_are_taken_to_subscribe_to_the_same_topics(patch: pytest.MonkeyPatch) -> None:
     for module in (heartbeat, target_assignment):
         patch.setattr(module, "is_homogeneous", lambda *_: True)
-
-
-def a_converted_group_forgets_the_instances_of_its_members(patch: pytest.MonkeyPatch) -> None:
-    original = conversion.ConsumerGroupMember
-
-    def forgetful(*given: Any, instance_id: str | None = None, **named: Any) -> ConsumerGroupMember:
-        return original(*given, **named)
-
-    patch.setattr(conversion, "ConsumerGroupMember", forgetful)
 
 
 CONSUMER_GROUP_MUTANTS: tuple[Plant, ...] = (
@@ -151,14 +132,17 @@ CONSUMER_GROUP_MUTANTS: tuple[Plant, ...] = (
     a_twin_joins_before_its_instance_is_released,
     a_twin_that_was_replaced_is_not_fenced,
     changed_topics_are_not_noticed,
-    offsets_of_a_deleted_topic_are_shown_for_its_successor,
     all_members_are_taken_to_subscribe_to_the_same_topics,
-    a_converted_group_forgets_the_instances_of_its_members,
 )
 CONSUMER_GROUP_MUTANTS_SEEN_AT = {
     "every_epoch_of_a_consumer_may_commit": 3,
     "a_new_coordinator_forgets_what_is_to_be_revoked": 17,
     "a_new_coordinator_forgets_targets": 14,
     "partitions_of_fenced_members_are_not_released": 1,
+    "partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while": 1,
+    "a_twin_joins_before_its_instance_is_released": 4,
+    "a_twin_that_was_replaced_is_not_fenced": 58,
+    "changed_topics_are_not_noticed": 18,
+    "all_members_are_taken_to_subscribe_to_the_same_topics": 1,
 }
 """The seeds that found them when they were planted, unless it was the first seed."""
