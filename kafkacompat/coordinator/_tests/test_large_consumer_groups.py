@@ -125,6 +125,7 @@ def test_a_large_classic_group_is_converted_when_its_member_asks_again(world: Wo
     assert len(world.log().batches) == batches + 1  # all of it or nothing
     group = group_of(world)
     assert list(group.members) == [*members, "new"]
+    assert group.static_members == {f"instance-{each}": f"member-{each}" for each in range(0, SIZE, 3)}
     assert machine(world).env.subscribers == {"t": {"g"}}
     drive(world)
     new.settle(2)

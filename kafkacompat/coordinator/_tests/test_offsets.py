@@ -25,10 +25,12 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.harness import World, context, topic_image
+from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.deferred import Deferred
 from kafkacompat.group import commit as group_commit
 from kafkacompat.group.environment import GroupSettings
-from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord
+from kafkacompat.ids import OFFSETS_TOPIC, ZERO_UUID
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.wire.codec import encode
@@ -243,6 +245,18 @@ def test_a_groups_error_stands_where_the_version_has_it(version: int) -> None:
     else:
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
         assert world.call(FETCH, request, version).groups[0].error_code == E.NOT_COORDINATOR
+
+
+def test_an_offset_of_an_earlier_topic_of_the_same_name_is_not_shown() -> None:
+    """A coordinator that was not there when the topic was deleted finds it in its log."""
+    world = World()
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 1)])
+    commit(world, 1)
+    for topic_id, shown in ((b"?" * 16, -1), (world.image.topics["t"].id, 5), (ZERO_UUID, 5)):
+        value = OffsetAndMetadata(5, -1, "", world.time.now_ms(), -1, topic_id)
+        record = OffsetRecord("g", "t", 0, value)
+        world.coordinator._shard("g").write(lambda _, record=record: CoordinatorResult((record,), None))  # type: ignore[misc]
+        assert fetch(world).committed_offset == shown
 
 
 def test_topic_ids() -> None:
