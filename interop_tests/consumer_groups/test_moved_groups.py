@@ -14,6 +14,7 @@ import pytest
 
 from interop_tests.cluster import views
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
+from interop_tests.cluster.moving import elect, reassign, serving_leader
 from interop_tests.cluster.test_mixed import FORMAT
 from interop_tests.cluster.test_mixed import SETTINGS as MIXED
 from interop_tests.consumer_groups.held_groups import (
@@ -36,7 +37,6 @@ pytestmark = pytest.mark.needs_control
 OFFSETS_TOPIC = "__consumer_offsets"
 LOAD = "load"
 LOAD_PARTITIONS = 3
-ELECTION_NOT_NEEDED = 84
 OTHER = {APACHE: KAFKACOMPAT, KAFKACOMPAT: APACHE}
 QUICK = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
 
@@ -93,10 +93,8 @@ class Scene:
     def home(self) -> int | None:
         """The coordinator in the newest of the brokers' views, or None if it does not serve. A node that was paused may
         still take itself for the coordinator."""
-        serving = [node for node in self.cluster.brokers if node.serves]
-        seen = [views.ask([node], lambda wire: views.partitions(wire, OFFSETS_TOPIC)) for node in serving]
-        newest = max((found[0] for found in seen if found), key=lambda each: each.epoch, default=None)
-        return newest.leader if newest and newest.leader in [node.node_id for node in serving] else None
+        found = serving_leader(self.cluster, OFFSETS_TOPIC)
+        return None if found is None else found[0]
 
     def find(self) -> str | None:
         home = self.home()
@@ -147,37 +145,6 @@ class Scene:
             return found if found["GroupState"] == "Stable" else None
 
         return described_load(self.cluster.wait(probe, "the group is stable"))
-
-    def reassign(self, replicas: list[int]) -> None:
-        partition = {"PartitionIndex": 0, "Replicas": replicas}
-        body = {"TimeoutMs": 15000, "Topics": [{"Name": OFFSETS_TOPIC, "Partitions": [partition]}]}
-        reply = self.cluster.ask(lambda wire: wire.call("AlterPartitionReassignments", 0, body))
-        assert reply is not None
-        assert reply["ErrorCode"] == reply["Responses"][0]["Partitions"][0]["ErrorCode"] == 0, reply
-
-        def is_done() -> bool:
-            found = self.cluster.partition(OFFSETS_TOPIC)
-            return found is not None and list(found.replicas) == replicas and set(found.isr) == set(replicas)
-
-        self.cluster.wait(is_done, f"the replicas of the offsets are {replicas}")
-
-    def elect(self, node_id: int) -> None:
-        """Make the node the preferred leader of the offsets, and elect it."""
-        others = [node.node_id for node in self.cluster.brokers if node.node_id != node_id]
-        self.reassign([node_id, *others])
-        topics = [{"Topic": OFFSETS_TOPIC, "Partitions": [0]}]
-        body = {"ElectionType": 0, "TopicPartitions": topics, "TimeoutMs": 15000}
-
-        def is_elected() -> bool:
-            reply = self.cluster.ask(lambda wire: wire.call("ElectLeaders", 2, body))
-            codes = reply and [
-                each["ErrorCode"]
-                for topic in reply["ReplicaElectionResults"]
-                for each in topic["PartitionResult"]
-            ]
-            return codes in ([0], [ELECTION_NOT_NEEDED])
-
-        self.cluster.wait(is_elected, f"node {node_id} is elected")
 
     def survives(self, change: Callable[[int], None], members: int) -> None:
         """Hold groups in every state while `change` happens to the coordinator, whose id it gets. The group at work
@@ -253,10 +220,10 @@ def test_a_coordinator_of_three_is_replaced(scene: Callable[..., Scene]) -> None
         cluster.nodes[home].resume()
 
     def elected(home: int) -> None:
-        at.elect(next_of(home))
+        elect(cluster, OFFSETS_TOPIC, next_of(home))
 
     def reassigned(home: int) -> None:
-        at.reassign([next_of(home)])
+        reassign(cluster, OFFSETS_TOPIC, [next_of(home)])
 
     changes = (killed, stopped, paused, elected, reassigned, paused_for_a_moment)
     for change, members in zip(changes, (3, 2, 3, 2, 3, 2), strict=True):
@@ -277,12 +244,12 @@ def test_the_coordinator_moves_between_apache_kafka_and_kafkacompat(scene: Calla
         with Connection(node.bootstrap) as connection:
             features = connection.call("ApiVersions", 4, told)["FinalizedFeatures"]
         assert {each["Name"]: each["MaxVersionLevel"] for each in features}["group.version"] == 1
-    at.elect(ours)
+    elect(at.cluster, OFFSETS_TOPIC, ours)
     at.load.start(2)
     before = at.settled(2)
 
     def elected(home: int) -> None:
-        at.elect(ours + theirs - home)
+        elect(at.cluster, OFFSETS_TOPIC, ours + theirs - home)
 
     def killed(home: int) -> None:
         at.cluster.nodes[home].kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -113,6 +114,11 @@ class BatchPlan:
     last_offset_delta: int | None = None
     batch_length: int | None = None
     records: bytes | None = None
+
+    @classmethod
+    def of_now(cls, *values: bytes | None) -> BatchPlan:
+        """Records that no retention deletes while a test runs (see `without_retention`)."""
+        return cls(list(values), base_timestamp_ms=time.time_ns() // 1_000_000)
 
     def encode(self) -> bytes:
         count = len(self.values)

@@ -14,7 +14,7 @@ from interop_tests.harness.broker import KAFKACOMPAT
 from interop_tests.harness.raw_kafka import produce, topic_id
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.wire import Connection
-from interop_tests.share_groups.hand import BROKEN, REJECT, Hand, initialize, lag, read_from_start
+from interop_tests.share_groups.hand import BROKEN, REJECT, Hand, Leader, initialize, lag, read_from_start
 
 pytestmark = pytest.mark.needs_control
 
@@ -56,8 +56,8 @@ def test_the_leader_of_the_dead_letters_is_killed(tmp_path: Path) -> None:
                 errors_deadletterqueue_copy_record_enable="true",
             )
             id_ = topic_id(connection, TOPIC)
-        initialize(coordinator, GROUP, TOPIC, 1)
-        hand = Hand(lambda: node.bootstrap, GROUP, "hand", id_)
+        initialize(coordinator, [GROUP], TOPIC)
+        hand = Hand(lambda: Leader(node.bootstrap), GROUP, "hand", id_)
         written = 0
 
         def reject(count: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 from interop_tests.harness.raw_kafka import create_topic, topic_id
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
-from interop_tests.share_groups.hand import RELEASE, Hand, initialize
+from interop_tests.share_groups.hand import RELEASE, Hand, Leader, initialize
 from interop_tests.share_groups.looking import configure, fill, lag, wait_until_members
 from interop_tests.share_groups.workers import FRANZ_GO, JAVA, Delivered, Join
 
@@ -42,7 +42,7 @@ def hands(served: str, raw: Connection, group: str) -> Iterator[Hands]:
     made: list[Hand] = []
 
     def make(topic: str, name: str) -> Hand:
-        made.append(Hand(lambda: served, group, name, topic_id(raw, topic)))
+        made.append(Hand(lambda: Leader(served), group, name, topic_id(raw, topic)))
         return made[-1]
 
     configure(raw, group, "share.delivery.count.limit", "10")
@@ -68,7 +68,7 @@ def test_renewed_records_stay_with_their_worker(
     clock, quiet = unique("clock"), unique("quiet")
     for name in (clock, quiet):
         create_topic(served, name)
-        initialize(lambda: served, group, name, 1)
+        initialize(lambda: served, [group], name)
     worker = join(kind, "worker", records="1", acquire="record_limit")
     wait_until_members(raw, group, worker)
     waiting = hands(quiet, "waiting")
@@ -110,7 +110,7 @@ def test_late_acknowledgements_are_refused(
     """A worker stands still until its lock has ended and another member holds the record."""
     quiet = unique("quiet")
     create_topic(served, quiet)
-    initialize(lambda: served, group, quiet, 1)
+    initialize(lambda: served, [group], quiet)
     late = join(JAVA, "late", records="1", acquire="record_limit")
     wait_until_members(raw, group, late)
     waiting, other = hands(quiet, "waiting"), hands(topic, "other")
