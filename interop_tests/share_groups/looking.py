@@ -23,7 +23,7 @@ def configure(raw: Connection, group: str, name: str, value: str) -> None:
 def fill(raw: Connection, topic: str, count: int, first: int = 0) -> None:
     """Batches of one record each, whose values are numbers."""
     for number in range(first, first + count):
-        assert produce(raw, topic, BatchPlan([b"%d" % number]))["ErrorCode"] == 0
+        assert produce(raw, topic, BatchPlan.of_now(b"%d" % number))["ErrorCode"] == 0
 
 
 def lag(raw: Connection, group: str, topic: str | None = None) -> int:

@@ -25,106 +25,6 @@ from interop_tests.share_groups.workers import (
 pytestmark = pytest.mark.needs_control
 
 GROUPS = "consumer.group.ShareGroupCommand"
-<<<<<<< HEAD
-=======
-GROUP_RESOURCE = 32
-LOCK_MS = 4000
-Unique = Callable[[str], str]
-Join = Callable[..., Worker]
-
-
-# Apache Kafka asks again for a state after half a minute only, which is longer than its own tools wait.
-KINDS = [APACHE, KAFKACOMPAT] if os.environ.get("KAFKACOMPAT_SOAK") else [KAFKACOMPAT]
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port of a broker of each kind, whose members soon hear of changes."""
-    broker = BrokerProcess(request.param, tmp_path_factory.mktemp(request.param), SETTINGS)
-    broker.start()
-    try:
-        with Connection(broker.bootstrap) as connection:
-            # A group waits for half a minute if it finds no share coordinator.
-            wait_until(lambda: has_share_coordinator(connection), "there is a share coordinator")
-        yield broker.bootstrap
-    finally:
-        broker.kill()
-
-
-@pytest.fixture
-def raw(served: str) -> Iterator[Connection]:
-    with Connection(served) as connection:
-        yield connection
-
-
-@pytest.fixture
-def group(raw: Connection, unique: Unique) -> str:
-    """A group that reads from the first record."""
-    name = unique("group")
-    configure(raw, name, "share.auto.offset.reset", "earliest")
-    return name
-
-
-@pytest.fixture
-def topic(served: str, unique: Unique) -> str:
-    name = unique("topic")
-    create_topic(served, name)
-    return name
-
-
-@pytest.fixture
-def join(served: str, group: str, topic: str, tmp_path: Path) -> Iterator[Join]:
-    """join(kind, client, mode=...) starts a member of the group. All are killed when the test ends."""
-    made: list[Worker] = []
-
-    def start(kind: str, client: str, **settings: str) -> Worker:
-        log = tmp_path / f"{client}.log"
-        own = {"bootstrap": served, "group": group, "client": client, "topic": topic, "mode": EXPLICIT}
-        made.append(Worker(kind, log, **(own | settings)))
-        return made[-1]
-
-    yield start
-    for worker in made:
-        worker.kill()
-
-
-def configure(raw: Connection, group: str, name: str, value: str) -> None:
-    config = {"Name": name, "ConfigOperation": 0, "Value": value}
-    resource = {"ResourceType": GROUP_RESOURCE, "ResourceName": group, "Configs": [config]}
-    answer = raw.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})
-    assert answer["Responses"][0]["ErrorCode"] == 0, answer
-
-
-def fill(raw: Connection, topic: str, count: int, first: int = 0) -> None:
-    """Batches of one record each, whose values are numbers."""
-    for number in range(first, first + count):
-        assert produce(raw, topic, BatchPlan.of_now(b"%d" % number))["ErrorCode"] == 0
-
-
-def lag(raw: Connection, group: str) -> int:
-    """How many records of its only partition the group has not acknowledged."""
-    body = {"Groups": [{"GroupId": group, "Topics": None}]}
-    (found,) = raw.call("DescribeShareGroupOffsets", 1, body)["Groups"]
-    assert found["ErrorCode"] == 0, found
-    (topic,) = found["Topics"]
-    (partition,) = topic["Partitions"]
-    return int(partition["Lag"])
-
-
-def described(raw: Connection, group: str) -> Any:
-    (found,) = raw.call("ShareGroupDescribe", 1, {"GroupIds": [group]})["Groups"]
-    return found
-
-
-def wait_until_members(raw: Connection, group: str, *workers: Worker) -> None:
-    """Wait until all have joined. There is nothing to read yet."""
-
-    def have_joined() -> bool:
-        assert not any(worker.poll(50) for worker in workers)
-        return len(described(raw, group)["Members"]) == len(workers)
-
-    wait_until(have_joined, f"{len(workers)} are members")
->>>>>>> 8769ecce (Hold share groups in every state while their leaders and share coordinators die, hang and move, on three nodes and between both kinds of node)
 
 
 def numbers(records: list[Delivered]) -> list[int]:
@@ -294,7 +194,7 @@ def test_the_share_consumer_performance_tool(
     served: str, raw: Connection, group: str, topic: str, tools: KafkaTools
 ) -> None:
     for _ in range(20):
-        assert produce(raw, topic, BatchPlan.of_now(*[b"x" * 100] * 100))["ErrorCode"] == 0
+        assert produce(raw, topic, BatchPlan([b"x" * 100] * 100))["ErrorCode"] == 0
     output = tools.run(
         "ShareConsumerPerformance",
         *("--bootstrap-server", served, "--topic", topic, "--group", group, "--num-records", "2000"),

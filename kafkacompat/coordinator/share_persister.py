@@ -372,7 +372,8 @@ class ShareStatePersister:
         lost = [call for call in line.asked if call.attempts >= ATTEMPTS_MAX]
         again = [call for call in line.asked if call.attempts < ATTEMPTS_MAX]
         line.asked, line.waiting = [], again + line.waiting
-        if again:
+        # A node that was paused, or whose answer came late, may have lost the coordinator long ago.
+        if again and self._coordinator_of(line.key) in (NO_LEADER, node_id):
             self._rest(line, node_id, max([call.attempts for call in again]))
         self._refuse(line, lost, code, NO_SUCCESS.format(what=f"complete {line.request.name} RPC"))
         if line.handle is None:

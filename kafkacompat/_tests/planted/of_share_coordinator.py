@@ -101,6 +101,13 @@ BUGS = (
         PERSISTER,
     ),
     PlantedBug(
+        "what a coordinator refuses that has moved meanwhile waits for the back-off",
+        "coordinator/share_persister.py",
+        "        if again and self._coordinator_of(line.key) in (NO_LEADER, node_id):\n",
+        "        if again:\n",
+        PERSISTER,
+    ),
+    PlantedBug(
         "what an earlier leader did not commit counts at once",
         "coordinator/share_service.py",
         "            is_patient=True,\n",

@@ -335,6 +335,21 @@ def test_a_coordinator_that_has_moved_is_asked_as_soon_as_the_image_tells() -> N
     assert answer.result().code is E.INVALID_REQUEST  # this node has answered, which has no state of it
 
 
+@pytest.mark.parametrize("said", [E.NOT_COORDINATOR, RequestTimedOut("paused")])
+def test_a_coordinator_that_had_moved_before_it_answered_is_asked_at_once(said: E | Exception) -> None:
+    world = World()
+    world.coordinator.initialize_state(initialization(0))
+    answer = world.asks()
+    world.lead(NODE_ID)
+    world.coordinator.initialize_state(initialization(0))
+    assert not answer.done
+    if isinstance(said, Exception):
+        world.remote.asked.pop()[1].fail(said)
+    else:
+        world.remote.answer(said)
+    assert answer.result() == ShareError()
+
+
 def test_a_stopped_persister_refuses() -> None:
     world = World()
     flying, waiting = world.asks(), world.asks()
