@@ -14,7 +14,7 @@ from pathlib import Path
 
 from interop_tests.share_groups.asking import SharePair
 from interop_tests.share_groups.compare import create_topics, seed_compared, talks_compared
-from interop_tests.share_groups.random_talk import RANDOM_SETTINGS
+from interop_tests.share_groups.random_talk import settings_of
 from interop_tests.share_groups.sides import started
 
 
@@ -36,7 +36,7 @@ def main() -> int:
     while options.talks or seeds:
         with (
             tempfile.TemporaryDirectory(prefix="share-groups-") as folder,
-            started(Path(folder), options.kinds, **({} if options.talks else RANDOM_SETTINGS)) as sides,
+            started(Path(folder), options.kinds, **({} if options.talks else settings_of(seeds[0]))) as sides,
         ):
             create_topics(sides)
             if options.talks:

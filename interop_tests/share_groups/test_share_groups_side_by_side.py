@@ -12,7 +12,7 @@ import pytest
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.share_groups.compare import TALKS, create_topics, seed_compared, talks_compared
-from interop_tests.share_groups.random_talk import RANDOM_SETTINGS
+from interop_tests.share_groups.random_talk import settings_of
 from interop_tests.share_groups.sides import ShareSide, started
 
 pytestmark = pytest.mark.needs_control
@@ -42,7 +42,7 @@ def test_scripted_talk(sides: list[ShareSide], name: str) -> None:
 @pytest.mark.parametrize("number", range(len(SEEDS)))
 def test_random_talk(tmp_path: Path, number: int) -> None:
     """New brokers for each seed: after a difference they hold different groups."""
-    with started(tmp_path, (APACHE, KAFKACOMPAT), **RANDOM_SETTINGS) as sides:
+    with started(tmp_path, (APACHE, KAFKACOMPAT), **settings_of(SEEDS[number])) as sides:
         create_topics(sides)
         pair = seed_compared(sides, SEEDS[number], REQUESTS)
     told = "\n".join(pair.told)
