@@ -274,6 +274,28 @@ def latest_goes_on(talk: ShareAsking) -> None:
     talk.share_offsets()
 
 
+def starts_where_nothing_is_young(talk: ShareAsking) -> None:
+    """Nothing was written in the duration where a group should start, until a transaction writes."""
+    topic = own_topic(talk)
+    place = topic, 0
+    talk.configure(RESET, "by_duration:PT1H")
+    talk.produce(topic, 2)
+    talk.subscribe(topic)
+    m = talk.member("m")
+    m.fetch(place)
+    m.fetch()
+    talk.transaction(topic, 2, None)
+    m.fetch()
+    talk.pair.change("abort", lambda side: side.end_transaction(topic, 0, False, 4))
+    talk.share_offsets()
+    m.fetch()
+    talk.produce(topic, 1)
+    m.fetch()
+    talk.share_offsets()
+    m.close(releases=1)
+    talk.share_offsets()
+
+
 def deleted_records(talk: ShareAsking) -> None:
     """The log's start moves past records that are available, held and acknowledged."""
     topic = ready(talk, 1, 4, 4, 4)
@@ -348,6 +370,7 @@ IN_FLIGHT = (
     isolation_changes,
     starts,
     latest_goes_on,
+    starts_where_nothing_is_young,
     deleted_records,
     deleted_before_the_start,
     a_topic_goes,

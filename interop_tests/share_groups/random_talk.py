@@ -337,7 +337,8 @@ class RandomTalk:
             self.leave()
         self.group.share_offsets(None, ANY)
         if chance.random() < 0.4:
-            self.group.configure(RESET, chance.choice(["earliest", "latest", "by_duration:PT1H"]))
+            # All records are younger than this. If none were, each fetch would look again, and be answered or not in time.
+            self.group.configure(RESET, chance.choice(["earliest", "latest", "by_duration:P1500D"]))
         self.join_and_begin()
 
     def change_offsets(self) -> set[Place]:
