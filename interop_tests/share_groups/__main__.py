@@ -14,7 +14,7 @@ from pathlib import Path
 
 from interop_tests.share_groups.asking import SharePair
 from interop_tests.share_groups.compare import create_topics, seed_compared, talks_compared
-from interop_tests.share_groups.random_talk import settings_of
+from interop_tests.share_groups.random_settings import settings_of
 from interop_tests.share_groups.sides import started
 
 
@@ -48,6 +48,8 @@ def main() -> int:
         options.shown.write_text("\n".join(each for pair in pairs for each in pair.answers) + "\n")
     for each in (each for pair in pairs for each in pair.accidental):
         print(f"once: {each}", flush=True)
+    for each in (each for pair in pairs for each in pair.known):
+        print(f"Kafka's internal error: {each}", flush=True)
     told = [each for pair in pairs for each in pair.told]
     for each in told:
         print(each, flush=True)

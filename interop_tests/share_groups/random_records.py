@@ -23,6 +23,8 @@ class RandomTopic:
         self._borders: dict[Place, list[int]] = {}
         """Where batches begin or end."""
         self._open_transactions: set[Place] = set()
+        self.cut: set[Place] = set()
+        """Partitions that have lost their first records."""
         self.made = 0
         """How often the topic was created."""
 
@@ -31,6 +33,7 @@ class RandomTopic:
         self._pair.change("create", lambda side: side.create_topic(self.name, PARTITIONS))
         self.ends = dict.fromkeys(self.places, 0)
         self._borders = {place: [0] for place in self.places}
+        self.cut.clear()
 
     def fill(self) -> None:
         for place in self.places:
@@ -92,3 +95,4 @@ class RandomTopic:
         place = self._chance.choice(self.places)
         # Of a batch that is cut, Kafka acquires deleted records too.
         self._group.delete_records(self.name, self._chance.choice(self._borders[place]), place[1])
+        self.cut.add(place)

@@ -12,7 +12,7 @@ import pytest
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.share_groups.compare import TALKS, create_topics, seed_compared, talks_compared
-from interop_tests.share_groups.random_talk import settings_of
+from interop_tests.share_groups.random_settings import settings_of
 from interop_tests.share_groups.sides import ShareSide, started
 
 pytestmark = pytest.mark.needs_control
