@@ -165,6 +165,7 @@ class ScriptedCluster:
         self.heartbeats: list[tuple[int, list[str] | None]] = []
         self.answers: list[Answer] = []
         """Answers to the next heartbeats: an error code, an exception, or else an assignment of both partitions."""
+        self.assigns = True
         self.refreshes = 0
 
     def any(self) -> ScriptedCluster:
@@ -196,7 +197,8 @@ class ScriptedCluster:
         answer = self.answers.pop(0) if self.answers else 0
         if isinstance(answer, Exception):
             raise answer
-        assigned = Assignment(topic_partitions=[TopicPartitions(topic_id=TOPIC, partitions=[0, 1])])
+        partitions = [TopicPartitions(topic_id=TOPIC, partitions=[0, 1])] if self.assigns else []
+        assigned = Assignment(topic_partitions=partitions)
         found = ShareGroupHeartbeatResponse(
             error_code=answer,
             member_epoch=len(self.heartbeats),
@@ -451,6 +453,18 @@ def test_a_heartbeat_without_a_coordinator_is_sent_again_soon(
     cluster.answers = []
     member.tend()
     assert member.assignment
+
+
+def test_a_worker_that_gets_no_partition_says_so_once(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cluster of one node may be set up to keep the state of share groups on three."""
+    cluster, member, _ = reading(Leader())
+    cluster.assigns = False
+    for _ in range(30):
+        member.tend()
+        clock.sleep(0.5)
+    assert capsys.readouterr().err.count("group g has no partition for this worker yet") == 1
 
 
 def test_a_group_of_another_kind_and_a_full_group_are_refused() -> None:

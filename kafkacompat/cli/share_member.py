@@ -42,6 +42,7 @@ class ShareMember:
         self._epoch = JOIN_EPOCH
         self._heartbeat_at = 0.0
         self._trouble = Trouble()
+        self._idle = Trouble()
         self.assignment: frozenset[TopicPartition] = frozenset()
 
     def tend(self) -> None:
@@ -73,6 +74,13 @@ class ShareMember:
                 (topic.topic_id, number)
                 for topic in answer.assignment.topic_partitions
                 for number in topic.partitions
+            )
+        if self.assignment:
+            self._idle.end()
+        else:
+            self._idle.tell(
+                f"group {self.group} has no partition for this worker yet (if that lasts, the brokers' logs tell why its "
+                "state cannot be kept)"
             )
         interval_s = answer.heartbeat_interval_ms / 1000
         self._heartbeat_at = now + (interval_s if self.assignment else UNASSIGNED_HEARTBEAT_S)

@@ -174,15 +174,17 @@ function lagTable(group) {
 }
 
 function standTable(group, withNumbers) {
+  // A phone has no room for all columns.
+  const less = withNumbers ? "hide-small" : "";
   return h("div", { class: "nested" }, table(`Queue of ${group.group}`, [
     { title: "Partition", cell: (row) => `${row.topic}-${row.partition}` },
     { title: "Start", number: true, cell: (row) => count(row.start) },
-    { title: "End", number: true, cell: (row) => count(row.latest) },
+    { title: "End", number: true, class: less, cell: (row) => count(row.latest) },
     { title: "Lag", number: true, cell: (row) => h("span", { title: "records that are neither accepted nor archived, in flight or not" }, count(row.lag)) },
-    { title: "Done ahead", number: true, cell: (row) => h("span", { title: "records after the start that are accepted or archived already" }, count(row.done)) },
+    { title: "Done ahead", number: true, class: less, cell: (row) => h("span", { title: "records after the start that are accepted or archived already" }, count(row.done)) },
     withNumbers && { title: "In flight", number: true, cell: (row) => h("span", { title: "records that members hold now" }, count(row.held)) },
     withNumbers && { title: "Oldest lock", number: true, cell: (row) => h("span", { title: "since it was taken or renewed" }, duration(row.oldest_lock_ms)) },
-    withNumbers && { title: "Delivered", number: true, cell: (row) => h("span", { title: "records given to members since the leader loaded the state, each time counted" }, count(row.delivered)) },
+    withNumbers && { title: "Delivered", number: true, class: less, cell: (row) => h("span", { title: "records given to members since the leader loaded the state, each time counted" }, count(row.delivered)) },
     withNumbers && { title: "Archived", number: true, cell: (row) => h("span", { title: "records rejected or delivered too often since the leader loaded the state" }, count(row.archived)) },
   ].filter(Boolean), group.partitions));
 }
