@@ -22,14 +22,18 @@ OF_CLIENTS = "kafka_client_"
 TIMEOUT_S = 30.0
 
 
+def scraped_text(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
+        return str(answer.read().decode())
+
+
 class Exporting(NamedTuple):
     broker: BrokerProcess
     address: str
 
     def scrape(self) -> list[Sample]:
         """Every series of the endpoint with its value."""
-        with urllib.request.urlopen(self.address, timeout=TIMEOUT_S) as answer:
-            text = answer.read().decode()
+        text = scraped_text(self.address)
         return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
     def sent_by(self, client_id: str) -> list[Sample]:
