@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, ShareConsumer
 
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.harness.broker import CHECKOUT, KAFKACOMPAT, chosen_bootstrap
@@ -21,12 +21,15 @@ from interop_tests.harness.prometheus import (
     promtool,
 )
 from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection
+from interop_tests.share_groups.hand import read_from_start
 
 TOPIC, STRICT, LONELY = "orders", "strict", "lonely"
+SHARE_GROUP = "workers"
 RECORDS = 500
 VICTIM, SECOND_VICTIM, KEPT = 3, 2, 1
 TIMEOUT_S = 30.0
-OF_THE_MACHINE = {"KafkaLoopBusy", "KafkaLoopStalled"}
+OF_THE_MACHINE = {"KafkaLoopBusy", "KafkaLoopStalled", "KafkaMetadataStale"}
 """Alerts that a busy machine may cause."""
 PAGE = CHECKOUT / "docs" / "how-to" / "watch-a-cluster.md"
 
@@ -40,13 +43,20 @@ class Watched:
     """Three nodes, each with two log directories and a port for metrics, and their Prometheus."""
 
     def __init__(self, root: Path) -> None:
-        settings = {"broker.session.timeout.ms": "3000", "auto.leader.rebalance.enable": "false"}
+        settings = {
+            "broker.session.timeout.ms": "3000",
+            "auto.leader.rebalance.enable": "false",
+            "group.share.min.heartbeat.interval.ms": "500",
+            "group.share.heartbeat.interval.ms": "500",
+        }
         self.cluster = Cluster(KAFKACOMPAT, root / "cluster", settings=settings)
         self.ports = {node_id: free_port() for node_id in self.cluster.nodes}
         for node_id, node in self.cluster.nodes.items():
             node.settings["metrics.listener.port"] = str(self.ports[node_id])
             node.settings["log.dirs"] += f",{self.second_directory(node_id)}"
         self.prometheus = Prometheus(root / "prometheus", list(self.ports.values()))
+        self._worker: ShareConsumer | None = None
+        """A member of a share group that stays: a group without members has no records in flight to show."""
 
     def second_directory(self, node_id: int) -> Path:
         return self.cluster.nodes[node_id].root / "second"
@@ -59,12 +69,19 @@ class Watched:
         self.prometheus.start()
 
     def close(self) -> None:
+        self.leave()
         self.prometheus.kill()
         self.cluster.close()
 
     def load(self) -> None:
-        """Records, a group that reads and commits, and a transaction."""
+        """Records, a group that reads and commits, a share group that accepts, and a transaction."""
         bootstrap = self.cluster.bootstrap
+        if self._worker is None:
+            with Connection(self.cluster.brokers[0].bootstrap) as connection:
+                read_from_start(connection, SHARE_GROUP)
+            self._worker = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": SHARE_GROUP})
+            self._worker.subscribe([TOPIC])
+        worker = self._worker
         producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t"})
         producer.init_transactions(TIMEOUT_S)
         producer.begin_transaction()
@@ -85,6 +102,15 @@ class Watched:
         wait_until(all_read, "all records are read")
         consumer.commit(asynchronous=False)
         consumer.close()
+        # The next poll accepts the records of the one before.
+        wait_until(lambda: worker.poll(0.5), "the member of the share group gets records")
+        worker.poll(0.1)
+
+    def leave(self) -> None:
+        """The member of the share group goes."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
 
     def wait_until_quiet(self) -> None:
         """All nodes work, and no alert but those of the machine fires."""
@@ -136,6 +162,7 @@ def test_every_query_of_the_dashboard_has_data(watched: Watched) -> None:
     written = prometheus.query(f'sum(kafka_server_brokertopicmetrics_messagesin_total{{topic="{TOPIC}"}})')
     assert all(value >= RECORDS for value in written.values())
     assert prometheus.firing() <= OF_THE_MACHINE
+    watched.leave()
 
 
 def test_dead_nodes_raise_alerts(watched: Watched) -> None:
