@@ -101,7 +101,11 @@ class Kdc:
             self.process = subprocess.Popen(
                 command, env=os.environ | self.environment, stdout=out, stderr=out
             )
-        wait_until(self._answers, "the key distribution center listens")
+        try:
+            wait_until(self._answers, "the key distribution center listens")
+        except BaseException:
+            self.kill()
+            raise
 
     def keytab(self, principal: str) -> Path:
         return self.folder / f"{principal.replace('/', '-')}.keytab"

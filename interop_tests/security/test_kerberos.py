@@ -15,7 +15,7 @@ import pytest
 from interop_tests.cluster.clusters import Cluster, Place
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.java_tools import LOGGING
-from interop_tests.harness.kafka_jars import require_program
+from interop_tests.harness.kafka_jars import MissingTool, require_program
 from interop_tests.harness.kafka_jvm import kafka_java
 from interop_tests.harness.kdc import HOST, REALM, Kdc, require_cyrus_module
 from interop_tests.security.kerberos import (
@@ -83,7 +83,7 @@ def test_commands_get_in_by_a_keytab(sides: Sides, tmp_path: Path, kind: str) ->
     said = command(sides, "produce", "ours", *how, given="one\ntwo\n")
     assert said.returncode == 0, said
     heard = command(sides, "consume", "ours", *how, "--from-beginning", "--max-messages", "2")
-    assert heard.stdout.split() == ["one", "two"], heard
+    assert sorted(heard.stdout.split()) == ["one", "two"], heard
     of_bob = ("--bootstrap", sides.addresses[kind], "--command-config", client_file(tmp_path, sides.kdc, BOB))
     refused = command(sides, "produce", "ours", *of_bob, given="three\n")
     assert "AUTHORIZATION_FAILED" in refused.stderr, refused
@@ -105,9 +105,12 @@ def test_java_gets_in_by_a_keytab(sides: Sides, tmp_path: Path) -> None:
 
 def test_librdkafka_gets_in_by_a_keytab(sides: Sides, tmp_path: Path) -> None:
     """With the settings that we give it. Debian's kcat has Cyrus SASL; confluent-kafka's wheels have no GSSAPI."""
-    kcat = require_program("kcat")
-    require_program("kinit")
-    require_cyrus_module()
+    try:
+        kcat = require_program("kcat")
+        require_program("kinit")
+        require_cyrus_module()
+    except MissingTool as missing:
+        pytest.skip(str(missing))
     file = client_file(tmp_path, sides.kdc, ALICE)
     settings = ClusterAddress.of_file(sides.addresses[KAFKACOMPAT], str(file)).librdkafka()
     words = [kcat, "-t", "of-kcat"]
@@ -122,7 +125,7 @@ def test_librdkafka_gets_in_by_a_keytab(sides: Sides, tmp_path: Path) -> None:
     said = subprocess.run([*words, "-P"], input="one\ntwo\n", **how)  # type: ignore[call-overload]
     assert said.returncode == 0, said
     heard = subprocess.run([*words, "-C", "-e", "-o", "beginning"], **how)  # type: ignore[call-overload]
-    assert heard.stdout.split() == ["one", "two"], heard
+    assert sorted(heard.stdout.split()) == ["one", "two"], heard
 
 
 @pytest.mark.parametrize("name", TALKS)
