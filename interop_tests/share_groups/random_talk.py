@@ -196,8 +196,10 @@ class RandomTalk:
             holder.member.acknowledge({place: batches}, renew=True)
         else:
             nothing = {"records": 0, "max_bytes": 0, "min_bytes": 0, "wait": 0}
-            holder.member.fetch(acks={place: batches}, renew=True, **nothing)
-            holder.place = holder.place or place
+            # Acknowledgements add their partition to the session.
+            forgotten = [holder.place] if holder.place not in (None, place) else []
+            holder.member.fetch(acks={place: batches}, forget=forgotten, renew=True, **nothing)
+            holder.place = place
 
     def badly(self) -> None:
         """Acknowledgements of anything, and epochs that are wrong."""
