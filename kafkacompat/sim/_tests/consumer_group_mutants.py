@@ -123,8 +123,6 @@ CONSUMER_GROUP_MUTANTS: tuple[Plant, ...] = (
     partitions_are_given_away_before_they_are_revoked,
     a_heartbeat_that_tells_nothing_gives_everything_up,
     every_epoch_of_a_consumer_may_commit,
-    a_new_coordinator_forgets_what_is_to_be_revoked,
-    a_new_coordinator_forgets_targets,
     a_new_coordinator_takes_no_sessions_up,
     partitions_of_fenced_members_are_not_released,
     a_conversion_forgets_what_classic_members_own,
@@ -134,11 +132,15 @@ CONSUMER_GROUP_MUTANTS: tuple[Plant, ...] = (
     changed_topics_are_not_noticed,
     all_members_are_taken_to_subscribe_to_the_same_topics,
 )
+RARE_CONSUMER_GROUP_MUTANTS: tuple[Plant, ...] = (
+    a_new_coordinator_forgets_what_is_to_be_revoked,
+    a_new_coordinator_forgets_targets,
+)
+"""Found by few seeds: a coordinator has to move in the middle of a revocation, or before a target is reached. Soaks look for
+them. Unit tests restart coordinators in both states."""
 CONSUMER_GROUP_MUTANTS_SEEN_AT = {
     "every_epoch_of_a_consumer_may_commit": 3,
-    "a_new_coordinator_forgets_what_is_to_be_revoked": 17,
-    "a_new_coordinator_forgets_targets": 14,
-    "partitions_of_fenced_members_are_not_released": 1,
+    "a_heartbeat_that_tells_nothing_gives_everything_up": 1,
     "partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while": 1,
     "a_twin_joins_before_its_instance_is_released": 4,
     "a_twin_that_was_replaced_is_not_fenced": 58,

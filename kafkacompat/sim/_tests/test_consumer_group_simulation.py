@@ -18,6 +18,7 @@ from kafkacompat.sim._tests.cluster_mutants import Plant
 from kafkacompat.sim._tests.consumer_group_mutants import (
     CONSUMER_GROUP_MUTANTS,
     CONSUMER_GROUP_MUTANTS_SEEN_AT,
+    RARE_CONSUMER_GROUP_MUTANTS,
 )
 from kafkacompat.sim._tests.seeds import SHARES, Kind, listed, missing, run_share, seeds_from
 from kafkacompat.sim.cluster_life import NodeFailed
@@ -94,7 +95,14 @@ def test_a_seed_is_the_same_run_in_another_process() -> None:
     assert len(hashes) == 1
 
 
-@pytest.mark.parametrize("plant", CONSUMER_GROUP_MUTANTS, ids=lambda plant: plant.__name__)
+PLANTS = (
+    (*CONSUMER_GROUP_MUTANTS, *RARE_CONSUMER_GROUP_MUTANTS)
+    if os.environ.get("KAFKACOMPAT_SOAK")
+    else CONSUMER_GROUP_MUTANTS
+)
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
     """First by the seed that found it when it was planted, otherwise by any seed."""
     with pytest.MonkeyPatch.context() as patch:
