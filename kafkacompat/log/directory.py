@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import TopicPartition
@@ -53,10 +53,13 @@ def can_be_marked(topic_partition: TopicPartition) -> bool:
     return len(f"{topic_partition}.{'0' * 32}{FUTURE_SUFFIX}") <= LONGEST_NAME
 
 
-def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
-    """A unique directory name with the suffix for a deleted, stray or future log. A topic name that is too long is
-    cut."""
-    unique = uuid.uuid4().hex
+def random_text() -> str:
+    return uuid.uuid4().hex
+
+
+def marked_name(topic_partition: TopicPartition, suffix: str, unique: str) -> str:
+    """The directory name with the suffix of a deleted, stray or future log. `unique`: 32 digits that no other one has.
+    A topic name that is too long is cut."""
     tail = f"-{topic_partition.partition}.{unique}{suffix}"
     return topic_partition.topic[: LONGEST_NAME - len(tail)] + tail
 
@@ -78,10 +81,15 @@ class LogDirectory:
         "has_unopened",
         "noted_ms",
         "path",
+        "unique_text",
     )
 
-    def __init__(self, disk: Disk, path: str, directory_id: bytes) -> None:
+    def __init__(
+        self, disk: Disk, path: str, directory_id: bytes, unique_text: Callable[[], str] = random_text
+    ) -> None:
+        """`unique_text` returns 32 hexadecimal digits, different ones at each call of any life of the node."""
         self._disk = disk
+        self.unique_text = unique_text
         self.path = path
         self.directory_id = directory_id
         self.failure: OSError | None = None
@@ -104,6 +112,10 @@ class LogDirectory:
     @property
     def online(self) -> bool:
         return self.failure is None
+
+    def marked(self, topic_partition: TopicPartition, suffix: str) -> str:
+        """A new path for a deleted, stray or future log."""
+        return f"{self.path}/{marked_name(topic_partition, suffix, self.unique_text())}"
 
     def take_clean_mark(self) -> int | None:
         """Remove the clean-shutdown mark. Returns the broker epoch of the clean stop (-1 if the mark has none), or

@@ -13,7 +13,6 @@ from kafkacompat.log.directory import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
-    marked_name,
     partition_directory,
 )
 
@@ -41,7 +40,7 @@ class FutureLogs:
     def begin(self, current: PartitionLog, directory: LogDirectory) -> PartitionLog:
         """Create an empty future log for a current log. Raises OSError."""
         name = current.topic_partition
-        path = f"{directory.path}/{marked_name(name, FUTURE_SUFFIX)}"
+        path = directory.marked(name, FUTURE_SUFFIX)
         log = self._opener.open_log(path, name, current.topic_id, current.config, clean=True)
         self.adopt(log, directory)
         return log
@@ -80,7 +79,7 @@ class FutureLogs:
         directory, log = self._home[name], self.logs[name]
         self.forget(name)
         log.release()
-        self._disk.rename(log.directory, f"{directory.path}/{marked_name(name, STRAY_SUFFIX)}")
+        self._disk.rename(log.directory, directory.marked(name, STRAY_SUFFIX))
 
     def discard(self, name: TopicPartition) -> None:
         """Delete a future log that is no longer needed: rename it now, remove its files after file.delete.delay.ms."""
@@ -89,6 +88,6 @@ class FutureLogs:
         if log is None or directory is None:
             return
         log.release()
-        target = f"{directory.path}/{marked_name(name, DELETE_SUFFIX)}"
+        target = directory.marked(name, DELETE_SUFFIX)
         self._disk.rename(log.directory, target)
         self._doomed.add_directory(target, log.config.file_delete_delay_ms)

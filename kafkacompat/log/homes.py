@@ -19,7 +19,7 @@ from kafkacompat.log.directory import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
     LogDirectory,
-    marked_name,
+    random_text,
 )
 from kafkacompat.log.future import FutureLogs
 from kafkacompat.log.index_cache import IndexCache
@@ -60,15 +60,19 @@ class LogHomes:
         *,
         randrange: Callable[[int], int] | None = None,
         note: Note = lambda text: None,
+        unique_text: Callable[[], str] = random_text,
     ) -> None:
         """`directories` has the absolute path and directory id of each entry of log.dirs. The directories must exist.
+        `unique_text` is that of each `LogDirectory`.
         `note` takes lines for the node's log. `default_config` applies until a partition's own config is known
         (`PartitionLog.config` may be set)."""
         self._disk = disk
         self._clock = clock
         self._note = note
         self.default_config = default_config
-        self.directories = [LogDirectory(disk, path, directory_id) for path, directory_id in directories]
+        self.directories = [
+            LogDirectory(disk, path, directory_id, unique_text) for path, directory_id in directories
+        ]
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
         self.doomed = DeletionQueue(disk, clock, note)
@@ -224,7 +228,7 @@ class LogHomes:
     def _set_aside(self, directory: LogDirectory, path: str, name: TopicPartition, suffix: str) -> str | None:
         """Rename a directory. Returns its new path, or None if the disk refuses. The log directory may then be
         offline."""
-        target = f"{directory.path}/{marked_name(name, suffix)}"
+        target = directory.marked(name, suffix)
         try:
             self._disk.rename(path, target)
         except OSError as error:

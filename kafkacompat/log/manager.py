@@ -19,7 +19,6 @@ from kafkacompat.log.directory import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
     LogDirectory,
-    marked_name,
     partition_directory,
 )
 from kafkacompat.log.log import PartitionLog
@@ -96,7 +95,7 @@ class LogManager(MovingLogs):
         incomplete, when the disk took no writes."""
         path = f"{directory.path}/{partition_directory(name)}"
         if self._disk.exists(path):
-            target = f"{directory.path}/{marked_name(name, STRAY_SUFFIX)}"
+            target = directory.marked(name, STRAY_SUFFIX)
             self._note(f"{path} is of no replica here: it is {target} from now on")
             self._disk.rename(path, target)
 
@@ -109,7 +108,7 @@ class LogManager(MovingLogs):
             return self._make(directory, name, topic_id, config)
         except OSError:
             path = f"{directory.path}/{partition_directory(name)}"
-            target = f"{directory.path}/{marked_name(name, DELETE_SUFFIX)}"
+            target = directory.marked(name, DELETE_SUFFIX)
             with contextlib.suppress(OSError):
                 self._disk.rename(path, target)
                 self.doomed.add_directory(target, 0)

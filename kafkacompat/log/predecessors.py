@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.directory import DELETE_SUFFIX, STRAY_SUFFIX, marked_name
+from kafkacompat.log.directory import DELETE_SUFFIX, STRAY_SUFFIX
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
@@ -58,7 +58,7 @@ class Predecessors:
     def rename(self, name: TopicPartition) -> str:
         """Mark the log's directory for deletion and return its new path. On OSError nothing has changed."""
         log, directory, _ = self._items[name]
-        target = f"{directory.path}/{marked_name(name, DELETE_SUFFIX)}"
+        target = directory.marked(name, DELETE_SUFFIX)
         self._disk.rename(log.directory, target)
         del self._items[name]
         return target

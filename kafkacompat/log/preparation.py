@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
-from kafkacompat.log.directory import DELETE_SUFFIX, LogDirectory, marked_name
+from kafkacompat.log.directory import DELETE_SUFFIX, LogDirectory
 from kafkacompat.log.segment_batches import LOG_SUFFIX, file_stem
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Preparation:
     ) -> None:
         self._disk = disk
         self.directory = directory
-        self.path = f"{directory.path}/{marked_name(topic_partition, DELETE_SUFFIX)}"
+        self.path = directory.marked(topic_partition, DELETE_SUFFIX)
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.made = False

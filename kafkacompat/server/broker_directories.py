@@ -60,6 +60,7 @@ class BrokerDirectories:
             doors.clock,
             randrange=doors.random.randrange,
             note=logger.warning,
+            unique_text=doors.unique_text,
         )
         for directory in self.logs.directories:
             directory.failure = directories.failed.get(directory.path)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
+from kafkacompat.log.directory import random_text
 from kafkacompat.ports import Clock, Disk, Network, Random, Timers, WorkerPools
 
 if TYPE_CHECKING:
@@ -39,3 +40,6 @@ class NodeDoors:
     """Asks clients for their metrics; None where no scrape reads them."""
     client_series: ClientSeries | None = None
     """What they have sent."""
+    unique_text: Callable[[], str] = random_text
+    """For the names of directories of deleted and moving logs: 32 hexadecimal digits, different ones at each call of
+    any life of the node."""

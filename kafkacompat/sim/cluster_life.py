@@ -74,6 +74,7 @@ class Life(Host):
                 monotonic_s=self._monotonic_s,
                 keep=_nothing,
                 halt=self._halt,
+                unique_text=machine.unique_text,
             )
         )
 

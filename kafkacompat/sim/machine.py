@@ -35,6 +35,7 @@ class SimulatedMachine:
         self.simulation = simulation
         self.id = machine_id
         self.chance = Chance(simulation.seed, f"machine {machine_id}")
+        self._names = Chance(simulation.seed, f"names {machine_id}")
         self.disk = FileDisk()
         self.life: Life | None = None
         """None while no process runs."""
@@ -91,6 +92,10 @@ class SimulatedMachine:
         if self.life is not None and not self._is_watched:
             self.life.work.moved(count)
 
+    def unique_text(self) -> str:
+        """A start finds directories in the order of their names, so these follow from the seed as well."""
+        return self._names.uuid().hex()
+
     def draw_job_us(self) -> int:
         """Return the duration of a worker's job."""
         return self.disk_factor * self.simulation.draw_sync_us()
@@ -125,7 +130,10 @@ class SimulatedMachine:
         before_us = self.simulation.scheduler.now_us - CONSEQUENCES_US
         told, life = self.refusals.told, self.life
         is_quiet = not self.refusals.conditions and (not told or told[-1].at_us < before_us)
-        return is_quiet and (life is None or not life.has_lost_directories)
+        if life is None or not is_quiet:
+            return is_quiet
+        is_known = not told or not life.pools.are_at_work_since(told[-1].at_us)
+        return is_known and not life.has_lost_directories
 
     @property
     def directories(self) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def a_move(tmp_path: Path, copied: int = 10) -> tuple[LogManager, PartitionLog, 
 
 
 def test_names_of_future_directories() -> None:
-    assert parse_future_directory(marked_name(NAME, FUTURE_SUFFIX)) == NAME
+    assert parse_future_directory(marked_name(NAME, FUTURE_SUFFIX, "0" * 32)) == NAME
     assert parse_future_directory("a.b-1.0123-future") == TopicPartition("a.b", 1)
     for name in ("t-3-future", "t-3", "t-3.0123-delete", "t.0123-future", "t-3.-future"):
         assert parse_future_directory(name) is None

@@ -8,8 +8,12 @@ import pytest
 
 from kafkacompat.ports import HalfDone, SyncFailed
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.cluster_options import share_group_shape
+from kafkacompat.sim.cluster_simulation import ClusterSimulation
+from kafkacompat.sim.faults.failing_syncs import FailingSyncs, Planned
 from kafkacompat.sim.faults.refusals import Condition, Refusals
 from kafkacompat.sim.files import DiedWriting, FileDisk
+from kafkacompat.sim.quorum_oracles import Breach
 
 
 def refusing(**conditions: Condition) -> tuple[FileDisk, Refusals]:
@@ -98,6 +102,28 @@ def after_power_loss(seed: int, *, synced: bool) -> FileDisk:
         disk.sync_directory("/data")
     disk.lose_power(Chance(seed, "power"))
     return disk
+
+
+def test_a_process_learns_of_a_failed_sync_when_the_job_ends_that_saw_it() -> None:
+    """A slow disk whose sync stalls holds a job for longer than the process has to act on what it learned."""
+    simulation = ClusterSimulation(0, **share_group_shape(0))
+    for each in simulation.ordered:
+        each.start()
+    simulation._run_until(500_000)
+    simulation.faults.heal_all()
+    machine = simulation.machines[simulation.options.brokers[0]]
+    life, looks = machine.life, FailingSyncs(simulation, simulation.faults)
+    assert life is not None
+    machine.disk_factor = 100
+    answer = life.pools.ports.log_sync.at("/data").submit(lambda: None)
+    machine.disk_factor = 1
+    planned = Planned(machine, machine.lives, "/data", simulation.scheduler.now_us)
+    looks._look_whether_halted(planned)
+    while not answer.done:
+        simulation.scheduler.run_next()
+    looks._look_whether_halted(planned._replace(is_at_work=True))
+    with pytest.raises(Breach, match="no trust after a failed sync"):
+        looks._look_whether_halted(planned)
 
 
 def test_a_power_loss_keeps_any_beginning_of_what_was_done_to_a_directory() -> None:

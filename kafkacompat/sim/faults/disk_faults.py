@@ -101,5 +101,6 @@ class DiskFaults:
         """Check that a log with a refused append, and its directory, are no longer served."""
         before_us = self._simulation.scheduler.now_us - GIVEN_UP_WITHIN_US
         for told in machine.refusals.told:
-            if told.log is not None and told.at_us < before_us and life.serves_log_in(told.log):
+            is_known = told.at_us < before_us and not life.pools.are_at_work_since(told.at_us)
+            if told.log is not None and is_known and life.serves_log_in(told.log):
                 raise Breach("no trust after a failed write", f"node {machine.id} serves {told.log} on")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.faults.refusals import directory_of
@@ -19,7 +19,18 @@ SHARE = 0.25
 """Share of the seeds."""
 METADATA_DIRECTORY = "/metadata"
 HALTS_WITHIN_US = 2_000_000
-"""Time limit for the halt after a failed sync. No job takes that long, unless its thread is stuck."""
+"""Time limit for the halt after a failed sync, once the job that saw it has ended."""
+
+
+class Planned(NamedTuple):
+    """A look whether a process has halted."""
+
+    machine: SimulatedMachine
+    lives: int
+    directory: str
+    failed_us: int
+    is_at_work: bool = False
+    """The job was not over at the last look."""
 
 
 class FailingSyncs:
@@ -61,8 +72,8 @@ class FailingSyncs:
         self._faults.count += 1
         self._simulation.counters.failed_syncs += 1
         self._faults.count_as_without_power(machine)
-        planned = machine, machine.lives, posixpath.dirname(path)
-        self._simulation.scheduler.after(HALTS_WITHIN_US, self._look_whether_halted, planned)
+        now_us = self._simulation.scheduler.now_us
+        self._plan(Planned(machine, machine.lives, posixpath.dirname(path), now_us))
         return True
 
     def _goes_on_failing(self, machine: SimulatedMachine, directory: str, until_us: int, path: str) -> bool:
@@ -74,15 +85,20 @@ class FailingSyncs:
             and directory_of(path) == directory
         )
 
-    def _look_whether_halted(self, planned: tuple[SimulatedMachine, int, str]) -> None:
-        machine, lives, directory = planned
+    def _plan(self, planned: Planned) -> None:
+        self._simulation.scheduler.after(HALTS_WITHIN_US, self._look_whether_halted, planned)
+
+    def _look_whether_halted(self, planned: Planned) -> None:
+        machine, directory = planned.machine, planned.directory
         life = machine.life
-        if life is None or machine.lives != lives or life.is_stopping:
+        if life is None or machine.lives != planned.lives or life.is_stopping:
             return
-        freed_us = max(pool.held_until_us for pool in life.pools.every())
-        late_us = freed_us + HALTS_WITHIN_US - self._simulation.scheduler.now_us
-        if late_us > 0:
-            self._simulation.scheduler.after(late_us, self._look_whether_halted, planned)
+        now_us = self._simulation.scheduler.now_us
+        is_at_work = life.pools.are_at_work_since(planned.failed_us) or any(
+            pool.held_until_us > now_us for pool in life.pools.every()
+        )
+        if is_at_work or planned.is_at_work:
+            self._plan(planned._replace(is_at_work=is_at_work))
             return
         kept = {log.directory for log in life.logs.logs.values()}
         is_kept = directory in kept or life.has_online(directory)

@@ -43,6 +43,12 @@ class SimulatedPool:
         self.held_until_us = 0
         """No job ends before this time."""
         self.fails_next: Callable[[], Unforeseen | None] | None = None
+        self._begun_us: list[int] = []
+        """When each job began that has not ended."""
+
+    def is_at_work_since(self, time_us: int) -> bool:
+        """Whether a job has not ended that began then or before."""
+        return any(begun_us <= time_us for begun_us in self._begun_us)
 
     def submit(self, function: Callable[[], T]) -> Deferred[T]:
         answer: Deferred[T] = Deferred()
@@ -61,14 +67,17 @@ class SimulatedPool:
     def _begin(self, function: Callable[[], T], answer: Deferred[T]) -> None:
         begins_with_it = self._chance.happens(0.5)
         outcome = self._carry_out(function) if begins_with_it else None
+        scheduler = self._host.simulation.scheduler
+        begun_us = scheduler.now_us
+        self._begun_us.append(begun_us)
 
         def finish() -> None:
+            self._begun_us.remove(begun_us)
             (outcome or self._carry_out(function)).pass_to(answer)
             following = self._queue.ended()
             if following is not None:
                 self._begin(*following)
 
-        scheduler = self._host.simulation.scheduler
         stuck_us = max(0, self.held_until_us - scheduler.now_us)
         scheduler.after(stuck_us + self._draw_us(), lambda _: self._host.enter("worker", finish))
 
@@ -115,3 +124,8 @@ class SimulatedPools:
 
     def every(self) -> list[SimulatedPool]:
         return [*self._single.values(), *self._placed.pools.values()]
+
+    def are_at_work_since(self, time_us: int) -> bool:
+        """Whether a job has not ended that began then or before. The process then may not know yet what a disk told the
+        job: a stalled sync of a slow disk, or a stuck thread, takes any time."""
+        return any(pool.is_at_work_since(time_us) for pool in self.every())

@@ -1,0 +1,17 @@
+"""For all tests of the simulation."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _nothing_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run is a function of its seed alone: no random name or id comes from elsewhere."""
+
+    def refuse(size: int) -> bytes:
+        raise AssertionError("a simulation draws from the system")
+
+    monkeypatch.setattr(os, "urandom", refuse)
