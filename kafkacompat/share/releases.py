@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkacompat.share.dead_letters import Cause, DeadLetters
+from kafkacompat.share.dead_letters import DeadLetters
 from kafkacompat.share.in_flight import (
     ACQUIRED,
     ARCHIVED,
@@ -12,7 +12,7 @@ from kafkacompat.share.in_flight import (
     InFlightRecords,
     Run,
 )
-from kafkacompat.share.transitions import StateBatches, Transition, undeliverable
+from kafkacompat.share.transitions import EndedLocks, StateBatches, Transition, undeliverable
 from kafkacompat.share.values import NO_MEMBER, ShareSettings
 
 
@@ -28,21 +28,19 @@ def release(records: InFlightRecords, member_id: str, transition: Transition) ->
         batch.join(batch.first, batch.last)
 
 
-def expire(records: InFlightRecords, now_ms: int, settings: ShareSettings) -> tuple[StateBatches, int]:
-    """Locks that have ended. Returns what is to be written, and the number of records.
+def expire(records: InFlightRecords, now_ms: int, settings: ShareSettings) -> EndedLocks:
+    """End the locks that are due. Returns what is to be written.
 
     A record with a pending transition is left alone: it becomes available if that is undone.
     """
-    written = StateBatches()
-    count = 0
+    ended = EndedLocks(records)
     for batch in sorted(records.deadlines.due(now_ms), key=lambda each: each.first):
         if any(_is_expired(run, now_ms) for run in batch.runs):
             _cut_at_start(records, batch)
             for run in batch.runs:
                 if _is_expired(run, now_ms):
                     _expire(records, run, settings)
-                    written.add(run)
-                    count += run.last - run.first + 1
+                    ended.add(run)
             batch.join(batch.first, batch.last)
         # What has a pending transition is queued again if that is undone.
         next_ms = min(
@@ -51,7 +49,7 @@ def expire(records: InFlightRecords, now_ms: int, settings: ShareSettings) -> tu
         )
         if next_ms is not None:
             records.deadlines.add(next_ms, batch)
-    return written, count
+    return ended
 
 
 def _is_expired(run: Run, now_ms: int) -> bool:
@@ -71,8 +69,6 @@ def _expire(records: InFlightRecords, run: Run, settings: ShareSettings) -> None
         records.became_acquirable()
     if run.state is ARCHIVED:
         records.delivery_complete_count += records.count_between(run.first, run.last)
-    elif run.state is ARCHIVING:
-        records.bury(run, Cause.DELIVERY_COUNT_EXCEEDED)
 
 
 def archive_dead_letters(records: InFlightRecords, letters: DeadLetters) -> StateBatches:
@@ -81,7 +77,8 @@ def archive_dead_letters(records: InFlightRecords, letters: DeadLetters) -> Stat
     for batch in records.from_floor(letters.first_offset, letters.last_offset):
         if batch.last < letters.first_offset:
             continue
-        for run in batch.runs[batch.index_of(letters.first_offset) : batch.index_of(letters.last_offset) + 1]:
+        # Neighbours of the same fate are one run, although each request has dead letters of its own.
+        for run in batch.carve(letters.first_offset, letters.last_offset):
             if run.state is ARCHIVING and run.transition is None:
                 run.state = ARCHIVED
                 records.delivery_complete_count += records.count_between(run.first, run.last)

@@ -60,7 +60,7 @@ class SharePartition:
         """How many records were given to members, each time counted."""
         self._settings = settings
         self._records = InFlightRecords()
-        self._writes: dict[int, Transition | None] = {}
+        self._writes: dict[int, StateBatches] = {}
         self._last_token = 0
         self._fetch_lock: tuple[Hashable, int] | None = None
         """Who holds it, and since when."""
@@ -213,7 +213,7 @@ class SharePartition:
         acknowledgement = Acknowledgement(self._records, self._settings(), member_id, now_ms)
         error = yield from acknowledgement.steps(batches)
         if error is SUCCEEDED:
-            return self._write(acknowledgement.transition, acknowledgement.transition) or SUCCEEDED
+            return self._write(acknowledgement.transition) or SUCCEEDED
         acknowledgement.transition.undo(now_ms)
         return error
 
@@ -221,20 +221,20 @@ class SharePartition:
         """Make available whatever the member holds: its session is over. Returns as `acknowledge`."""
         transition = Transition(self._records, member_id, self._settings())
         releases.release(self._records, member_id, transition)
-        return self._write(transition, transition) or SUCCEEDED
+        return self._write(transition) or SUCCEEDED
 
-    def _write(self, batches: StateBatches, transition: Transition | None) -> PendingWrite | None:
-        if not batches.batches:
+    def _write(self, change: StateBatches) -> PendingWrite | None:
+        if not change.batches:
             return None
         self._last_token += 1
-        self._writes[self._last_token] = transition
+        self._writes[self._last_token] = change
         records = self._records
         state = WriteState(
             self.state_epoch,
             self.leader_epoch,
             records.start_offset,
             records.delivery_complete_count,
-            batches.batches,
+            change.batches,
         )
         return PendingWrite(self._last_token, state)
 
@@ -244,17 +244,15 @@ class SharePartition:
         Each PendingWrite is completed exactly once. The shell also marks the share-partition fenced and drops it if the
         returned error is NOT_LEADER_OR_FOLLOWER, as Kafka does.
         """
-        transition = self._writes.pop(token)
-        if error.code is not ErrorCode.NONE:
-            if transition is not None:
-                transition.undo(now_ms)
-                return persister_error(error)
+        change = self._writes.pop(token)
+        if error.code is ErrorCode.NONE:
+            change.complete()
             start_offset.advance(self._records)
-            return persister_error(error)
-        if transition is not None:
-            transition.complete()
-        start_offset.advance(self._records)
-        return SUCCEEDED
+            return SUCCEEDED
+        change.undo(now_ms)
+        if not isinstance(change, Transition):
+            start_offset.advance(self._records)
+        return persister_error(error)
 
     # Time and the log
 
@@ -264,9 +262,9 @@ class SharePartition:
 
     def expire_locks(self, now_ms: int) -> PendingWrite | None:
         """Make available or archive what was held too long. That holds whatever becomes of the write."""
-        written, count = releases.expire(self._records, now_ms, self._settings())
-        self.expired_records += count
-        return self._write(written, None)
+        ended = releases.expire(self._records, now_ms, self._settings())
+        self.expired_records += ended.count
+        return self._write(ended)
 
     def update_cache_and_offsets(self, log_start_offset: int) -> None:
         """The log now begins at this offset."""
@@ -289,7 +287,7 @@ class SharePartition:
 
     def dead_letters_written(self, letters: DeadLetters) -> PendingWrite | None:
         """The dead letters are written or given up: archive the records. That holds whatever becomes of the write."""
-        return self._write(releases.archive_dead_letters(self._records, letters), None)
+        return self._write(releases.archive_dead_letters(self._records, letters))
 
     # Numbers
 

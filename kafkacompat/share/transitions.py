@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkacompat.api.share_services import StateBatch
-from kafkacompat.share.dead_letters import Cause
+from kafkacompat.share.dead_letters import Cause, DeadLetters
 from kafkacompat.share.in_flight import (
     ACQUIRED,
     ARCHIVED,
@@ -32,6 +32,42 @@ class StateBatches:
                 batches[-1] = StateBatch(first, run.last, state, count)
                 return
         batches.append(StateBatch(run.first, run.last, int(run.state), run.delivery_count))
+
+    def complete(self) -> None:
+        """The changes are written."""
+
+    def undo(self, now_ms: int) -> None:
+        """The persister cannot write them."""
+
+
+class EndedLocks(StateBatches):
+    """Locks that have ended: the records are free or undeliverable whatever becomes of the write.
+
+    Dead letters wait for it. A leader that was deposed meanwhile is fenced, and the next leader delivers the records
+    again, so it writes none.
+    """
+
+    __slots__ = ("_letters", "_records", "count")
+
+    def __init__(self, records: InFlightRecords) -> None:
+        super().__init__()
+        self._records = records
+        self._letters: list[DeadLetters] = []
+        self.count = 0
+        """How many records were held too long."""
+
+    def add(self, run: Run) -> None:
+        super().add(run)
+        self.count += run.last - run.first + 1
+        if run.state is ARCHIVING:
+            letters = DeadLetters(run.first, run.last, run.delivery_count, Cause.DELIVERY_COUNT_EXCEEDED)
+            self._letters.append(letters)
+
+    def complete(self) -> None:
+        self._records.dead_letters += self._letters
+
+    def undo(self, now_ms: int) -> None:
+        self.complete()
 
 
 class Transition(StateBatches):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafkacompat.api.share_services import StateBatch
+from kafkacompat.share.dead_letters import Cause
 from kafkacompat.share.values import (
     AbortedTransaction,
     AcknowledgementBatch,
@@ -16,8 +17,11 @@ from kafkacompat.share.values import (
 )
 
 AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
-TERMINAL = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
-TYPES = {0: RecordState.ARCHIVED, 1: RecordState.ACKNOWLEDGED, 2: AVAILABLE, 3: RecordState.ARCHIVED}
+ARCHIVING, ARCHIVED = RecordState.ARCHIVING, RecordState.ARCHIVED
+TERMINAL = (RecordState.ACKNOWLEDGED, ARCHIVED)
+TYPES = {0: ARCHIVED, 1: RecordState.ACKNOWLEDGED, 2: AVAILABLE}
+Buried = list[tuple[int, int, Cause]]
+"""Offset, delivery count and cause of records whose dead letters are to be written."""
 
 
 @dataclass
@@ -38,7 +42,7 @@ class Entry:
         return self.state in TERMINAL and self.pending is None
 
     def archive(self) -> None:
-        self.state = RecordState.ARCHIVED
+        self.state = ARCHIVED
         self.member = ""
         self.deadline = None
         self.is_archived_for_good = True
@@ -48,6 +52,8 @@ class Entry:
 class Change:
     member: str
     limit: int
+    undeliverable: RecordState
+    """What becomes of a record that is not delivered any more."""
     offsets: list[int] = field(default_factory=list)
     written: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -74,6 +80,8 @@ class Model:
         self.entries: dict[int, Entry] = {}
         self.start = 0
         self.end = 0
+        self.buried: Buried = []
+        """Those that nobody has taken yet."""
         self.gap: tuple[int, int] | None = None
         """Where the first gap of the persisted state may be, and the end offset up to which gaps count."""
 
@@ -124,6 +132,8 @@ class Model:
                 gap = expected
             expected = last + 1
             self.add(Batch(first, last), [Entry(RecordState(state), count) for _ in range(first, last + 1)])
+            if state == ARCHIVING:
+                self.bury(range(first, last + 1), self.settings.delivery_count_limit)
             self.end = last
         if gap is not None:
             self.gap = (gap, self.end)
@@ -399,9 +409,16 @@ class Model:
 
     # Changes
 
+    @property
+    def undeliverable(self) -> RecordState:
+        return ARCHIVING if self.settings.has_dead_letters else ARCHIVED
+
+    def _change(self, member: str) -> Change:
+        return Change(member, self.settings.delivery_count_limit, self.undeliverable)
+
     def acknowledge(self, member: str, requests: Sequence[AcknowledgementBatch], now: int) -> Change:
         """Raises Refusal with Kafka's message after everything but renewals is undone."""
-        change = Change(member, self.settings.delivery_count_limit)
+        change = self._change(member)
         try:
             for request in requests:
                 self._acknowledge(member, request, change, now)
@@ -451,7 +468,7 @@ class Model:
         if entry.member != member:
             raise Refusal("Member is not the owner of offset")
         if kind != 4:
-            self._start(offset, TYPES[kind], change)
+            self._start(offset, TYPES.get(kind, change.undeliverable), change)
         elif self.settings.renew_acknowledge_enabled:
             entry.deadline = now + self.settings.record_lock_duration_ms
         else:
@@ -460,13 +477,13 @@ class Model:
     def _start(self, offset: int, state: RecordState, change: Change) -> None:
         entry = self.entries[offset]
         if state is AVAILABLE and entry.count >= change.limit:
-            state = RecordState.ARCHIVED
+            state = change.undeliverable
         entry.state, entry.member, entry.pending = state, "", change
         change.offsets.append(offset)
         change.written[offset] = (int(state), entry.count)
 
     def release(self, member: str) -> Change:
-        change = Change(member, self.settings.delivery_count_limit)
+        change = self._change(member)
         for batch in self.batches:
             held = [
                 offset
@@ -476,7 +493,7 @@ class Model:
             if held and batch.first < self.start <= batch.last:
                 batch.is_split = True
             for offset in held:
-                self._start(offset, AVAILABLE if offset >= self.start else RecordState.ARCHIVED, change)
+                self._start(offset, AVAILABLE if offset >= self.start else ARCHIVED, change)
         return change
 
     def _pending(self, change: Change) -> Iterator[tuple[int, Entry]]:
@@ -486,8 +503,10 @@ class Model:
                 yield offset, entry
 
     def complete(self, change: Change) -> None:
-        for _, entry in self._pending(change):
+        for offset, entry in self._pending(change):
             entry.pending = entry.deadline = None
+            if entry.state is ARCHIVING:
+                self.bury([offset], change.limit)
         self.advance()
 
     def undo(self, change: Change, now: int) -> None:
@@ -503,9 +522,10 @@ class Model:
             if now < entry.deadline:
                 entry.state, entry.member = ACQUIRED, change.member
                 continue
-            is_over = entry.count >= change.limit or offset < self.start
-            entry.state = RecordState.ARCHIVED if is_over else AVAILABLE
+            entry.state = self._when_the_lock_has_ended(offset, change.limit, change.undeliverable)
             entry.deadline = None
+            if entry.state is ARCHIVING:
+                self.bury([offset], change.limit)
 
     def expire(self, now: int) -> dict[int, tuple[int, int]]:
         """What is written: the state and delivery count of each offset."""
@@ -520,10 +540,37 @@ class Model:
                 entry = self.entries[offset]
                 if entry.state is not ACQUIRED or entry.deadline is None or entry.deadline > now:
                     continue
-                is_over = offset < self.start or entry.count >= self.settings.delivery_count_limit
-                entry.state = RecordState.ARCHIVED if is_over else AVAILABLE
+                limit = self.settings.delivery_count_limit
+                entry.state = self._when_the_lock_has_ended(offset, limit, self.undeliverable)
                 entry.member, entry.deadline = "", None
                 written[offset] = (int(entry.state), entry.count)
+        return written
+
+    def _when_the_lock_has_ended(self, offset: int, limit: int, undeliverable: RecordState) -> RecordState:
+        if offset < self.start:
+            return ARCHIVED
+        return undeliverable if self.entries[offset].count >= limit else AVAILABLE
+
+    # Dead letters
+
+    def bury(self, offsets: Iterable[int], limit: int) -> None:
+        for offset in offsets:
+            count = self.entries[offset].count
+            cause = Cause.DELIVERY_COUNT_EXCEEDED if count >= limit else Cause.CLIENT_REJECT
+            self.buried.append((offset, count, cause))
+
+    def take_buried(self) -> Buried:
+        taken, self.buried = self.buried, []
+        return taken
+
+    def letters_written(self, offsets: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """What is written: the state and delivery count of each offset."""
+        written = {}
+        for offset in offsets:
+            entry = self.entries.get(offset)
+            if entry is not None and entry.state is ARCHIVING and entry.pending is None:
+                entry.state = ARCHIVED
+                written[offset] = (int(ARCHIVED), entry.count)
         return written
 
 

@@ -95,6 +95,20 @@ def test_a_rejection_that_is_not_written_gives_the_record_back() -> None:
     assert world.partition.start_offset == 10
 
 
+def test_neighbours_are_archived_each_after_its_own_dead_letter() -> None:
+    """A leader that dies between the two leaves the second to the next one."""
+    world = World()
+    world.acquire()
+    world.done(world.acknowledge(0, 2, AcknowledgeType.REJECT))
+    world.done(world.acknowledge(3, 5, AcknowledgeType.REJECT))
+    first, second = world.partition.take_dead_letters()
+    archived = world.partition.dead_letters_written(first)
+    assert states(archived) == [(0, 2, ARCHIVED)]
+    world.done(archived)
+    assert world.partition.start_offset == 3
+    assert states(world.partition.dead_letters_written(second)) == [(3, 5, ARCHIVED)]
+
+
 def test_a_gap_has_no_dead_letter() -> None:
     world = World()
     world.acquire()
@@ -114,13 +128,37 @@ def test_the_last_release_makes_a_dead_letter() -> None:
 
 def test_the_last_lock_that_ends_makes_a_dead_letter() -> None:
     world = World()
-    for _ in range(2):
-        world.acquire(0)
-        world.now_ms += LOCK_MS
-        write = world.partition.expire_locks(world.now_ms)
-        world.done(write)
+    write = let_the_last_lock_end(world)
     assert states(write) == [(0, 0, ARCHIVING)]
+    world.done(write)
     assert world.partition.take_dead_letters() == [DeadLetters(0, 0, 2, Cause.DELIVERY_COUNT_EXCEEDED)]
+
+
+def let_the_last_lock_end(world: World) -> PendingWrite | None:
+    world.acquire(0)
+    world.now_ms += LOCK_MS
+    world.done(world.partition.expire_locks(world.now_ms))
+    world.acquire(0)
+    world.now_ms += LOCK_MS
+    return world.partition.expire_locks(world.now_ms)
+
+
+def test_the_dead_letter_of_a_lock_that_ends_waits_until_its_state_is_written() -> None:
+    """A leader that was deposed learns it by the write. Its successor may deliver the record again."""
+    world = World()
+    write = let_the_last_lock_end(world)
+    assert world.partition.take_dead_letters() == []
+    world.done(write)
+    assert world.partition.take_dead_letters() != []
+
+
+def test_the_dead_letter_of_a_lock_that_ends_is_made_although_its_state_cannot_be_written() -> None:
+    world = World()
+    write = let_the_last_lock_end(world)
+    world.done(write, FAILED)
+    (letters,) = world.partition.take_dead_letters()
+    world.done(world.partition.dead_letters_written(letters))
+    assert world.partition.start_offset == 1
 
 
 def test_a_session_that_ends_at_the_last_delivery_makes_a_dead_letter() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kafkacompat.api.share_services import ReadState, SharePartitionKey, StateBatch
+from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import topic_image
@@ -12,8 +12,10 @@ from kafkacompat.ports import Buffer, FileSlice
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.share._tests.share_world import ACCEPT, GROUP, REJECT, RELEASE, ShareWorld, taken
+from kafkacompat.wire.errors import ErrorCode
 
 QUEUE = "dlq.t"
+LOCK_MS = 30_000
 
 
 def world_with(records: int = 3, **overrides: str) -> ShareWorld:
@@ -67,6 +69,27 @@ def test_the_last_delivery_makes_a_dead_letter() -> None:
     world.fetched(epoch=2, partitions={0: [(0, 0, RELEASE)]}, max_wait_ms=0)
     assert letters(world) == [b"v0"]
     assert world.core().start_offset == 1
+
+
+def test_the_last_lock_that_ends_makes_a_dead_letter() -> None:
+    world = world_with_a_last_delivery()
+    world.time.advance(LOCK_MS)
+    assert letters(world) == [b"v0"]
+
+
+def test_a_deposed_leader_makes_no_dead_letters_of_locks_that_end() -> None:
+    """Its successor delivers the record again, and may see it accepted."""
+    world = world_with_a_last_delivery()
+    world.persister.write_error = ShareError(ErrorCode.FENCED_LEADER_EPOCH)
+    world.time.advance(LOCK_MS)
+    assert letters(world) == []
+
+
+def world_with_a_last_delivery() -> ShareWorld:
+    world = world_with(1)
+    world.fetched(epoch=0, partitions=[0])
+    assert taken(world.fetched(epoch=1, partitions={0: [(0, 0, RELEASE)]})) == {0: [(0, 0, 2)]}
+    return world
 
 
 def test_a_new_leader_writes_what_was_not_finished() -> None:

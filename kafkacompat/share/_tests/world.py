@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, StateBatch
-from kafkacompat.share._tests.model import Change, Model, Refusal
+from kafkacompat.share._tests.model import Buried, Change, Model, Refusal
+from kafkacompat.share.dead_letters import Cause, DeadLetters
 from kafkacompat.share.share_partition import SharePartition
 from kafkacompat.share.values import (
     AbortedTransaction,
@@ -26,13 +27,16 @@ from kafkacompat.wire.one_by_one import read
 KEY = SharePartitionKey("g", bytes(16), 0)
 FAILED = ShareError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not now")
 TERMINAL = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+ALWAYS, AT_TIMES, NEVER = 1.0, 0.5, 0.0
 
 
 @dataclass
 class Write:
     pending: PendingWrite
     change: Change | None
-    """None for locks that have ended."""
+    """None for locks that have ended, and for dead letters that are written."""
+    buried: Buried = field(default_factory=list)
+    """Records whose dead letters wait for the answer."""
     is_applied: bool = False
 
 
@@ -75,10 +79,12 @@ class World:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.now = 0
+        self.has_dead_letters = (ALWAYS, NEVER, AT_TIMES, ALWAYS)[seed % 4]
         self.settings = ShareSettings(
             record_lock_duration_ms=100,
             delivery_count_limit=self.random.choice([2, 3, 5, 10]),
             max_record_locks=60,
+            has_dead_letters=self.has_dead_letters == ALWAYS,
         )
         self.log: list[FetchedBatch] = []
         self.log_start = 0
@@ -93,6 +99,14 @@ class World:
         self.holds: dict[int, Hold] = {}
         self.done: set[int] = set()
         """Offsets whose acceptance is persisted."""
+        self.letters: list[DeadLetters] = []
+        """Those on their way."""
+        self.lettered: set[int] = set()
+        """Offsets whose dead letters were written or given up."""
+        self.needs_no_letter: set[int] = set()
+        """Offsets that have no record, or that were archived while the group had no dead-letter topic."""
+        self.in_doubt: set[int] = set()
+        """Undeliverable offsets of a write that failed. The persister may have written it or not."""
         self.lead()
 
     # The log
@@ -133,6 +147,10 @@ class World:
             if not write.is_applied and self.random.random() < 0.5:
                 self.apply(write)
         self.writes = []
+        for letters in self.letters:
+            if self.random.random() < 0.5:
+                self.deliver(letters)
+        self.letters = []
         self.holds = {}
         self.counts: dict[int, int] = {}
         self.partition = SharePartition(KEY, "t", 1, lambda: self.settings)
@@ -146,6 +164,8 @@ class World:
         self.terminal: set[int] = set()
         self.note_terminal(self.persisted.entries)
         self.lowest_start = self.persisted.start
+        self.done.update(offset for offset, (state, _) in self.persisted.entries.items() if state == 2)
+        self.take_letters()
 
     # Members
 
@@ -243,9 +263,13 @@ class World:
         told = together(batches) if self.random.random() < 0.8 else batches
         outcome = self.partition.acknowledge(member, told, self.now)
         try:
-            self.written(outcome, self.model.acknowledge(member, batches, self.now))
+            change = self.model.acknowledge(member, batches, self.now)
         except Refusal as refusal:
             self.refused(outcome, str(refusal))
+        else:
+            self.needs_no_letter.update(gaps_of(batches) & set(change.offsets))
+            self.written(outcome, change)
+        self.take_letters()
         self.renew_holds(member)
 
     def refused(self, outcome: PendingWrite | ShareError, message: str) -> None:
@@ -268,6 +292,7 @@ class World:
         assert expanded(state.batches) == change.written
         assert state.start_offset == self.model.start
         assert state.delivery_complete_count == self.model.complete_count
+        self.note_archived(change.written)
         self.writes.append(Write(outcome, change))
         for offset in change.offsets:
             if offset in self.holds:
@@ -296,13 +321,18 @@ class World:
         assert (expanded(write.state.batches) if write else {}) == expected
         if write is not None:
             assert write.state.delivery_complete_count == self.model.complete_count
-            self.writes.append(Write(write, None))
+            self.note_archived(expected)
+            self.writes.append(Write(write, None, buried_of(expected)))
         self.note_terminal(expected)
         for offset in expected:
             self.holds.pop(offset, None)
 
     def apply(self, write: Write) -> None:
         write.is_applied = True
+        for offset, (state, _) in expanded(write.pending.state.batches).items():
+            assert state != RecordState.ARCHIVED or self.may_be_archived(offset), (
+                f"{offset} has no dead letter"
+            )
         self.persisted.apply(write)
 
     def answer(self, succeeds: bool = True) -> None:
@@ -314,20 +344,82 @@ class World:
             self.apply(write)
         if succeeds or write.change is None:
             self.note_terminal(expanded(write.pending.state.batches))
+        if not succeeds:
+            self.in_doubt.update(offset for offset, _, _ in buried_of(expanded(write.pending.state.batches)))
         self.partition.write_completed(write.pending.token, ShareError() if succeeds else FAILED, self.now)
         change = write.change
         if change is None:
+            self.model.buried += write.buried
             self.model.advance()
         elif succeeds:
             self.done.update(offset for offset, each in change.written.items() if each[0] == 2)
             self.model.complete(change)
         else:
             self.model.undo(change, self.now)
-            self.note_terminal({offset: self.state_of(offset) for offset in change.offsets})
+            self.undone(change, write.is_applied)
+        self.take_letters()
         for offset in change.offsets if change is not None else ():
             entry = self.model.entries.get(offset)
             if entry is None or entry.state is not RecordState.ACQUIRED:
                 self.holds.pop(offset, None)
+
+    def undone(self, change: Change, is_applied: bool) -> None:
+        states = {offset: self.state_of(offset) for offset in change.offsets}
+        if not is_applied:
+            self.needs_no_letter.difference_update(change.offsets)
+        if change.undeliverable is RecordState.ARCHIVED:
+            self.needs_no_letter.update(
+                offset for offset, (state, _) in states.items() if state == RecordState.ARCHIVED
+            )
+        self.in_doubt.update(offset for offset, _, _ in buried_of(states))
+        self.note_terminal(states)
+
+    # Dead letters
+
+    def take_letters(self) -> None:
+        taken = self.partition.take_dead_letters()
+        told = [
+            (offset, each.delivery_count, each.cause)
+            for each in taken
+            for offset in range(each.first_offset, each.last_offset + 1)
+        ]
+        assert sorted(told, key=str) == sorted(self.model.take_buried(), key=str)
+        self.letters += taken
+
+    def write_letter(self) -> None:
+        """One is written, or given up."""
+        if not self.letters:
+            return
+        letters = self.letters.pop(
+            0 if self.random.random() < 0.8 else self.random.randrange(len(self.letters))
+        )
+        self.deliver(letters)
+        write = self.partition.dead_letters_written(letters)
+        expected = self.model.letters_written(range(letters.first_offset, letters.last_offset + 1))
+        assert (expanded(write.state.batches) if write else {}) == expected
+        self.note_terminal(expected)
+        if write is not None:
+            assert write.state.delivery_complete_count == self.model.complete_count
+            self.writes.append(Write(write, None))
+
+    def deliver(self, letters: DeadLetters) -> None:
+        for offset in range(letters.first_offset, letters.last_offset + 1):
+            assert offset not in self.done or offset in self.in_doubt, f"{offset} was accepted"
+            self.lettered.add(offset)
+
+    def note_archived(self, states: dict[int, tuple[int, int]]) -> None:
+        """Records are archived at once if their group has no dead-letter topic, or if the log has lost them."""
+        for offset, (state, _) in states.items():
+            if state == RecordState.ARCHIVED and (
+                not self.settings.has_dead_letters or offset < self.model.start
+            ):
+                self.needs_no_letter.add(offset)
+
+    def may_be_archived(self, offset: int) -> bool:
+        is_hidden = self.is_committed_only and offset in self.aborted_offsets
+        return (
+            offset in self.lettered or offset in self.needs_no_letter or is_hidden or not self.exists(offset)
+        )
 
     def change_settings(self) -> None:
         self.settings = replace(
@@ -336,6 +428,7 @@ class World:
             delivery_count_limit=self.random.choice([2, 3, 5, 10]),
             max_record_locks=self.random.choice([20, 60, 100]),
             renew_acknowledge_enabled=self.random.random() < 0.8,
+            has_dead_letters=self.random.random() < self.has_dead_letters,
         )
 
     # What always holds
@@ -386,6 +479,7 @@ class World:
         """The start offset moves over what is terminal or not in the log."""
         is_hidden = self.is_committed_only and offset in self.aborted_offsets
         assert offset in self.terminal or is_hidden or not self.exists(offset), f"{offset} is skipped"
+        assert offset in self.done or self.may_be_archived(offset), f"{offset} has no dead letter"
 
     def note_terminal(self, states: dict[int, tuple[int, int]]) -> None:
         for offset, (state, _) in states.items():
@@ -408,6 +502,24 @@ def together(batches: Sequence[AcknowledgementBatch]) -> Sequence[Acknowledgemen
         return batches
     data = b"".join([struct.pack(">qqBBB", first, first, 2, types[0], 0) for first, _, types in batches])
     return read(AcknowledgementBatch, data, 0, len(batches)) or batches
+
+
+def gaps_of(batches: list[AcknowledgementBatch]) -> set[int]:
+    return {
+        offset
+        for first, last, types in batches
+        for offset in range(first, last + 1)
+        if types[0 if len(types) == 1 else offset - first] == 0
+    }
+
+
+def buried_of(states: dict[int, tuple[int, int]]) -> Buried:
+    """Of locks that have ended."""
+    return [
+        (offset, count, Cause.DELIVERY_COUNT_EXCEEDED)
+        for offset, (state, count) in states.items()
+        if state == RecordState.ARCHIVING
+    ]
 
 
 def expanded(batches: object) -> dict[int, tuple[int, int]]:

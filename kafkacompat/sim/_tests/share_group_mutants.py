@@ -13,7 +13,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.share import releases
 from kafkacompat.share.in_flight import ACKNOWLEDGED, ARCHIVED, AVAILABLE, Run
 from kafkacompat.share.partition_cache import SharePartitionCache
-from kafkacompat.share.transitions import StateBatches
+from kafkacompat.share.transitions import EndedLocks, StateBatches
 from kafkacompat.share_coordinator import batches, operations
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
@@ -33,7 +33,7 @@ def deposed_leaders_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 def locks_do_not_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(releases, "expire", lambda records, now_ms, settings: (StateBatches(), 0))
+    patch.setattr(releases, "expire", lambda records, now_ms, settings: EndedLocks(records))
 
 
 def released_records_forget_their_deliveries(patch: pytest.MonkeyPatch) -> None:
