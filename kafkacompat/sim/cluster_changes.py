@@ -6,6 +6,7 @@ metadata.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.config.topic import LogConfig
@@ -97,8 +98,18 @@ class ClusterChanges(Client):
 
 def setting_request(kind: int, name: str, setting: str, value: str | None) -> IncrementalAlterConfigsRequest:
     """Return a request that sets one setting of a resource. None removes the setting."""
-    config = AlterableConfig(name=setting, config_operation=DELETE if value is None else SET, value=value)
-    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+    return settings_request(kind, name, {setting: value})
+
+
+def settings_request(
+    kind: int, name: str, settings: Mapping[str, str | None]
+) -> IncrementalAlterConfigsRequest:
+    """Return a request that sets several settings of a resource at once."""
+    configs = [
+        AlterableConfig(name=setting, config_operation=DELETE if value is None else SET, value=value)
+        for setting, value in settings.items()
+    ]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     return IncrementalAlterConfigsRequest(resources=[resource])
 
 

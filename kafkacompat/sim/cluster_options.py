@@ -118,6 +118,12 @@ class ClusterOptions:
     share_updates_per_snapshot: int = 0
     share_sweep_ms: int = 0
     """Time between prunings of the states' log, and after which a state is cold."""
+    share_dead_letters: bool = False
+    """The share group has a dead-letter topic (KIP-1191)."""
+    share_letters_copy: bool = False
+    """Dead letters have key, value and headers of the record."""
+    share_letters_made: bool = False
+    """The brokers create the dead-letter topic when it is needed."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
@@ -240,7 +246,7 @@ def consumer_group_shape(seed: int) -> dict[str, Any]:
 def share_group_shape(seed: int) -> dict[str, Any]:
     """Return the options of a cluster with a share group, and little else. They are not drawn with the others, because
     additional clients would change every run."""
-    chance = Chance(seed, "share groups")
+    chance, letters = Chance(seed, "share groups"), Chance(seed, "dead letters")
     return {
         "share_workers": chance.between(2, 4),
         "share_lock_ms": chance.between(1_000, 2_000),
@@ -253,6 +259,9 @@ def share_group_shape(seed: int) -> dict[str, Any]:
         "segment_bytes": 0,
         "producers": 1,
         "think_ms": chance.between(100, 500),
+        "share_dead_letters": letters.happens(0.5),
+        "share_letters_copy": letters.happens(0.5),
+        "share_letters_made": letters.happens(0.3),
         "remake_ms": 0,
         "unclean": False,
         "members": 0,

@@ -43,7 +43,7 @@ from kafkacompat.sim.rights_oracle import RightsOracle
 from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.sim.secured_clients import SecuredClient
 from kafkacompat.sim.share_groups import ShareGroups
-from kafkacompat.sim.topics import APART, MADE_ANEW, kept_topics
+from kafkacompat.sim.topics import APART, DEAD_LETTERS, MADE_ANEW, kept_topics
 from kafkacompat.sim.transactional import TransactionalProducer
 from kafkacompat.sim.unexpected import heard
 from kafkacompat.sim.voter_changes import VoterChanges
@@ -320,8 +320,8 @@ class ClusterSimulation:
         return key[0] in self.image_oracles.deleted
 
     def is_for_producers(self, topic: str) -> bool:
-        """Whether producers use the topic. Internal topics belong to the coordinators."""
-        return not topic.startswith("__")
+        """Whether producers use the topic. Internal topics belong to the coordinators, dead letters to the brokers."""
+        return not topic.startswith("__") and topic != DEAD_LETTERS
 
     def is_for_transactions(self, topic: str) -> bool:
         """Whether transactions use the topic. Deleting a topic would delete a part of a transaction."""

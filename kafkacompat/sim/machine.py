@@ -230,6 +230,9 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         numbers |= consumer_group_numbers(options)
     if options.share_workers:
         numbers |= share_group_numbers(options)
+    texts = {}
+    if options.share_letters_made:
+        texts["errors.deadletterqueue.auto.create.topics.enable"] = "true"
     if options.move_bytes:
         numbers[MOVE_RATE] = options.move_bytes
     return {
@@ -245,6 +248,7 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "auto.create.topics.enable": "false",
         **quorum,
         **secured_properties(options),
+        **texts,
         **({"replica.selector.class": RACK_AWARE} if options.reads_nearby else {}),
         **{name: str(value) for name, value in numbers.items()},
     }

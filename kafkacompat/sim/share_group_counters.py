@@ -42,6 +42,13 @@ class ShareGroupCounters:
     """Records that were held beyond their locks."""
     last_attempts: int = 0
     """Deliveries beyond which a record is archived."""
+    letters: int = 0
+    """Dead letters that are committed."""
+    letters_again: int = 0
+    """Those of records that had one already."""
+    letters_with_copy: int = 0
+    letters_in_vain: int = 0
+    """Deliveries of records that had a dead letter, because the leader that gave them up could not say so."""
     loads: int = 0
     takeovers: int = 0
     """Loads of a state that had records of an earlier leader in flight."""

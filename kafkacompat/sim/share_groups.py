@@ -1,20 +1,28 @@
-"""The workers of one simulated share group, what they share, and whoever sets the group's configuration."""
+"""The workers of one simulated share group, what they share, and whoever sets the group's configuration and creates its
+dead-letter topic."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError
-from kafkacompat.sim.clients import Client
-from kafkacompat.sim.cluster_changes import setting_request
-from kafkacompat.sim.cluster_options import ClusterOptions
+from kafkacompat.sim.clients import TIMEOUT_MS, Client
+from kafkacompat.sim.cluster_changes import settings_request
+from kafkacompat.sim.cluster_options import REPLICATION_FACTOR, ClusterOptions
 from kafkacompat.sim.group_commits import GROUP_SESSION_MS, HEARTBEAT_MS
 from kafkacompat.sim.share_group_counters import ShareGroupCounters
 from kafkacompat.sim.share_oracles import ShareOracles
 from kafkacompat.sim.share_workers import ShareWorker
+from kafkacompat.sim.topics import DEAD_LETTERS
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_life import Life
@@ -22,24 +30,56 @@ if TYPE_CHECKING:
 
 GROUP_ID = "workers"
 RESET, EARLIEST = "share.auto.offset.reset", "earliest"
+LETTERS_TOPIC = "errors.deadletterqueue.topic.name"
+LETTERS_COPY = "errors.deadletterqueue.copy.record.enable"
+TAKES_LETTERS = "errors.deadletterqueue.group.enable"
+LETTERS_PARTITIONS = 2
 AGAIN_MS = 300
 
 
 class ShareGroupSettings(Client):
-    """Sets where the group begins, and repeats the request until it is carried out."""
+    """Sets where the group begins and where its dead letters go. Repeats each request until it is carried out."""
 
     def start(self) -> None:
-        request = setting_request(int(ConfigResourceType.GROUP), GROUP_ID, RESET, EARLIEST)
+        options = self.simulation.options
+        self._configure()
+        if options.share_dead_letters and not options.share_letters_made:
+            self._create_topic()
 
-        def altered(done: Deferred[Any]) -> None:
-            try:
-                error: int = done.result().responses[0].error_code
-            except ChannelError:
-                error = ErrorCode.REQUEST_TIMED_OUT
-            if error != ErrorCode.NONE:
-                self.later(self.start, AGAIN_MS)
+    def _configure(self) -> None:
+        request = settings_request(
+            int(ConfigResourceType.GROUP), GROUP_ID, group_settings(self.simulation.options)
+        )
+        self.ask(self.any_broker(), request, "admin").on_done(
+            lambda done: self._repeat(done, "responses", self._configure)
+        )
 
-        self.ask(self.any_broker(), request, "admin").on_done(altered)
+    def _create_topic(self) -> None:
+        topic = CreatableTopic(
+            name=DEAD_LETTERS,
+            num_partitions=LETTERS_PARTITIONS,
+            replication_factor=REPLICATION_FACTOR,
+            configs=[CreatableTopicConfig(name=TAKES_LETTERS, value="true")],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+        self.ask(self.any_broker(), request, "admin").on_done(
+            lambda done: self._repeat(done, "topics", self._create_topic)
+        )
+
+    def _repeat(self, done: Deferred[Any], rows: str, ask: Callable[[], None]) -> None:
+        try:
+            error: int = getattr(done.result(), rows)[0].error_code
+        except ChannelError:
+            error = ErrorCode.REQUEST_TIMED_OUT
+        if error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            self.later(ask, AGAIN_MS)
+
+
+def group_settings(options: ClusterOptions) -> dict[str, str]:
+    settings = {RESET: EARLIEST}
+    if options.share_dead_letters:
+        settings |= {LETTERS_TOPIC: DEAD_LETTERS, LETTERS_COPY: str(options.share_letters_copy).lower()}
+    return settings
 
 
 class ShareGroups:
@@ -57,15 +97,22 @@ class ShareGroups:
         return [*self._workers, self._settings] if self._workers else []
 
     def is_ready(self) -> bool:
-        """Whether all brokers know where the group begins. Before that a leader would begin at the latest records."""
-        kind = int(ConfigResourceType.GROUP)
+        """Whether all brokers know where the group begins, and its dead-letter topic. Before that a leader would begin at
+        the latest records, and give dead letters up."""
         return all(
             machine.life is not None
             and hasattr(machine.life, "metadata")
-            and machine.life.metadata.core.image.config(kind, GROUP_ID).get(RESET) == EARLIEST
+            and self._is_known(machine.life.metadata.core.image)
             for machine in self._simulation.ordered
             if machine.is_broker
         )
+
+    def _is_known(self, image: MetadataImage) -> bool:
+        options = self._simulation.options
+        is_needed = options.share_dead_letters and not options.share_letters_made
+        has_topic = image.config(int(ConfigResourceType.TOPIC), DEAD_LETTERS).get(TAKES_LETTERS) == "true"
+        settings = image.config(int(ConfigResourceType.GROUP), GROUP_ID)
+        return settings == group_settings(options) and (has_topic or not is_needed)
 
     def watch(self, life: Life, shares: Any) -> None:
         if self._workers:
@@ -108,4 +155,5 @@ def share_group_numbers(options: ClusterOptions) -> dict[str, int]:
         "share.coordinator.snapshot.update.records.per.snapshot": options.share_updates_per_snapshot,
         "share.coordinator.state.topic.prune.interval.ms": options.share_sweep_ms,
         "share.coordinator.cold.partition.snapshot.interval.ms": options.share_sweep_ms,
+        "default.replication.factor": REPLICATION_FACTOR,
     }

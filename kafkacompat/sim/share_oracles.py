@@ -7,67 +7,40 @@ answers to members are seen as they leave. Time is that of the node that gave a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import Uuid
+from kafkacompat.sim.dead_letter_oracle import DeadLetterOracle
 from kafkacompat.sim.ledgers import Key
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.share_group_counters import ShareGroupCounters
+from kafkacompat.sim.share_ledgers import (
+    ACCEPT,
+    ACQUIRED,
+    FINAL,
+    FREE,
+    GAP,
+    NO_FATE,
+    RENEW,
+    Fate,
+    Holding,
+    Led,
+    acknowledge_error,
+    each_of,
+    rows_of,
+    states_of,
+)
 from kafkacompat.sim.share_state import TERMINAL, Kept, KeptStates, expanded
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.produce_request import ProduceRequest
 from kafkacompat.wire.messages.share_acknowledge_request import ShareAcknowledgeRequest
 from kafkacompat.wire.messages.share_fetch_request import ShareFetchRequest
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
-
-GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-FINAL = frozenset({GAP, ACCEPT, REJECT})
-ACQUIRED = 1
-FREE = -1
-
-
-class Fate(NamedTuple):
-    """What became of one record, over all leaders."""
-
-    is_settled: bool = False
-    """An answer that it was accepted or rejected has left."""
-    is_asked: bool = False
-    """A leader has taken up an acknowledgement that ends it."""
-    released: int = 0
-    """The highest delivery count of which an answered release told."""
-    deliveries: int = 0
-    """The highest delivery count."""
-
-
-NO_FATE = Fate()
-
-
-class Holding(NamedTuple):
-    member_id: str
-    until_ms: int
-    """By the clock of the node. FREE once the member has given it up."""
-
-
-class Led:
-    """One share-partition at one leader, from when it is loaded until it is dropped."""
-
-    def __init__(self, life: Life, key: Key, core: Any, changes: int) -> None:
-        self.life = life
-        self.key = key
-        self.core = core
-        self.changes_before = changes
-        """Of the committed state, when the load began."""
-        self.counts: dict[int, int] = {}
-        self.ended: set[int] = set()
-        """Records that are acknowledged or archived, by the state that was loaded."""
-        self.holdings: dict[int, Holding] = {}
-
-    def __str__(self) -> str:
-        return f"partition {self.key[1]} at node {self.life.id} in epoch {self.core.leader_epoch}"
 
 
 class ShareOracles:
@@ -79,8 +52,9 @@ class ShareOracles:
         self._counters = counters
         self._lock_ms = simulation.options.share_lock_ms
         self._limit = simulation.options.share_deliveries
-        self.states = KeptStates(counters)
         self._fates: dict[Key, dict[int, Fate]] = {}
+        self.letters = DeadLetterOracle(simulation, group_id, counters, self._fate, self._deleted)
+        self.states = KeptStates(counters, self._archived)
         self._passed: dict[Key, int] = {}
         """Everything below was checked to be at its end."""
         self._led: dict[Life, dict[Any, Led]] = {}
@@ -113,6 +87,7 @@ class ShareOracles:
             release(key)
 
         cache.load, ends.release_session = watched_load, watched_release
+        self.letters.watch(life, cache._dead_letters)
         partitions: Any = life.partitions
         delete = partitions.delete_records
 
@@ -234,6 +209,7 @@ class ShareOracles:
         else:
             self._counters.deposed_deliveries += 1
         self._counters.last_attempts += count == self._limit
+        self.letters.delivered(led, offset)
         self._given.add(member_id)
         led.counts[offset] = count
         led.holdings[offset] = Holding(member_id, now_ms + self._lock_ms)
@@ -263,10 +239,17 @@ class ShareOracles:
                 continue
             led.holdings[offset] = Holding(member_id, FREE)
             if kind in FINAL:
-                self._fates[led.key][offset] = self._fate(led.key, offset)._replace(is_asked=True)
+                fate = self._fate(led.key, offset)
+                is_accept_asked = fate.is_accept_asked or kind in (ACCEPT, GAP)
+                self._fates[led.key][offset] = fate._replace(is_asked=True, is_accept_asked=is_accept_asked)
+
+    def _archived(self, name: Any, offsets: Iterable[int]) -> None:
+        self.letters.archived(name[1:], offsets)
 
     def answered(self, life: Life, request: Any, response: Any) -> None:
         """An answer leaves a node."""
+        if isinstance(request, ProduceRequest):
+            self.letters.follow(life)
         if not isinstance(request, (ShareFetchRequest, ShareAcknowledgeRequest)) or response.error_code:
             return
         self.states.follow(life)
@@ -288,9 +271,10 @@ class ShareOracles:
         where = f"node {life.id} answers that offset {offset} of partition {key[1]}"
         is_deleted = offset < self._deleted(key)
         if kind in FINAL:
-            if not is_deleted and not kept.is_terminal(offset):
+            if not is_deleted and not kept.is_ended(offset):
                 raise Breach("answered is written", f"{where} is ended, kept is {kept.records.get(offset)}")
-            self._fates[key][offset] = fate._replace(is_settled=True)
+            is_accepted = fate.is_accepted or kind == ACCEPT
+            self._fates[key][offset] = fate._replace(is_settled=True, is_accepted=is_accepted)
         else:
             if not is_deleted and offset >= kept.start and kept.count(offset) < count:
                 raise Breach(
@@ -308,6 +292,7 @@ class ShareOracles:
                     led.holdings[offset] = Holding(member_id, FREE)
 
     def after_event(self, life: Life) -> None:
+        self.letters.follow(life)
         self.states.follow(life)
         released, self._released = self._released, []
         given, self._given = self._given, set()
@@ -347,6 +332,7 @@ class ShareOracles:
             fate = self._fate(key, offset)
             if not fate.is_asked and fate.deliveries < self._limit:
                 raise Breach("no record is lost", f"{where} begins at {start}, of {offset} is known {fate}")
+        self.letters.passed(where, key, first, start)
         self._passed[key] = max(first, start)
 
     def missing(self, keys: Iterable[Key]) -> str | None:
@@ -392,30 +378,3 @@ class ShareOracles:
         if loaded != len(self.states.states):
             return f"of {len(self.states.states)} states coordinators have {loaded}"
         return None
-
-
-def each_of(batches: Iterable[Any]) -> Iterator[tuple[int, int]]:
-    """Yield offset and type of each acknowledgement."""
-    for batch in batches:
-        types: list[int] = list(batch.acknowledge_types)
-        for position, offset in enumerate(range(batch.first_offset, batch.last_offset + 1)):
-            yield offset, types[position] if len(types) > 1 else types[0]
-
-
-def states_of(core: Any) -> Iterator[tuple[int, int]]:
-    """Yield offset and state of each record in flight."""
-    for run in chain.from_iterable(batch.runs for batch in core._records.batches):
-        for offset in range(run.first, run.last + 1):
-            yield offset, int(run.state)
-
-
-def rows_of(response: Any) -> Iterator[tuple[Key, Any]]:
-    for topic in response.responses:
-        for row in topic.partitions:
-            yield (topic.topic_id, row.partition_index), row
-
-
-def acknowledge_error(row: Any) -> ErrorCode:
-    """The error of a partition's acknowledgements in an answer of either kind."""
-    code = getattr(row, "acknowledge_error_code", None)
-    return ErrorCode(row.error_code if code is None else code)

@@ -5,7 +5,7 @@ It has a state and a count for each offset, and no batches. It shares no code wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.ids import SHARE_STATE_TOPIC, Uuid
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 SNAPSHOT, VERSION, KIND_BYTES = 0, 0, 2
 UNSET = -1
-TERMINAL = frozenset({2, 4})
+ARCHIVING, ARCHIVED = 3, 4
+TERMINAL = frozenset({2, ARCHIVED})
 """Acknowledged and archived."""
 Name = tuple[str, Uuid, int]
 """A share-partition: group, topic, partition."""
@@ -56,9 +57,17 @@ class Kept:
         standing = self.records.get(offset)
         return standing is not None and standing.state in TERMINAL
 
+    def is_ended(self, offset: int) -> bool:
+        """Whether it is not delivered any more. It may still wait for its dead letter."""
+        standing = self.records.get(offset)
+        return self.is_terminal(offset) or (standing is not None and standing.state == ARCHIVING)
+
     def count(self, offset: int) -> int:
         standing = self.records.get(offset)
         return 0 if standing is None else standing.deliveries
+
+    def archived(self) -> set[int]:
+        return {offset for offset, standing in self.records.items() if standing.state == ARCHIVED}
 
     def put(self, start: int, batches: Any) -> None:
         if start != UNSET:
@@ -79,8 +88,10 @@ def expanded(batches: Any) -> Iterator[tuple[int, Standing]]:
 class KeptStates:
     """The states of all share-partitions. `follow` reads on."""
 
-    def __init__(self, counters: ShareGroupCounters) -> None:
+    def __init__(self, counters: ShareGroupCounters, archived: Callable[[Name, Iterable[int]], None]) -> None:
+        """`archived` is called with records that are archived from now on."""
         self._counters = counters
+        self._archived = archived
         self.states: dict[Name, Kept] = {}
         self._partition_of: dict[Name, int] = {}
         self._positions: dict[Key, int] = {}
@@ -151,7 +162,9 @@ class KeptStates:
                 )
             kept.leader_epoch = update.leader_epoch
         if update.state_batches or update.start_offset not in (UNSET, kept.start):
+            before = kept.archived()
             kept.put(update.start_offset, update.state_batches)
+            self._archived(name, kept.archived() - before)
 
     def _take_snapshot(self, name: Name, offset: int, snapshot: Any) -> None:
         kept = self.states.get(name)
@@ -173,6 +186,7 @@ class KeptStates:
             if forgotten:
                 raise Breach("snapshots are whole", f"{name} at {offset} lacks {forgotten}")
         self.states[name] = taken
+        self._archived(name, taken.archived() - (set() if kept is None else kept.archived()))
 
     def _check_start(self, key: Key, start: int, node_id: int) -> None:
         for name, kept in self.states.items():

@@ -7,10 +7,10 @@ acknowledgements are in doubt. Then it opens a new session, as clients do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import NO_LEADER, Uuid
+from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
@@ -21,17 +21,25 @@ from kafkacompat.sim.group_commits import AWAY_MS, GROUP_SESSION_MS, HEARTBEAT_M
 from kafkacompat.sim.group_offsets import IN_DOUBT
 from kafkacompat.sim.links import BROKER_PORT, SimulatedChannel, host_name
 from kafkacompat.sim.quorum_oracles import Breach
-from kafkacompat.sim.share_oracles import ACCEPT, GAP, REJECT, RELEASE, RENEW, acknowledge_error, rows_of
+from kafkacompat.sim.share_ledgers import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    acknowledge_error,
+    rows_of,
+)
+from kafkacompat.sim.share_sessions import CLOSES, Owed, Session, acknowledge_request, types_of
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages import share_acknowledge_request as acknowledge
-from kafkacompat.wire.messages import share_fetch_request as fetch
+from kafkacompat.wire.messages.share_fetch_request import ShareFetchRequest
 from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
     from kafkacompat.sim.share_groups import ShareGroups
 
-LEAVES, CLOSES = -1, -1
+LEAVES = -1
 TURN_MS = 120
 """Maximum pause of a worker between two requests to one node."""
 FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
@@ -54,35 +62,6 @@ FETCH_ERRORS = frozenset(
 """A member repeats a fetch after them."""
 REFUSALS = FETCH_ERRORS | {ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST}
 """Errors of acknowledgements. INVALID_REQUEST: the records were delivered before the state was loaded again."""
-
-
-class Owed(NamedTuple):
-    """An acknowledgement that the worker is going to send. `types`: one for all of the records, or one for each."""
-
-    ready_us: int
-    key: Key
-    first: int
-    last: int
-    types: list[int]
-    is_late: bool = False
-
-
-class Session:
-    """A share session with one node. Epoch 0: none is open."""
-
-    def __init__(self, node_id: int) -> None:
-        self.node_id = node_id
-        self.epoch = 0
-        self.partitions: set[Key] = set()
-        self.owed: list[Owed] = []
-        self.is_busy = False
-        """Whether a request is in flight."""
-
-    def lose(self) -> int:
-        """The session is over. Return how many records are not acknowledged."""
-        count = sum(each.last - each.first + 1 for each in self.owed)
-        self.epoch, self.partitions, self.owed = 0, set(), []
-        return count
 
 
 class ShareWorker(GroupClient):
@@ -214,83 +193,28 @@ class ShareWorker(GroupClient):
             self._fetch(session, wanted, due)
 
     def _take_due(self, session: Session) -> list[Owed]:
-        """Take the acknowledgements that are due, in order. Of two for the same record, one waits for the next request."""
-        now_us, taken, left = self.simulation.scheduler.now_us, [], []
-        ends: dict[Key, int] = {}
-        for each in sorted(session.owed, key=lambda owed: (owed.key, owed.first)):
-            if (each.ready_us > now_us and not self._is_over) or each.first <= ends.get(each.key, -1):
-                left.append(each)
-                continue
-            ends[each.key] = each.last
-            taken.append(each)
-            self._counters.acknowledged_late += each.is_late
-        session.owed = left
+        taken = session.take_due(None if self._is_over else self.simulation.scheduler.now_us)
+        self._counters.acknowledged_late += sum(each.is_late for each in taken)
         return taken
 
     # Requests.
 
-    def _fetch(self, session: Session, wanted: set[Key], due: list[Owed]) -> None:
-        chance = self.chance
-        request = fetch.ShareFetchRequest(
-            group_id=self._group.group_id,
-            member_id=self.member_id,
-            share_session_epoch=session.epoch,
-            max_wait_ms=chance.randrange(250),
-            min_bytes=1,
-            max_bytes=(300, 2_000, 100_000)[chance.randrange(3)],
-            max_records=chance.between(1, 30),
-            batch_size=chance.between(1, 10),
-            share_acquire_mode=chance.randrange(2),
-        )
-        partitions = {
-            key: fetch.FetchPartition(partition_index=key[1]) for key in wanted - session.partitions
-        }
-        for each in due:
-            one = partitions.setdefault(each.key, fetch.FetchPartition(partition_index=each.key[1]))
-            one.acknowledgement_batches.append(_batch(fetch.AcknowledgementBatch, each))
-        for topic_id, ones in _by_topic(partitions).items():
-            request.topics.append(fetch.FetchTopic(topic_id=topic_id, partitions=ones))
-        unwanted = {key: key[1] for key in session.partitions - wanted if key not in partitions}
-        for topic_id, indexes in _by_topic(unwanted).items():
-            request.forgotten_topics_data.append(fetch.ForgottenTopic(topic_id=topic_id, partitions=indexes))
-        if any(RENEW in each.types for each in due):
-            request.is_renew_ack = True
-            request.max_wait_ms = request.min_bytes = request.max_bytes = request.max_records = 0
+    def _fetch(self, session: Session, wanted: set[Key], due: list[Owed], epoch: int | None = None) -> None:
         self._counters.sessions += session.epoch == 0
-        added = session.partitions | partitions.keys()
-        session.partitions = added - unwanted.keys()
+        asked = session.epoch if epoch is None else epoch
+        request = session.fetch_request(self._group.group_id, self.member_id, self.chance, wanted, due, asked)
         self._send(session, request, due)
 
     def _acknowledge(self, session: Session, due: list[Owed], epoch: int | None = None) -> None:
-        partitions: dict[Key, Any] = {}
-        for each in due:
-            one = partitions.setdefault(
-                each.key, acknowledge.AcknowledgePartition(partition_index=each.key[1])
-            )
-            one.acknowledgement_batches.append(_batch(acknowledge.AcknowledgementBatch, each))
-        request = acknowledge.ShareAcknowledgeRequest(
-            group_id=self._group.group_id,
-            member_id=self.member_id,
-            share_session_epoch=session.epoch if epoch is None else epoch,
-            is_renew_ack=any(RENEW in each.types for each in due),
-            topics=[
-                acknowledge.AcknowledgeTopic(topic_id=topic_id, partitions=ones)
-                for topic_id, ones in _by_topic(partitions).items()
-            ],
-        )
-        self._send(session, request, due)
+        asked = session.epoch if epoch is None else epoch
+        self._send(session, acknowledge_request(self._group.group_id, self.member_id, due, asked), due)
 
     def _close(self, session: Session, due: list[Owed]) -> None:
         """End the session with a last request. What is not acknowledged in it is released."""
         if self.chance.happens(0.5):
             self._acknowledge(session, due, CLOSES)
         else:
-            self._fetch_last(session, due)
-
-    def _fetch_last(self, session: Session, due: list[Owed]) -> None:
-        epoch, session.epoch = session.epoch, CLOSES
-        self._fetch(session, session.partitions, due)
-        session.epoch = epoch
+            self._fetch(session, session.partitions, due, CLOSES)
 
     def _channel(self, session: Session) -> SimulatedChannel:
         return self.channels.get(host_name(session.node_id), BROKER_PORT, SHARE_PURPOSE)
@@ -329,7 +253,7 @@ class ShareWorker(GroupClient):
             self._lost(session)
             return
         session.epoch += 1
-        if isinstance(request, fetch.ShareFetchRequest):
+        if isinstance(request, ShareFetchRequest):
             self._take_all(session, request, answer)
         self._next(session)
 
@@ -350,14 +274,14 @@ class ShareWorker(GroupClient):
             if error is not ErrorCode.NONE:
                 self._counters.acknowledgements_refused += 1
                 continue
-            for kind in _types_of(each):
+            for kind in types_of(each):
                 self._counters.accepted += kind == ACCEPT
                 self._counters.released += kind == RELEASE
                 self._counters.rejected += kind == REJECT
 
     # Records.
 
-    def _take_all(self, session: Session, request: fetch.ShareFetchRequest, answer: Any) -> None:
+    def _take_all(self, session: Session, request: ShareFetchRequest, answer: Any) -> None:
         has_records = False
         for key, row in rows_of(answer):
             error = ErrorCode(row.error_code)
@@ -376,11 +300,13 @@ class ShareWorker(GroupClient):
         data = bytes(row.records or b"")
         self.simulation.client_oracles.consumed(key, data)
         present = {
-            offset
+            offset: record.value
             for header in iterate_batches(data)
             if not header.is_control
-            for offset, _ in records_of(data[header.position : header.position + header.size], header)
+            for offset, record in records_of(data[header.position : header.position + header.size], header)
         }
+        for offset, value in present.items():
+            self._group.oracles.letters.shown(key, offset, value)
         for acquired in row.acquired_records:
             offsets = range(acquired.first_offset, acquired.last_offset + 1)
             missing = [each for each in offsets if each not in present]
@@ -449,18 +375,3 @@ class ShareWorker(GroupClient):
         attempt = self._attempt
         pause_ms = 1 + self.chance.randrange(AWAY_MS)
         self.call_after(pause_ms, lambda: self._join() if self._attempt == attempt else None)
-
-
-def _batch(kind: Any, owed: Owed) -> Any:
-    return kind(first_offset=owed.first, last_offset=owed.last, acknowledge_types=owed.types)
-
-
-def _types_of(owed: Owed) -> list[int]:
-    return owed.types if len(owed.types) > 1 else owed.types * (owed.last - owed.first + 1)
-
-
-def _by_topic(partitions: dict[Key, Any]) -> dict[Uuid, list[Any]]:
-    topics: dict[Uuid, list[Any]] = {}
-    for (topic_id, _), one in sorted(partitions.items(), key=lambda item: item[0]):
-        topics.setdefault(topic_id, []).append(one)
-    return topics

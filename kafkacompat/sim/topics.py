@@ -12,6 +12,8 @@ MADE_ANEW = "again"
 """The topic that is deleted and created again, each time with a new id."""
 COMPACTED, RETAINED, UNCLEAN = "latest", "recent", "unclean"
 COORDINATORS_TOPICS = (OFFSETS_TOPIC, TRANSACTION_TOPIC)
+DEAD_LETTERS = "dlq.jobs"
+"""Takes the dead letters of the share group."""
 APART = (COMPACTED, RETAINED, UNCLEAN)
 """Topics with their own oracles. Transactions and groups do not use them."""
 DELETE_RETENTION_MS = 2_500
