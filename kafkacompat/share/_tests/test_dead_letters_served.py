@@ -81,7 +81,10 @@ def test_a_deposed_leader_makes_no_dead_letters_of_locks_that_end() -> None:
     """Its successor delivers the record again, and may see it accepted."""
     world = world_with_a_last_delivery()
     world.persister.write_error = ShareError(ErrorCode.FENCED_LEADER_EPOCH)
+    world.persister.is_held = True
     world.time.advance(LOCK_MS)
+    assert letters(world) == []
+    world.persister.answer_all()
     assert letters(world) == []
 
 

@@ -366,7 +366,10 @@ class World:
     def undone(self, change: Change, is_applied: bool) -> None:
         states = {offset: self.state_of(offset) for offset in change.offsets}
         if not is_applied:
-            self.needs_no_letter.difference_update(change.offsets)
+            kept = self.persisted.entries
+            self.needs_no_letter.difference_update(
+                each for each in change.offsets if kept.get(each, (0, 0))[0] != RecordState.ARCHIVED
+            )
         if change.undeliverable is RecordState.ARCHIVED:
             self.needs_no_letter.update(
                 offset for offset, (state, _) in states.items() if state == RecordState.ARCHIVED
