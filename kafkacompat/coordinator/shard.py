@@ -1,10 +1,9 @@
-"""One coordinator partition that this node leads: its machine, its timers, and the execution of operations through the
-log.
+"""One coordinator partition that this node leads: its machine, its timers, and its operations through the log.
 
-It loads the state, runs operations one at a time, appends the records of each as one batch, sends answers when they
-are committed, and unloads. The order is: operation, append, replay, `committed`, then replies, since a reply may cause
-the next request at once. Long work (loading, unloading, very many replies) runs in steps. Follows Kafka's coordinator
-runtime. The append is synchronous here, so only records in the log are replayed, and nothing is ever reverted.
+It loads the state, runs operations one at a time (`turns`), appends the records of each as one batch, sends answers when
+they are committed, and unloads. The order is: operation, append, replay, `committed`, then replies, since a reply may
+cause the next request at once. Long work (loading, unloading, very many replies) runs in steps. Follows Kafka's coordinator
+runtime. The append is synchronous here, so only records in the log are replayed, and nothing is reverted.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.coordinator.core import (
@@ -33,6 +33,7 @@ from kafkacompat.coordinator.loading import (
 )
 from kafkacompat.coordinator.shard_log import ShardLog
 from kafkacompat.coordinator.timers import Operation, ShardTimers
+from kafkacompat.coordinator.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.records.batch import NO_SEQUENCE
@@ -72,6 +73,7 @@ class Shard:
         "_log",
         "_steps",
         "_timers",
+        "_turns",
         "_workers",
         "epoch",
         "loading",
@@ -119,6 +121,7 @@ class Shard:
         self._timers = timers
         self._workers = workers
         self._steps = steps
+        self._turns = Turns()
         self._load_step_bytes = load_step_bytes
         self.timers = ShardTimers(clock, timers, self._run_timer)
         self.machine = make_machine(self.timers)
@@ -182,18 +185,26 @@ class Shard:
 
     def write(self, operation: Callable[[int], CoordinatorResult[Any, T]]) -> Deferred[T]:
         """Run one operation. Raises Refused (nothing has changed), or the Deferred fails with it."""
-        return self._write(operation, None)
+        return self._turns.next(lambda: self._write(operation, None))
 
     def transactional_write(
         self, operation: Callable[[int], CoordinatorResult[Any, T]], owner: InTransaction
     ) -> Deferred[T]:
         """Like `write`, but the records take effect only with the transaction's marker."""
-        return self._write(operation, owner)
+        return self._turns.next(lambda: self._write(operation, owner))
 
     def complete_transaction(
         self, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, version: int
     ) -> Deferred[ErrorCode]:
-        """Write a marker, and have the machine take or drop what the transaction wrote. Raises Refused."""
+        """Write a marker, and have the machine take or drop what the transaction wrote. Raises Refused, or the Deferred
+        fails with it."""
+        return self._turns.next(
+            lambda: self._complete_transaction(producer_id, epoch, committed, coordinator_epoch, version)
+        )
+
+    def _complete_transaction(
+        self, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, version: int
+    ) -> Deferred[ErrorCode]:
         self.require_active()
         marker = build_end_transaction_marker(
             committed=committed,
@@ -202,12 +213,16 @@ class Shard:
             producer_epoch=epoch,
             timestamp_ms=self._clock.now_ms(),
         )
-        error, offset = self._log.append_marker(marker, version)
-        if error is not ErrorCode.NONE:
-            return Deferred.of(error)
-        self.machine.replay_end_transaction(producer_id, epoch, committed, offset)
-        pending = self._log.when_committed(offset + 1)
-        return Deferred.of(ErrorCode.NONE) if pending is None else pending
+
+        def append() -> tuple[ErrorCode, int]:
+            error, offset = self._log.append_marker(marker, version)
+            if error is ErrorCode.NONE:
+                self.machine.replay_end_transaction(producer_id, epoch, committed, offset)
+            return error, offset
+
+        error, offset = self._turns.take(append)
+        pending = None if error is not ErrorCode.NONE else self._log.when_committed(offset + 1)
+        return Deferred.of(error) if pending is None else pending
 
     def read(self, operation: Callable[[], T]) -> Deferred[T]:
         """An answer from the state, given when everything it may show is committed."""
@@ -235,7 +250,7 @@ class Shard:
     ) -> Deferred[T]:
         """The response, once the records are committed. Without records, once everything it may show is."""
         if result.records:
-            error, end_offset = self._append(result, now_ms, owner)
+            error, end_offset = self._turns.take(partial(self._append, result, now_ms, owner))
             if error is not ErrorCode.NONE:
                 answer: Deferred[T] = Deferred()
                 answer.fail(Refused(client_error(error)))
@@ -288,7 +303,7 @@ class Shard:
             now_ms = self._clock.now_ms()
             following = result.committed(code, now_ms)
             if following is not None and self.state is ShardState.ACTIVE:
-                self._complete(following, now_ms)
+                self._turns.next(partial(self._complete, following, now_ms))
         self._send_replies()
 
     def _after(self, pending: Deferred[ErrorCode], value: T) -> Deferred[T]:

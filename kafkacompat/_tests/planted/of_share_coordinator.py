@@ -10,6 +10,13 @@ SERVICE = ("coordinator/_tests/test_share_coordinator.py",)
 
 BUGS = (
     PlantedBug(
+        "an operation that an append leads to decides without the append's record",
+        "coordinator/turns.py",
+        "        if self.is_taken:\n            return self._later(operation)\n",
+        "",
+        ("coordinator/_tests/test_shard.py",),
+    ),
+    PlantedBug(
         "a batch of a higher count gives way to one of a lower count",
         "share_coordinator/batches.py",
         "    if high[2:] > low[2:]:",

@@ -6,6 +6,7 @@ from kafkacompat._tests.planted.bug import SimulatedBug
 
 CLUSTERS = "sim/_tests/test_cluster_simulation.py"
 CONSUMER_GROUPS = "sim/_tests/test_consumer_group_simulation.py"
+SHARE_GROUPS = "sim/_tests/test_share_group_simulation.py"
 QUORUMS = "sim/_tests/test_quorum_simulation.py"
 
 
@@ -14,12 +15,14 @@ def simulated_bugs() -> list[SimulatedBug]:
         test_cluster_simulation,
         test_consumer_group_simulation,
         test_quorum_simulation,
+        test_share_group_simulation,
     )
 
     found = []
     for file, module in (
         (CLUSTERS, test_cluster_simulation),
         (CONSUMER_GROUPS, test_consumer_group_simulation),
+        (SHARE_GROUPS, test_share_group_simulation),
         (QUORUMS, test_quorum_simulation),
     ):
         marks = module.test_a_planted_bug_is_found.pytestmark

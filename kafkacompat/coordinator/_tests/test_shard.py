@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from math import isnan
 from typing import Any
 
@@ -182,6 +182,66 @@ def test_what_follows_from_a_write_that_has_ended_is_written_too(error: E) -> No
     assert told == [E.NONE if error is E.NONE else E.COORDINATOR_NOT_AVAILABLE]
     assert world.machine.said == ["first", "then"]
     assert answer.done
+
+
+def leads_to(world: World, operation: Callable[[], Any]) -> None:
+    """The next append answers an earlier write, and whoever gets that answer begins an operation at once."""
+    append, due = world.partitions.append, [operation]
+
+    def watched(*given: Any, **options: Any) -> Any:
+        result = append(*given, **options)
+        if due:
+            due.pop()()
+        return result
+
+    world.partitions.append = watched  # type: ignore[method-assign]
+
+
+def what_is_known(world: World) -> Result:
+    return CoordinatorResult((f"after {world.machine.said} {world.machine.ended}",), "done")
+
+
+def test_an_operation_that_an_append_leads_to_knows_its_record() -> None:
+    world = loaded()
+    answers: list[Any] = []
+    leads_to(world, lambda: answers.append(world.shard.write(lambda _: what_is_known(world))))
+    world.say("a")
+    assert world.machine.said == ["a", "after ['a'] []"]
+    assert [each.result() for each in answers] == ["done"]
+
+
+def test_an_operation_that_a_marker_leads_to_knows_what_it_ended() -> None:
+    world = loaded()
+    leads_to(world, lambda: world.shard.write(lambda _: what_is_known(world)))
+    world.shard.complete_transaction(7, 0, True, 0, 2)
+    assert world.machine.said == ["after [] [7]"]
+
+
+def test_a_marker_that_an_append_leads_to_comes_after_its_record() -> None:
+    world = loaded()
+    known: list[list[str]] = []
+    leads_to(
+        world,
+        lambda: world.shard.complete_transaction(7, 0, True, 0, 2).on_done(
+            lambda done: known.append([done.result().name, *world.machine.said])
+        ),
+    )
+    world.say("a")
+    assert known == [["NONE", "a"]]
+
+
+def test_what_an_append_leads_to_is_refused_once_the_shard_is_closed() -> None:
+    world = loaded()
+    answers: list[Any] = []
+
+    def ask() -> None:
+        answers.append(world.shard.write(lambda _: what_is_known(world)))
+        world.shard.close()
+
+    leads_to(world, ask)
+    world.say("a")
+    with pytest.raises(Refused, match="NOT_COORDINATOR"):
+        answers[0].result()
 
 
 def test_nothing_follows_once_the_shard_is_closed() -> None:
