@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkacompat.sim.share_ledgers import Fate, Led
 
 PATIENCE_MS = 13_000
-"""Five attempts take 15 s. The clock of the node may be faster."""
+"""All attempts take 15 s. The clock of the node may be faster."""
 PREFIX = "__dlq.errors."
 
 
@@ -56,8 +56,6 @@ class DeadLetterOracle:
         self._positions: dict[Key, int] = {}
         self._asked: set[tuple[Key, int]] = set()
         """Records for which a leader has asked for a dead letter."""
-        self._waiting: dict[tuple[Life, Key], int] = {}
-        """Dead letters that a queue has not answered for."""
         self.written: dict[tuple[Key, int], int] = {}
         """Record -> how many dead letters of it are committed."""
         self.given_up: set[tuple[Key, int]] = set()
@@ -70,16 +68,24 @@ class DeadLetterOracle:
         """`queue` writes the dead letters of a node that is about to start."""
         enqueue = queue.enqueue
 
-        def watched(key: Any, source: Any, letters: Any) -> Deferred[bool]:
+        def watched(
+            key: Any, source: Any, letters: Any, is_wanted: Callable[[], bool] = lambda: True
+        ) -> Deferred[bool]:
+            answer: Deferred[bool]
             if key.group_id != self._group_id:
-                answer: Deferred[bool] = enqueue(key, source, letters)
+                answer = enqueue(key, source, letters, is_wanted)
                 return answer
             place = key.topic_id, key.partition
             offsets = range(letters.first_offset, letters.last_offset + 1)
             self._ask(life, place, offsets, letters.delivery_count)
             asked_us = self._simulation.scheduler.now_us
-            answer = enqueue(key, source, letters)
-            answer.on_done(lambda done: self._answered(life, place, offsets, asked_us, done.result()))
+            answer = enqueue(key, source, letters, is_wanted)
+
+            def answered(done: Deferred[bool]) -> None:
+                if is_wanted():  # otherwise the next leader asks again
+                    self._answered(life, place, offsets, asked_us, done.result())
+
+            answer.on_done(answered)
             return answer
 
         queue.enqueue = watched

@@ -9,9 +9,8 @@ import pytest
 from kafkacompat.api.share_services import ShareError
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.shard import Shard, ShardState
-from kafkacompat.coordinator.turns import Turns
 from kafkacompat.deferred import Deferred
-from kafkacompat.share import dead_letter_queue, releases, transitions
+from kafkacompat.share import dead_letter_deliveries, dead_letter_queue, releases, transitions
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.in_flight import ACKNOWLEDGED, ARCHIVED, AVAILABLE, Run
 from kafkacompat.share.partition_cache import SharePartitionCache
@@ -92,10 +91,6 @@ def states_are_read_before_they_are_loaded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shard, "write", write)
 
 
-def operations_begin_within_the_appends_of_others(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Turns, "next", lambda self, operation: operation())
-
-
 def records_are_archived_before_their_dead_letters(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transitions, "undeliverable", lambda settings: ARCHIVED)
 
@@ -110,7 +105,7 @@ def dead_letters_are_said_to_be_written_at_once(patch: pytest.MonkeyPatch) -> No
 
 
 def dead_letters_are_given_up_at_the_first_error(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(dead_letter_queue, "ATTEMPTS", 1)
+    patch.setattr(dead_letter_deliveries, "ATTEMPTS", 1)
 
 
 def a_range_of_dead_letters_is_finished_after_its_first_batch(patch: pytest.MonkeyPatch) -> None:
@@ -134,7 +129,6 @@ SHARE_GROUP_MUTANTS: tuple[Plant, ...] = (
     snapshots_have_only_what_is_new,
     the_end_of_a_session_releases_nothing,
     states_are_read_before_they_are_loaded,
-    operations_begin_within_the_appends_of_others,
     records_are_archived_before_their_dead_letters,
     dead_letters_are_said_to_be_written_at_once,
     dead_letters_are_given_up_at_the_first_error,
@@ -144,6 +138,5 @@ SHARE_GROUP_MUTANTS_SEEN_AT = {
     "deposed_leaders_are_not_fenced": 8,
     "locks_do_not_end": 4,
     "states_are_read_before_they_are_loaded": 27,
-    "operations_begin_within_the_appends_of_others": 1009,
 }
 """The seeds that found them when they were planted, unless it was the first seed."""
