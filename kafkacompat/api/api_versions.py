@@ -1,9 +1,9 @@
 """ApiVersions (key 18, versions 0-4): the APIs and features that this broker serves.
 
 All version ranges come from the registry's table. A client uses a feature's protocol as soon as it sees the feature.
-So only features that are served here are listed, whatever the cluster has finalized. share.version and streams.version
-are never listed. An unsupported version of ApiVersions itself is answered by `unsupported_version`,
-always in the form of version 0. KIP-35, KIP-511, KIP-584.
+So only features that are served here are listed, whatever the cluster has finalized: streams.version is never listed. An
+unsupported version of ApiVersions itself is answered by `unsupported_version`, always in the form of version 0. KIP-35,
+KIP-511, KIP-584.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ SERVED_FEATURES = frozenset(
         "eligible.leader.replicas.version",
         "transaction.version",
         "group.version",
+        "share.version",
     }
 )
 
