@@ -149,9 +149,8 @@ BUGS = (
     PlantedBug(
         "a marker is taken by a coordinator that is still loading",
         "coordinator/shard.py",
-        '        """Write a marker, and have the machine take or drop what the transaction wrote. Raises Refused."""\n'
-        "        self.require_active()\n",
-        "",
+        "        self.require_active()\n        marker = ",
+        "        marker = ",
         ("coordinator/_tests/test_shard.py",),
     ),
     PlantedBug(
@@ -166,7 +165,7 @@ BUGS = (
     PlantedBug(
         "what follows from a write that has ended is not written",
         "coordinator/shard.py",
-        "                self._complete(following, now_ms)\n",
+        "                self._turns.next(partial(self._complete, following, now_ms))\n",
         "                pass\n",
         ("coordinator/_tests/test_shard.py",),
     ),

@@ -12,6 +12,7 @@ import pytest
 from kafkacompat.config import ServerConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import Uuid
+from kafkacompat.log.directory import random_text
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemClock, SystemRandom
 from kafkacompat.node.settings import NodeSettings
@@ -69,6 +70,7 @@ class World:
             disk=RealDisk(),
             clock=SystemClock(),
             random=SystemRandom(),
+            unique_text=random_text,
             keep=lambda: None,
             halt=self.halted.append,
         )
