@@ -40,11 +40,13 @@ class HandTime:
     def __init__(self, ms: int = 0) -> None:
         self.ms = ms
         """The monotonic clock."""
+        self.wall_shift_ms = 0
+        """By how much somebody has set the wall clock, forward or back."""
         self._count = 0
         self._heap: list[tuple[int, int, HandTimer]] = []
 
     def now_ms(self) -> int:
-        return START_MS + self.ms
+        return START_MS + self.ms + self.wall_shift_ms
 
     def monotonic_ms(self) -> int:
         return self.ms

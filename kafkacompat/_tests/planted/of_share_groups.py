@@ -34,8 +34,15 @@ BUGS = (
     PlantedBug(
         "states that nobody answered for are never asked for again",
         "group/share/initialization.py",
-        "    retries = now_ms - group.initializing_since_ms >= env.settings.share.initialize_retry_interval_ms\n",
+        "    retries = not 0 <= waited_ms < env.settings.share.initialize_retry_interval_ms\n",
         "    retries = False\n",
+        (GROUPS,),
+    ),
+    PlantedBug(
+        "states that nobody answered for wait until a clock that was set back has caught up",
+        "group/share/initialization.py",
+        "    retries = not 0 <= waited_ms < env",
+        "    retries = waited_ms >= env",
         (GROUPS,),
     ),
     PlantedBug(

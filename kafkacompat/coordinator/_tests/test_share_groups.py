@@ -568,6 +568,18 @@ def test_states_that_nobody_answers_for_are_asked_for_after_a_while(world: Share
     assert (one.partitions, states(world)) == ({T0, T1, T2}, ({}, {"t": [0, 1, 2]}, 0))
 
 
+def test_states_are_asked_for_again_although_the_clock_was_set_back(world: ShareWorld) -> None:
+    """The group need not wait until the clock has caught up."""
+    world.persister.held = True
+    one = Sharer(world, "one", "t")
+    one.join()
+    world.time.wall_shift_ms = -900_000
+    one.beat()
+    assert len(world.persister.asked) == 2
+    one.beat()
+    assert len(world.persister.asked) == 2
+
+
 def test_a_new_coordinator_asks_again_after_a_while(world: ShareWorld) -> None:
     world.persister.held = True
     one = Sharer(world, "one", "t")

@@ -57,7 +57,9 @@ def begin_initialization(
     states = NO_STATES if group.states is None else group.states
     if group.initializing_since_ms is None:
         group.initializing_since_ms = now_ms
-    retries = now_ms - group.initializing_since_ms >= env.settings.share.initialize_retry_interval_ms
+    # A time in the future is that of a clock which was set back since.
+    waited_ms = now_ms - group.initializing_since_ms
+    retries = not 0 <= waited_ms < env.settings.share.initialize_retry_interval_ms
     missing = to_initialize(env.topics, names, states, retries)
     if not missing:
         if is_own and not states.initializing:
