@@ -1,4 +1,4 @@
-"""A setting counts as honoured when settings/documentation.tsv explains it: then some module must read it, and the reverse.
+"""A setting counts as honoured when config/tables/documentation.tsv explains it: then some module must read it, and the reverse.
 
 Reading is all that a walk over the sources can see; that changes have their effect is tested against running brokers.
 """
@@ -43,11 +43,19 @@ def topic_setting_is_read(name: str) -> bool:
     )
 
 
+def is_bound_of_a_group_setting(name: str) -> bool:
+    """config/group.py keeps what a group has of its own within these bounds."""
+    bound = re.fullmatch(r"group\.(\w+)\.(?:min|max)\.(.+)", name)
+    key = group_keys().get(f"{bound[1]}.{bound[2]}") if bound is not None else None
+    return key is not None and key.honoured
+
+
 def broker_setting_is_read(name: str) -> bool:
     """Also as what a group has without a setting of its own."""
     of_groups = name.removeprefix("group.")
     return (
         f'"{name}"' in sources()
+        or is_bound_of_a_group_setting(name)
         or (of_groups != name and of_groups in group_keys() and f'"{of_groups}"' in sources())
         or any(
             topic_setting_is_read(topic)

@@ -2,7 +2,7 @@
 
 The tables in config/tables are read once. They are used to parse a setting's text and to render its value. Follows
 Kafka 4.3's ConfigDef; names, types and defaults are those of a 4.3.0 broker. A setting is honoured if
-settings/documentation.tsv has a line for it: every setting with an effect is documented there.
+tables/documentation.tsv has a line for it: every setting with an effect is documented there.
 """
 
 from __future__ import annotations
