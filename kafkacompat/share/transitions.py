@@ -43,8 +43,8 @@ class StateBatches:
 class EndedLocks(StateBatches):
     """Locks that have ended: the records are free or undeliverable whatever becomes of the write.
 
-    Dead letters wait for it. A leader that was deposed meanwhile is fenced, and the next leader delivers the records
-    again, so it writes none.
+    Dead letters wait for its outcome. A leader that was deposed meanwhile is fenced: its share-partition is dropped before
+    anybody takes them, and the next leader delivers the records again.
     """
 
     __slots__ = ("_letters", "_records", "count")
