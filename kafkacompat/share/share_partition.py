@@ -64,7 +64,6 @@ class SharePartition:
         self._last_token = 0
         self._fetch_lock: tuple[Hashable, int] | None = None
         """Who holds it, and since when."""
-        self._fetch_offset_metadata: tuple[int, object | None] = (NO_OFFSET, None)
 
     @property
     def start_offset(self) -> int:
@@ -154,14 +153,6 @@ class SharePartition:
 
     def next_fetch_offset(self) -> int:
         return fetch_position.next_fetch_offset(self._records)
-
-    def fetch_offset_metadata(self, next_fetch_offset: int) -> object | None:
-        """What `update_fetch_offset_metadata` last kept, if for this offset."""
-        offset, metadata = self._fetch_offset_metadata
-        return metadata if offset == next_fetch_offset else None
-
-    def update_fetch_offset_metadata(self, next_fetch_offset: int, metadata: object | None) -> None:
-        self._fetch_offset_metadata = (next_fetch_offset, metadata)
 
     def acquire(
         self,

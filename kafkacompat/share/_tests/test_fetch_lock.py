@@ -26,12 +26,3 @@ def test_not_while_it_is_fenced() -> None:
     partition = Leader().partition
     partition.mark_fenced()
     assert not partition.maybe_acquire_fetch_lock("f", 100)
-
-
-def test_the_metadata_of_an_offset() -> None:
-    partition = Leader().partition
-    assert partition.fetch_offset_metadata(0) is None
-    metadata = object()
-    partition.update_fetch_offset_metadata(5, metadata)
-    assert partition.fetch_offset_metadata(5) is metadata
-    assert partition.fetch_offset_metadata(6) is None
