@@ -8,7 +8,7 @@ done while the cluster has no share groups (share.version 0).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +18,26 @@ from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
 from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition, Uuid
 from kafkacompat.share_coordinator.machine import ShareCoordinatorMachine
-from kafkacompat.share_coordinator.records import ShareRecord
-from kafkacompat.share_coordinator.upkeep import cold_snapshots, is_written_again, tombstones_of_topics
+from kafkacompat.share_coordinator.upkeep import (
+    cold_snapshots,
+    is_cold,
+    is_written_again,
+    tombstones_of_topics,
+)
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.api.share_services import SharePartitionKey
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.share_coordinator.records import ShareRecord
     from kafkacompat.stepping.works import Steps, Work
+
+    Decide = Callable[[Sequence[SharePartitionKey]], list[ShareRecord]]
 
 logger = logging.getLogger(__name__)
 
@@ -161,8 +169,14 @@ class ShareSweeps:
         if is_quiet:
             return  # no share-partition changes, so there is nothing to prune
         for stretch in stretches(iter(keys)):
-            records = cold_snapshots(machine, stretch, self._clock.now_ms())
-            yield from self._write("snapshotting cold share-partitions", shard, records)
+            now_ms = self._clock.now_ms()
+            cold = [key for key in stretch if is_cold(machine, key, now_ms)]
+            yield from self._write(
+                "snapshotting cold share-partitions",
+                shard,
+                cold,
+                lambda together: cold_snapshots(machine, together, self._clock.now_ms()),
+            )
             yield len(stretch)
 
     # --- deleted topics
@@ -178,8 +192,12 @@ class ShareSweeps:
         try:
             while deleted := self._deleted.pop(shard, None):
                 for stretch in stretches(iter(list(machine.states))):
-                    records = tombstones_of_topics(machine, stretch, deleted)
-                    yield from self._write("deleting states of deleted topics", shard, records)
+                    yield from self._write(
+                        "deleting states of deleted topics",
+                        shard,
+                        [key for key in stretch if key.topic_id in deleted],
+                        partial(tombstones_of_topics, machine, deleted=deleted),
+                    )
                     yield len(stretch)
                     if shard.state is not ShardState.ACTIVE:
                         return
@@ -188,34 +206,43 @@ class ShareSweeps:
             if shard.state is not ShardState.ACTIVE:
                 self._deleted.pop(shard, None)
 
-    def _write(self, what: str, shard: Shard, records: list[ShareRecord]) -> Work:
-        for together in _portions(records):
+    def _write(self, what: str, shard: Shard, keys: Sequence[SharePartitionKey], decide: Decide) -> Work:
+        """Each portion is decided on when it is written. Other requests come between two of them, and a snapshot of what
+        was before such a request would take back what it has written."""
+        for together in _portions(machine_of(shard), keys):
             if shard.state is not ShardState.ACTIVE:
                 return
+            size = sum(_size(machine_of(shard), key) for key in together)
             try:
-                written = shard.write(lambda _, together=together: CoordinatorResult(together, None))  # type: ignore[misc]
+                written = shard.write(
+                    lambda _, together=together: CoordinatorResult(tuple(decide(together)), None)  # type: ignore[misc]
+                )
             except Exception as error:
                 _failed(what, shard, error)
                 return
             written.on_done(partial(_told, what, shard))
-            yield len(together) * TOMBSTONE_COST + sum(map(_size, together)) * BATCH_COST
+            yield len(together) * TOMBSTONE_COST + size * BATCH_COST
 
 
-def _portions(records: list[ShareRecord]) -> Iterable[tuple[ShareRecord, ...]]:
-    portion: list[ShareRecord] = []
+def _portions(
+    machine: ShareCoordinatorMachine, keys: Iterable[SharePartitionKey]
+) -> Iterator[list[SharePartitionKey]]:
+    portion: list[SharePartitionKey] = []
     size = 0
-    for record in records:
-        if portion and (size + _size(record) > SNAPSHOT_BATCHES or len(portion) == 100):
-            yield tuple(portion)
+    for key in keys:
+        own = _size(machine, key)
+        if portion and (size + own > SNAPSHOT_BATCHES or len(portion) == 100):
+            yield portion
             portion, size = [], 0
-        portion.append(record)
-        size += _size(record)
+        portion.append(key)
+        size += own
     if portion:
-        yield tuple(portion)
+        yield portion
 
 
-def _size(record: ShareRecord) -> int:
-    return 0 if record.value is None else len(record.value.batches.items)
+def _size(machine: ShareCoordinatorMachine, key: SharePartitionKey) -> int:
+    state = machine.states.get(key)
+    return 0 if state is None else len(state.offset.batches.items)
 
 
 def _told(what: str, shard: Shard, done: Deferred[None]) -> None:

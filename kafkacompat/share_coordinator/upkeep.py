@@ -1,6 +1,6 @@
 """Records that no request asks for: snapshots of cold share-partitions, and tombstones of deleted topics.
 
-The runtime walks the states in stretches, and writes what a stretch gives before the loop continues.
+The runtime walks the states in stretches. What is decided here must be written before other requests are served.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ def is_written_again(machine: ShareCoordinatorMachine, key: SharePartitionKey) -
     return state is None or state.offset.create_timestamp != state.offset.write_timestamp
 
 
+def is_cold(machine: ShareCoordinatorMachine, key: SharePartitionKey, now_ms: int) -> bool:
+    """Whether the latest snapshot of a share-partition is old, however many updates followed it."""
+    state = machine.states.get(key)
+    return state is not None and now_ms - state.offset.write_timestamp >= machine.env.cold_interval_ms
+
+
 def cold_snapshots(
     machine: ShareCoordinatorMachine, keys: Iterable[SharePartitionKey], now_ms: int
 ) -> list[ShareRecord]:
@@ -29,10 +35,9 @@ def cold_snapshots(
     """
     records: list[ShareRecord] = []
     for key in keys:
-        state = machine.states.get(key)
-        if state is None or now_ms - state.offset.write_timestamp < machine.env.cold_interval_ms:
+        if not is_cold(machine, key, now_ms):
             continue
-        offset = state.offset
+        offset = machine.states[key].offset
         value = replace(offset, snapshot_epoch=offset.snapshot_epoch + 1, write_timestamp=now_ms)
         records.append(ShareRecord(key, value))
     return records

@@ -66,6 +66,13 @@ BUGS = (
         OPERATIONS,
     ),
     PlantedBug(
+        "a snapshot of a cold share-partition takes back what was written since it was decided on",
+        "coordinator/share_sweeps.py",
+        "                lambda together: cold_snapshots(machine, together, self._clock.now_ms()),\n",
+        "                lambda some, all=cold_snapshots(machine, cold, now_ms): [r for r in all if r.key in some],\n",
+        SERVICE,
+    ),
+    PlantedBug(
         "the log is pruned before the snapshots are committed",
         "coordinator/share_sweeps.py",
         "        found.on_done(partial(self._prune_up_to, shard))\n",

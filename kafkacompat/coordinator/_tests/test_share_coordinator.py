@@ -279,6 +279,31 @@ def test_a_cold_share_partition_does_not_hold_up_pruning_for_ever() -> None:
     assert world.log().log_start_offset > 1
 
 
+def test_what_comes_while_cold_share_partitions_are_snapshotted_stays() -> None:
+    world = ShareWorld(ShareCoordinatorSettings(cold_interval_ms=1_000))
+    world.initialize(0, 1, 2)
+    # So many batches that the snapshot of this one takes all of a turn.
+    world.write({0: [StateBatch(2 * at, 2 * at, 2, 1) for at in range(2_001)]})
+    answers: list[Any] = []
+
+    def between() -> None:
+        answers.append(world.write({1: [StateBatch(7, 7, 2, 1)]}, start_offset=5, delivery_complete_count=1))
+        answers.append(world.coordinator.delete_state(deletion(2)))
+
+    world.time.call_after(1_000, between)
+    world.time.advance(1_000)
+    assert [results(each) for each in answers] == [{1: FINE}, {2: FINE}]
+    kinds = [(record.key.partition, type(record.value)) for _, record in world.records()[4:]]
+    assert kinds == [
+        (0, ShareGroupOffset), (1, ShareUpdate), (2, type(None)), (1, ShareGroupOffset)
+    ]  # fmt: skip
+    for _ in range(2):
+        state = world.read(1).result().results[0].partitions[0]
+        assert (state.start_offset, [each.first_offset for each in state.state_batches]) == (5, [7])
+        assert {key.partition for key in machine(world).states} == {0, 1}
+        world.restart()
+
+
 def test_quiet_shards_are_left_alone() -> None:
     world = ShareWorld(ShareCoordinatorSettings(cold_interval_ms=1_000))
     world.initialize(0, 1)
