@@ -137,8 +137,11 @@ class GroupSweeps:
     # --- deletion of a group
 
     def delete_group(self, shard: Shard, group_id: str) -> Deferred[None]:
-        """Delete a group. Raises Refused. A group that fits into a stretch is deleted at once. For a larger one the
-        offsets are deleted first, and it cannot be used meanwhile."""
+        """Delete a group. Raises Refused, or the Deferred fails with it. A group that fits into a stretch is deleted at
+        once. For a larger one the offsets are deleted first, and it cannot be used meanwhile."""
+        return shard.in_turn(lambda: self._delete_group(shard, group_id))
+
+    def _delete_group(self, shard: Shard, group_id: str) -> Deferred[None]:
         shard.require_active()
         machine = machine_of(shard)
         group = begin_deletion(machine, group_id)

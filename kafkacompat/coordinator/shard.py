@@ -224,6 +224,10 @@ class Shard:
         pending = None if error is not ErrorCode.NONE else self._log.when_committed(offset + 1)
         return Deferred.of(error) if pending is None else pending
 
+    def in_turn(self, act: Callable[[], Deferred[T]]) -> Deferred[T]:
+        """Do what looks at the state before it writes: now, or when the record of the present operation is replayed."""
+        return self._turns.next(act)
+
     def read(self, operation: Callable[[], T]) -> Deferred[T]:
         """An answer from the state, given when everything it may show is committed."""
         self.require_active()

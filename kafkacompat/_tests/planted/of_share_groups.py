@@ -11,6 +11,13 @@ ASSIGNOR = "group/_tests/share/test_simple_assignor.py"
 
 BUGS = (
     PlantedBug(
+        "a group is deleted while the record of its new member is applied",
+        "coordinator/group_sweeps.py",
+        "        return shard.in_turn(lambda: self._delete_group(shard, group_id))\n",
+        "        return self._delete_group(shard, group_id)\n",
+        (OFFSETS,),
+    ),
+    PlantedBug(
         "a share-partition is assigned before it has a state",
         "group/share/target_assignment.py",
         "                    having = has_state.get(topic.id, ())\n",

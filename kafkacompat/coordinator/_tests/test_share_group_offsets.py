@@ -298,6 +298,26 @@ def test_a_group_that_gets_a_member_while_its_states_are_deleted_stays(world: Sh
     assert answer.result().results[0].error_code == E.NON_EMPTY_GROUP
 
 
+def test_a_group_whose_member_is_being_written_is_not_deleted(world: ShareWorld) -> None:
+    """The append of the member's records answers whoever waits, so that the deletion goes on before they are replayed."""
+    left_empty(world, "t")
+    world.persister.held = True
+    answer = world.call(DELETE_GROUPS, DeleteGroupsRequest(groups_names=[GROUP]), 2)
+    append = world.partitions.append
+
+    def answering(*given: Any, **options: Any) -> Any:
+        result = append(*given, **options)
+        world.partitions.append = append  # type: ignore[method-assign]
+        world.persister.release()
+        return result
+
+    world.partitions.append = answering  # type: ignore[method-assign]
+    assert Sharer(world, "one", "t").join().error_code == E.NONE
+    assert answer.result().results[0].error_code == E.NON_EMPTY_GROUP
+    world.restart()
+    assert [each.member_id for each in described(world)[0].members] == ["one"]
+
+
 def test_an_empty_group_does_not_expire(world: ShareWorld) -> None:
     left_empty(world, "t")
     world.time.advance(30 * 24 * 3_600_000)
