@@ -317,6 +317,13 @@ BUGS = (
         ("coordinator/_tests/test_large_consumer_groups.py",),
     ),
     PlantedBug(
+        "a downgrade of a large group that is refused leaves a rebalance behind",
+        "group/consumer/large_conversion.py",
+        "    def refused() -> None:\n        cancel_rebalance_timers(env, classic)\n",
+        "    def refused() -> None:\n",
+        ("coordinator/_tests/test_large_consumer_groups.py",),
+    ),
+    PlantedBug(
         "targets beyond one write are dropped",
         "group/consumer/target_assignment.py",
         "    if len(records) > MEMBERS_AT_ONCE:\n",

@@ -31,6 +31,7 @@ SIZE = CONVERTED_AT_ONCE + 20
 PARTITIONS = SIZE + 10
 GENERATION = 5
 SESSION_MS = 45_000
+REBALANCE_MS = 60_000
 CALLS_A_MEMBER = 4
 COSTS_MAX = 40
 """What one yield of a work may report: less than a hundredth of a turn."""
@@ -66,7 +67,13 @@ def drive(world: World) -> None:
         world.time.advance(0)
 
 
-def classic_group(world: World, user_data: bytes = b"", size: int = SIZE) -> list[str]:
+def classic_group(
+    world: World,
+    user_data: bytes = b"",
+    size: int = SIZE,
+    has_static_members: bool = True,
+    session_ms: int = SESSION_MS,
+) -> list[str]:
     """A stable classic group in the log, as its last rebalance left it. Returns the members' ids."""
     group = ClassicGroup(
         "g",
@@ -84,11 +91,11 @@ def classic_group(world: World, user_data: bytes = b"", size: int = SIZE) -> lis
         group.add(
             ClassicGroupMember(
                 f"member-{index}",
-                f"instance-{index}" if index % 3 == 0 else None,
+                f"instance-{index}" if has_static_members and index % 3 == 0 else None,
                 "client",
                 "/127.0.0.1",
-                60_000,
-                SESSION_MS,
+                REBALANCE_MS,
+                session_ms,
                 "consumer",
                 (("range", subscription("t")),),
                 assigned,
@@ -198,9 +205,9 @@ def test_a_conversion_of_a_large_group_that_the_log_refuses_does_not_happen(worl
     assert list(group_of(world).members) == [*members, "new"]
 
 
-def converted(world: World) -> Member:
+def converted(world: World, **of_classic_group: Any) -> Member:
     """A large consumer group with one member of the consumer protocol."""
-    classic_group(world)
+    classic_group(world, **of_classic_group)
     new = Member(world, "new", "t")
     new.join()
     drive(world)
@@ -269,6 +276,21 @@ def test_a_downgrade_of_a_large_group_that_the_log_refuses_leaves_it(world: Worl
     drive(world)
     assert type(group_of(world)) is ConsumerGroup
     assert machine(world).env.subscribers == {"t": {"g"}}
+
+
+def test_of_a_downgrade_that_the_log_refuses_no_rebalance_is_left(world: World) -> None:
+    """It would end with the record of an empty classic group, and the consumer group would be gone at the next load."""
+    new = converted(world, has_static_members=False, session_ms=REBALANCE_MS + 1_000)
+    members = [each for each in group_of(world).members if each != "new"]
+    new.leave()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    drive(world)
+    world.partitions.refusal = None
+    world.time.advance(REBALANCE_MS)
+    drive(world)
+    world.restart()
+    drive(world)
+    assert (type(group_of(world)), list(group_of(world).members)) == (ConsumerGroup, members)
 
 
 def calls_of_longest_write(monkeypatch: pytest.MonkeyPatch, size: int) -> tuple[int, int]:

@@ -219,6 +219,7 @@ def _downgraded(
     group.forget()
 
     def refused() -> None:
+        cancel_rebalance_timers(env, classic)
         env.groups[group.group_id] = group
         group.remember()
 
