@@ -37,6 +37,7 @@ from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, Uuid
 from kafkacompat.meters import RecentTimes
 from kafkacompat.share_coordinator.machine import Environment, ShareCoordinatorMachine
+from kafkacompat.share_coordinator.operations import batches_if_due
 from kafkacompat.stepping.works import Steps
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
@@ -220,6 +221,7 @@ class ShareCoordinator:
                 size = len(key.group_id) * 3 + PARTITION_BYTES + batches * BATCH_BYTES
                 try:
                     shard = self._shards.partition_for(key.coordinator_key)
+                    size += self._batches_of_snapshot(api, shard, key) * BATCH_BYTES
                 except Refused:  # without the topic no node is the coordinator
                     of_topic[key.partition] = api.refused(_told(api, Refused(ErrorCode.NOT_COORDINATOR)))
                     yield _ANSWER_COST
@@ -240,6 +242,13 @@ class ShareCoordinator:
             self._write(api, shard, together, answers)
             yield PARTITION_COST
         return answers
+
+    def _batches_of_snapshot(self, api: StateApi, partition: int, key: SharePartitionKey) -> int:
+        """How many batches the record has besides those of the request, because it is a snapshot."""
+        shard = self._shards.get(partition)
+        if shard is None or not (api is WRITE or api is READ):
+            return 0
+        return batches_if_due(machine_of(shard), key)
 
     def _write(self, api: StateApi, partition: int, together: _Together, answers: Answers) -> None:
         refused = partial(_refused, api, together.asked)

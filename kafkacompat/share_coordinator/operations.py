@@ -185,6 +185,14 @@ def _update_or_snapshot(
     )
 
 
+def batches_if_due(machine: ShareCoordinatorMachine, key: SharePartitionKey) -> int:
+    """How many batches the state has if the next record of it is a snapshot, otherwise 0."""
+    state = machine.states.get(key)
+    if state is None or state.updates < machine.env.updates_per_snapshot:
+        return 0
+    return len(state.offset.batches.items)
+
+
 def _is_fenced(known: int, asked: int) -> bool:
     return asked != NO_EPOCH and known > asked
 

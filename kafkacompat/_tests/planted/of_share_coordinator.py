@@ -94,6 +94,13 @@ BUGS = (
         SERVICE,
     ),
     PlantedBug(
+        "snapshots that are due at once make a batch that no log takes",
+        "coordinator/share_service.py",
+        "                    size += self._batches_of_snapshot(api, shard, key) * BATCH_BYTES\n",
+        "",
+        SERVICE,
+    ),
+    PlantedBug(
         "a later write overtakes one that is retried",
         "coordinator/share_persister.py",
         "        line.asked, line.waiting = [], again + line.waiting\n",

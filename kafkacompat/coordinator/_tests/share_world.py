@@ -42,10 +42,17 @@ class ShareWorld:
     when told to."""
 
     def __init__(
-        self, settings: ShareCoordinatorSettings | None = None, *, partitions: int = 1, followed: bool = False
+        self,
+        settings: ShareCoordinatorSettings | None = None,
+        *,
+        partitions: int = 1,
+        followed: bool = False,
+        config: LogConfig | None = None,
     ) -> None:
+        """`config` is that of the state topic."""
         self.time = HandTime()
         self.settings = settings or ShareCoordinatorSettings()
+        self.config = config or LogConfig()
         self.count = partitions
         self.followed = followed
         self.leader_epoch = 0
@@ -56,7 +63,7 @@ class ShareWorld:
 
     def restart(self) -> None:
         """A new process on the same disk."""
-        logs = LogManager(self.disk, [("/data", bytes(15) + b"\1")], LogConfig(), self.time)
+        logs = LogManager(self.disk, [("/data", bytes(15) + b"\1")], self.config, self.time)
         logs.load_all()
         self.manager = ReplicaManager(
             NODE_ID,
@@ -64,7 +71,7 @@ class ShareWorld:
             self.time,
             self.time,
             WorkerPools.of_one(SimpleNamespace(submit=at_once)),
-            lambda topic: LogConfig(),
+            lambda topic: self.config,
         )
         self.coordinator = ShareCoordinator(
             NODE_ID,
@@ -146,17 +153,7 @@ class ShareWorld:
         )
 
     def read(self, partition: int = 0, leader: int = 0, group: str = "g") -> Any:
-        return self.coordinator.read_state(
-            read.ReadShareGroupStateRequest(
-                group_id=group,
-                topics=[
-                    read.ReadStateData(
-                        topic_id=TOPIC,
-                        partitions=[read.PartitionData(partition=partition, leader_epoch=leader)],
-                    )
-                ],
-            )
-        )
+        return self.coordinator.read_state(reading(partition, leader=leader, group=group))
 
     def write(self, batches: Mapping[int, Sequence[StateBatch]], group: str = "g", **fields: int) -> Any:
         return self.coordinator.write_state(writing(batches, group, **fields))
@@ -172,6 +169,18 @@ def initialization(*partitions: int, group: str = "g", epoch: int = 0, start: in
                     init.PartitionData(partition=each, state_epoch=epoch, start_offset=start)
                     for each in partitions
                 ],
+            )
+        ],
+    )
+
+
+def reading(*partitions: int, leader: int = 0, group: str = "g") -> Any:
+    return read.ReadShareGroupStateRequest(
+        group_id=group,
+        topics=[
+            read.ReadStateData(
+                topic_id=TOPIC,
+                partitions=[read.PartitionData(partition=each, leader_epoch=leader) for each in partitions],
             )
         ],
     )

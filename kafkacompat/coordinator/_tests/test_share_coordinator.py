@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.share_services import StateBatch
+from kafkacompat.config import LogConfig
 from kafkacompat.coordinator._tests.harness import topic_image as topic_of
 from kafkacompat.coordinator._tests.share_world import (
     TOPIC,
     ShareWorld,
     initialization,
     partition_name,
+    reading,
     results,
     writing,
 )
@@ -106,6 +108,28 @@ def test_large_requests_are_written_in_several_batches() -> None:
         assert world.time.step()
     assert results(answer) == {0: FINE, 1: FINE, 2: FINE}
     assert world.batch_count() == 4
+
+
+def test_snapshots_that_are_due_at_once_are_written_in_several_batches() -> None:
+    """Small writes may lead to large records."""
+    config = LogConfig(max_message_bytes=32_768)
+    world = ShareWorld(ShareCoordinatorSettings(updates_per_snapshot=1), config=config)
+
+    def told(answer: Any) -> Any:
+        while not answer.done:
+            assert world.time.step()
+        return results(answer)
+
+    all_fine = {0: FINE, 1: FINE, 2: FINE}
+    assert told(world.initialize(0, 1, 2)) == all_fine
+    for each in range(3):
+        told(world.write({each: [StateBatch(2 * at, 2 * at, 2, 1) for at in range(1_000)]}))
+    assert told(world.write({each: [StateBatch(1, 1, 0, 1)] for each in range(3)})) == all_fine
+    assert [type(record.value) for _, record in world.records()[-3:]] == [ShareGroupOffset] * 3
+    # The epoch of a new leader may lead to one, too.
+    assert told(world.write({each: [] for each in range(3)})) == all_fine
+    assert told(world.coordinator.read_state(reading(0, 1, 2, leader=1))) == all_fine
+    assert [type(record.value) for _, record in world.records()[-3:]] == [ShareGroupOffset] * 3
 
 
 @pytest.mark.parametrize(
