@@ -120,13 +120,12 @@ def write_state(
     if not _exists(machine, key):
         return None, _UNKNOWN
     batches = asked.batches
-    if (
-        len(batches) > WRITTEN_BATCHES_MAX
-        or len(batches) + len(state.offset.batches.items) > STATE_BATCHES_MAX
-    ):
+    if len(batches) > WRITTEN_BATCHES_MAX:
         return None, TOO_MANY_BATCHES
     if not are_sound(batches):
         return None, UNSOUND_BATCHES
+    if _grows_too_large(state.offset, asked):
+        return None, TOO_MANY_BATCHES
     leader_epoch = state.offset.leader_epoch  # only a read makes a newer one known
     return ShareRecord(key, _update_or_snapshot(machine, state, asked, leader_epoch, now_ms)), DONE
 
@@ -191,6 +190,17 @@ def batches_if_due(machine: ShareCoordinatorMachine, key: SharePartitionKey) -> 
     if state is None or state.updates < machine.env.updates_per_snapshot:
         return 0
     return len(state.offset.batches.items)
+
+
+def _grows_too_large(offset: ShareGroupOffset, write: WriteState) -> bool:
+    """A state at its bound still takes what does not make it larger. Otherwise nothing could make it smaller again: the
+    start offset comes with the write of the records before it."""
+    before = len(offset.batches.items)
+    if len(write.batches) + before <= STATE_BATCHES_MAX:
+        return False
+    start_offset = offset.start_offset if write.start_offset == NO_OFFSET else write.start_offset
+    after = len(combine(offset.batches, write.batches, start_offset).items)
+    return after > max(before, STATE_BATCHES_MAX)
 
 
 def _is_fenced(known: int, asked: int) -> bool:

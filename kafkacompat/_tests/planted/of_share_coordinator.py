@@ -31,6 +31,13 @@ BUGS = (
         ("share_coordinator/_tests/test_batches.py",),
     ),
     PlantedBug(
+        "a state at its bound takes nothing, not even what makes it smaller",
+        "share_coordinator/operations.py",
+        "    return after > max(before, STATE_BATCHES_MAX)\n",
+        "    return after + before > 0\n",
+        OPERATIONS,
+    ),
+    PlantedBug(
         "an older leader may write",
         "share_coordinator/operations.py",
         "    if _is_fenced(state.leader_epoch, asked.leader_epoch):\n",

@@ -250,8 +250,14 @@ def test_batches_are_bounded_and_sound() -> None:
     assert shard.do(write_state, written(*many[:-1]))[1] == DONE
     more = [StateBatch(each.first_offset + 100_000, each.last_offset + 100_000, 2, 1) for each in many]
     assert shard.do(write_state, written(*more[: STATE_BATCHES_MAX - WRITTEN_BATCHES_MAX]))[1] == DONE
-    assert error(shard.do(write_state, written(StateBatch(0, 0, 4, 2)))[1])[0] is E.UNKNOWN_SERVER_ERROR
-    # A start offset makes room again.
+    assert error(shard.do(write_state, written(StateBatch(1, 1, 4, 2)))[1])[0] is E.UNKNOWN_SERVER_ERROR
+    # What changes the records that are known, and what joins them, does not make it larger.
+    assert shard.do(write_state, written(StateBatch(2, 2, 4, 2)))[1] == DONE
+    assert shard.do(write_state, written(StateBatch(5, 5, 2, 1)))[1] == DONE
+    # A start offset makes room again, also with the records that it comes with.
+    assert shard.do(write_state, written(StateBatch(1, 1, 4, 2), start=3))[1] == DONE
+    (state,) = shard.machine.states.values()
+    assert len(state.offset.batches.items) < STATE_BATCHES_MAX
     assert shard.do(write_state, written(start=1_000_000))[1] == DONE
     assert shard.do(write_state, written(StateBatch(1_000_000, 1_000_000, 4, 2)))[1] == DONE
 
