@@ -214,14 +214,18 @@ class ShareSweeps:
                 return
             size = sum(_size(machine_of(shard), key) for key in together)
             try:
-                written = shard.write(
-                    lambda _, together=together: CoordinatorResult(tuple(decide(together)), None)  # type: ignore[misc]
-                )
+                written = shard.write(partial(_decided, decide, together))
             except Exception as error:
                 _failed(what, shard, error)
                 return
             written.on_done(partial(_told, what, shard))
             yield len(together) * TOMBSTONE_COST + size * BATCH_COST
+
+
+def _decided(
+    decide: Decide, keys: Sequence[SharePartitionKey], now_ms: int
+) -> CoordinatorResult[ShareRecord, None]:
+    return CoordinatorResult(tuple(decide(keys)), None)
 
 
 def _portions(
