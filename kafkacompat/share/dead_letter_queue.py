@@ -24,7 +24,7 @@ from kafkacompat.share.dead_letter_losses import Losses
 from kafkacompat.share.dead_letters import (
     DeadLetterPolicy,
     DeadLetters,
-    Source,
+    Sources,
     build,
     flaw_of_topic,
     sources_in,
@@ -194,20 +194,24 @@ class DeadLetterQueue:
 
     def _read(self, delivery: Delivery, policy: DeadLetterPolicy) -> None:
         """Read the records to be copied, as far as this node still has them."""
+        first, last = delivery.next_offset, delivery.letters.last_offset
         log = self._partitions.log(delivery.source) if policy.copies_records else None
         if log is None:
-            self._write(delivery, policy, {})
+            self._write(delivery, policy, Sources({}, last))
             return
-        first, last = delivery.next_offset, delivery.letters.last_offset
+        if first < log.log_start_offset:
+            # Of these there is nothing to copy. The others follow with the next read.
+            self._write(delivery, policy, Sources({}, min(log.log_start_offset - 1, last)))
+            return
         try:
             records = log.read(first, READ_BYTES, log.log_end_offset, True).records
         except (BatchCorrupt, LogRefused, OSError) as error:
-            # The log may have been cut meanwhile. The dead letter then tells only where the record was.
+            # The dead letter then tells only where the record was.
             logger.info("%s: dead letters are written without their records: %s", delivery.source, error)
-            self._write(delivery, policy, {})
+            self._write(delivery, policy, Sources({}, last))
             return
 
-        def opened() -> dict[int, Source]:
+        def opened() -> Sources:
             data: Buffer = records.read() if isinstance(records, FileSlice) else records
             return sources_in(data, first, last)
 
@@ -216,10 +220,8 @@ class DeadLetterQueue:
         else:
             self._workers.submit(opened).on_done(partial(self._was_read, delivery, policy))
 
-    def _was_read(
-        self, delivery: Delivery, policy: DeadLetterPolicy, done: Deferred[dict[int, Source]]
-    ) -> None:
-        sources: dict[int, Source] = {}
+    def _was_read(self, delivery: Delivery, policy: DeadLetterPolicy, done: Deferred[Sources]) -> None:
+        sources = Sources({}, delivery.letters.last_offset)
         try:
             sources = done.result()
         except OSError as error:
@@ -229,7 +231,7 @@ class DeadLetterQueue:
             return
         self._step(delivery, lambda: self._write(delivery, policy, sources))
 
-    def _write(self, delivery: Delivery, policy: DeadLetterPolicy, sources: dict[int, Source]) -> None:
+    def _write(self, delivery: Delivery, policy: DeadLetterPolicy, sources: Sources) -> None:
         topic = self._image().topics.get(policy.topic)
         if topic is None or topic.id != delivery.topic_id:
             self._again(delivery, f"topic {policy.topic} was deleted meanwhile")

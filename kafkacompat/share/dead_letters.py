@@ -5,6 +5,7 @@ Pure. `dead_letter_queue` reads the source and writes to the topic.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -18,6 +19,7 @@ from kafkacompat.records.scan import walk_records
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.ports import Buffer
+    from kafkacompat.records.batch import BatchHeader
 
 INTERNAL_PREFIX = "__"
 COPIED_HEADERS_MAX = 10_000
@@ -88,30 +90,44 @@ class Source(NamedTuple):
 NO_SOURCE = Source()
 
 
-def sources_in(data: Buffer, first_offset: int, last_offset: int) -> dict[int, Source]:
-    """The records of these offsets, as far as the batches in `data` have them and can be opened."""
+class Sources(NamedTuple):
+    records: Mapping[int, Source]
+    """By offset, as far as they are there and can be opened."""
+    last_offset: int
+    """What lies behind it was not looked for."""
+
+
+def sources_in(data: Buffer, first_offset: int, last_offset: int) -> Sources:
+    """The records of these offsets in the complete batches of `data`."""
     found: dict[int, Source] = {}
+    known = last_offset
     try:
         for header in iterate_batches(data):
+            known = header.last_offset
             if header.base_offset > last_offset:
                 break
             if header.last_offset < first_offset or header.is_control or header.magic != 2:
                 continue
             batch = memoryview(data)[header.position : header.position + header.size]
-            body = unpack(header.codec, batch[HEADER_SIZE:], UNPACKED_BYTES_MAX)
-            if not isinstance(body, (bytes, bytearray)):
-                body = bytes(body)
-            for record in walk_records(
-                body, header.record_count, header.base_timestamp_ms, COPIED_HEADERS_MAX
-            ):
-                offset = header.base_offset + record.offset_delta
-                if offset > last_offset:
-                    break
-                if offset >= first_offset:
-                    found[offset] = Source(record.key, record.value, record.headers)
-    except (BatchCorrupt, DecompressionFailed, RecordMalformed):
-        return found
-    return found
+            with contextlib.suppress(DecompressionFailed, RecordMalformed):
+                _take(found, header, batch, first_offset, last_offset)
+    except BatchCorrupt:
+        known = last_offset
+    return Sources(found, known)
+
+
+def _take(
+    found: dict[int, Source], header: BatchHeader, batch: memoryview, first_offset: int, last_offset: int
+) -> None:
+    body = unpack(header.codec, batch[HEADER_SIZE:], UNPACKED_BYTES_MAX)
+    if not isinstance(body, (bytes, bytearray)):
+        body = bytes(body)
+    for record in walk_records(body, header.record_count, header.base_timestamp_ms, COPIED_HEADERS_MAX):
+        offset = header.base_offset + record.offset_delta
+        if offset > last_offset:
+            break
+        if offset >= first_offset:
+            found[offset] = Source(record.key, record.value, record.headers)
 
 
 class Written(NamedTuple):
@@ -125,20 +141,21 @@ def build(
     source: TopicPartition,
     letters: DeadLetters,
     from_offset: int,
-    sources: Mapping[int, Source],
+    sources: Sources,
     max_bytes: int,
     now_ms: int,
 ) -> Written:
-    """A batch of dead letters from `from_offset` on. It has at least one, and otherwise at most `max_bytes`.
+    """A batch of dead letters from `from_offset` on. It has at least one, and otherwise at most `max_bytes` and none of
+    records that were not looked for.
 
     A copied record that alone is larger becomes a dead letter without its contents.
     """
     records: list[Record] = []
     size = HEADER_SIZE
-    end = min(letters.last_offset, from_offset + RECORDS_AT_ONCE - 1)
+    end = min(letters.last_offset, from_offset + RECORDS_AT_ONCE - 1, max(sources.last_offset, from_offset))
     for offset in range(from_offset, end + 1):
         told = _headers(group_id, source, offset, letters)
-        copied = sources.get(offset, NO_SOURCE)
+        copied = sources.records.get(offset, NO_SOURCE)
         record = Record(len(records), now_ms, copied.key, copied.value, (*copied.headers, *told))
         own = _size(record, now_ms)
         if HEADER_SIZE + own > max_bytes and copied is not NO_SOURCE:

@@ -253,6 +253,13 @@ BUGS = (
         ("share/_tests/test_dead_letters_served.py",),
     ),
     PlantedBug(
+        "dead letters of records that the read did not reach have no contents",
+        "share/dead_letters.py",
+        ", max(sources.last_offset, from_offset))",
+        ")",
+        ("share/_tests/test_dead_letter_queue.py", "share/_tests/test_dead_letters.py"),
+    ),
+    PlantedBug(
         "a dead letter that is given up holds up the next",
         "share/dead_letter_queue.py",
         "        self._lose(delivery, reason)\n        self._go_on(delivery.key)\n",

@@ -22,6 +22,7 @@ from kafkacompat.ports import FileSlice, WorkerPools
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
+from kafkacompat.share import dead_letter_queue
 from kafkacompat.share.dead_letter_deliveries import ATTEMPTS, BACKOFF_MS
 from kafkacompat.share.dead_letter_queue import GROUP_ENABLE, DeadLetterQueue
 from kafkacompat.share.dead_letters import Cause, DeadLetterPolicy, DeadLetters
@@ -158,6 +159,27 @@ def test_a_record_that_retention_took_is_told_without_its_contents() -> None:
     log.increment_log_start_offset(2)
     assert world.send(0, 1).result() is True
     assert world.letters() == [(None, "0"), (None, "1")]
+
+
+def test_records_are_copied_that_lie_behind_the_first_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letter_queue, "READ_BYTES", 300)
+    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    values = [b"%d" % number * 100 for number in range(5)]
+    world.fill(*values)
+    assert world.send(0, 4).result() is True
+    assert world.letters() == [(value, str(offset)) for offset, value in enumerate(values)]
+
+
+def test_records_are_copied_that_retention_has_left() -> None:
+    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world.fill(b"a", b"b", b"c")
+    log = world.manager.log(SOURCE)
+    assert log is not None
+    world.run()
+    log.set_high_watermark(3)
+    log.increment_log_start_offset(2)
+    assert world.send(0, 2).result() is True
+    assert world.letters() == [(None, "0"), (None, "1"), (b"c", "2")]
 
 
 def test_a_large_range_is_written_in_batches_that_the_topic_takes() -> None:

@@ -14,6 +14,7 @@ from kafkacompat.share.dead_letters import (
     DeadLetterPolicy,
     DeadLetters,
     Source,
+    Sources,
     Written,
     build,
     flaw_of_topic,
@@ -31,7 +32,7 @@ def contents(written: Written) -> list[Record]:
 
 
 def test_a_dead_letter_tells_where_it_came_from() -> None:
-    written = build("workers", SOURCE, REJECTED, 8, {}, ROOM, 1_234)
+    written = build("workers", SOURCE, REJECTED, 8, Sources({}, 9), ROOM, 1_234)
     first, second = contents(written)
     assert written.next_offset == 10
     assert (first.key, first.value, first.timestamp_ms) == (None, None, 1_234)
@@ -49,7 +50,7 @@ def test_a_dead_letter_tells_where_it_came_from() -> None:
 def test_a_copy_has_key_value_and_headers_of_the_record() -> None:
     copied = Source(b"k", b"v", (("trace", b"1"), ("none", None)))
     (record,) = contents(
-        build("g", SOURCE, DeadLetters(7, 7, 1, Cause.CLIENT_REJECT), 7, {7: copied}, ROOM, 0)
+        build("g", SOURCE, DeadLetters(7, 7, 1, Cause.CLIENT_REJECT), 7, Sources({7: copied}, 7), ROOM, 0)
     )
     assert (record.key, record.value) == (b"k", b"v")
     assert record.headers[:2] == (("trace", b"1"), ("none", None))
@@ -58,7 +59,7 @@ def test_a_copy_has_key_value_and_headers_of_the_record() -> None:
 
 def test_a_batch_ends_at_the_topics_largest_batch() -> None:
     letters = DeadLetters(0, 9, 1, Cause.DELIVERY_COUNT_EXCEEDED)
-    sources = {offset: Source(None, b"x" * 1_000) for offset in range(10)}
+    sources = Sources({offset: Source(None, b"x" * 1_000) for offset in range(10)}, 9)
     from_offset, batches = 0, []
     while from_offset < 10:
         written = build("g", SOURCE, letters, from_offset, sources, 3_000, 0)
@@ -73,7 +74,7 @@ def test_a_batch_ends_at_the_topics_largest_batch() -> None:
 
 
 def test_a_record_that_is_too_large_to_copy_is_told_without_its_contents() -> None:
-    sources = {0: Source(b"k", b"x" * 5_000, (("h", b"1"),))}
+    sources = Sources({0: Source(b"k", b"x" * 5_000, (("h", b"1"),))}, 0)
     letters = DeadLetters(0, 0, 1, Cause.CLIENT_REJECT)
     written = build("g", SOURCE, letters, 0, sources, 3_000, 0)
     (record,) = contents(written)
@@ -83,7 +84,7 @@ def test_a_record_that_is_too_large_to_copy_is_told_without_its_contents() -> No
 
 def test_a_batch_has_a_bounded_number_of_dead_letters() -> None:
     letters = DeadLetters(0, RECORDS_AT_ONCE + 5, 1, Cause.CLIENT_REJECT)
-    written = build("g", SOURCE, letters, 0, {}, 1 << 30, 0)
+    written = build("g", SOURCE, letters, 0, Sources({}, letters.last_offset), 1 << 30, 0)
     assert written.next_offset == len(contents(written)) == RECORDS_AT_ONCE
 
 
@@ -93,7 +94,7 @@ def test_sources_are_found_in_batches(compression: int) -> None:
     for base in (0, 3, 6):
         records = [Record(delta, 0, b"k", str(base + delta).encode(), (("h", b"1"),)) for delta in range(3)]
         data += build_batch(records, base_offset=base, compression=compression)
-    found = sources_in(data, 2, 6)
+    found = sources_in(data, 2, 6).records
     assert {offset: source.value for offset, source in found.items()} == {
         2: b"2",
         3: b"3",
@@ -108,8 +109,20 @@ def test_a_batch_that_cannot_be_opened_has_no_sources() -> None:
     good = build_batch([Record(0, 0, None, b"a")])
     bad = build_batch([Record(0, 0, None, b"b" * 100)], base_offset=1, compression=1)
     bad[61] ^= 0xFF
-    assert sources_in(good + bad, 0, 1) == {0: Source(None, b"a")}
-    assert sources_in(good[:30], 0, 1) == {}
+    assert sources_in(good + bad, 0, 1).records == {0: Source(None, b"a")}
+    after = build_batch([Record(0, 0, None, b"c")], base_offset=2)
+    assert sources_in(good + bad + after, 0, 2).records == {0: Source(None, b"a"), 2: Source(None, b"c")}
+    assert sources_in(good[:30], 0, 1) == ({}, 1)
+
+
+def test_a_batch_has_no_letters_of_records_that_were_not_looked_for() -> None:
+    data = build_batch([Record(0, 0, None, b"a"), Record(1, 0, None, b"b")])
+    data += build_batch([Record(0, 0, None, b"c")], base_offset=2)[:-1]
+    sources = sources_in(data, 0, 4)
+    assert (list(sources.records), sources.last_offset) == ([0, 1], 1)
+    letters = DeadLetters(0, 4, 1, Cause.CLIENT_REJECT)
+    assert build("g", SOURCE, letters, 0, sources, ROOM, 0).next_offset == 2
+    assert build("g", SOURCE, letters, 3, sources, ROOM, 0).next_offset == 4
 
 
 @pytest.mark.parametrize(
