@@ -209,6 +209,7 @@ class Serving:
                 elif loaded is not None and loaded.code is not NONE:
                     refused[key] = loaded.code
                     continue
+            parts.ends.finish_release(led, self._key.member_id)
             asked.append(led)
         if parts.sessions.get(self._key) is not self._session:
             return Deferred.of({})  # its connection was closed between two steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
@@ -22,7 +22,8 @@ class SessionEnds:
         self._sessions = sessions
         self._cache = cache
         self._timers = timers
-        self._releases: deque[tuple[LedPartition, str]] = deque()
+        self._releases: OrderedDict[tuple[LedPartition, str], None] = OrderedDict()
+        """Share-partitions and members, in order."""
         self._ended_groups: list[str] = []
         """Groups without a session, whose share-partitions are dropped after the releases."""
         self._is_releasing = False
@@ -44,8 +45,15 @@ class SessionEnds:
         for partition in session.partitions:
             led = self._cache.get(key.group_id, partition)
             if led is not None:
-                self._releases.append((led, key.member_id))
+                self._releases[led, key.member_id] = None
         self._release_some()
+
+    def finish_release(self, led: LedPartition, member_id: str) -> None:
+        """Call before a member acquires: it may be back before its former session has released everything, and what it
+        acquires from now on is not to be released."""
+        if (led, member_id) in self._releases:
+            del self._releases[led, member_id]
+            self._release(led, member_id)
 
     def on_connection_closed(self, connection_id: int) -> None:
         for session in self._sessions.sessions_of(connection_id):
@@ -63,15 +71,11 @@ class SessionEnds:
 
     def _go_on_releasing(self) -> None:
         self._is_releasing = True
-        for _ in range(min(RELEASED_AT_ONCE, len(self._releases))):
-            led, member_id = self._releases.popleft()
-            try:
-                outcome = led.core.release_acquired_records(member_id)
-                if isinstance(outcome, PendingWrite):
-                    self._cache.write(led, outcome)
-                self._cache.changed(led)
-            except Exception as error:
-                report(f"releasing records of {led.key}", error)
+        left = RELEASED_AT_ONCE
+        while left and self._releases:
+            left -= 1
+            (led, member_id), _ = self._releases.popitem(last=False)
+            self._release(led, member_id)
         if self._releases:
             self._timers.call_after(0, self._go_on_releasing)
             return
@@ -80,3 +84,12 @@ class SessionEnds:
         for group_id in ended:
             if not self._sessions.has_members(group_id):
                 self._cache.drop_group(group_id)
+
+    def _release(self, led: LedPartition, member_id: str) -> None:
+        try:
+            outcome = led.core.release_acquired_records(member_id)
+            if isinstance(outcome, PendingWrite):
+                self._cache.write(led, outcome)
+            self._cache.changed(led)
+        except Exception as error:
+            report(f"releasing records of {led.key}", error)

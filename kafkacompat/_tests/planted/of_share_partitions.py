@@ -253,6 +253,13 @@ BUGS = (
         ("share/_tests/test_dead_letters_served.py",),
     ),
     PlantedBug(
+        "the end of a session releases what its member has acquired in the next one",
+        "share/serving.py",
+        "            parts.ends.finish_release(led, self._key.member_id)\n",
+        "",
+        ("share/_tests/test_share_fetch.py",),
+    ),
+    PlantedBug(
         "dead letters of records that the read did not reach have no contents",
         "share/dead_letters.py",
         ", max(sources.last_offset, from_offset))",

@@ -22,6 +22,7 @@ from kafkacompat.share._tests.share_world import (
     rows,
     taken,
 )
+from kafkacompat.share.session_ends import RELEASED_AT_ONCE
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -146,6 +147,23 @@ def test_a_lost_connection_releases_what_its_member_holds() -> None:
     world.disconnect("a")
     assert taken(answer.result()) == {0: [(0, 0, 2)]}
     assert len(world.shares.sessions) == 1
+
+
+def test_a_member_that_comes_back_at_once_keeps_what_it_gets_then() -> None:
+    """What a session of many partitions held is released in several turns of the loop. The member opens another session
+    meanwhile."""
+    last = 3 * RELEASED_AT_ONCE
+    world = ShareWorld(topic_image("t", last + 1))
+    world.fetched("b", partitions=[last], max_wait_ms=0)
+    world.produce("t", last)
+    assert taken(world.fetched("a", partitions=range(last + 1))) == {last: [(0, 0, 1)]}
+    world.produce("t", last)
+    world.disconnect("a")
+    assert taken(world.fetched("a", partitions=[last], connection=7)) == {last: [(0, 0, 2), (1, 1, 1)]}
+    answer = world.parked("b", epoch=1)
+    world.settle()
+    assert not answer.done
+    assert codes(world.acknowledged("a", 1, {last: [(0, 1, ACCEPT)]})) == {last: ErrorCode.NONE}
 
 
 def test_a_group_without_session_is_forgotten_with_its_last_connection() -> None:
