@@ -131,7 +131,10 @@ def places_of_group(machine: GroupMachine, group_id: str) -> Iterator[Place]:
 def deletion_records(machine: GroupMachine, stretch: Iterable[Place]) -> list[GroupRecord]:
     found: dict[Place, None] = {}
     for place in stretch:
-        if place.topic is None or machine.offsets.is_tracked(place.group_id, place.topic, place.partition):
+        if place.topic is None:
+            # A transaction may have ended meanwhile, and its offsets are where the walk has been.
+            found.update(dict.fromkeys(places_of_group(machine, place.group_id)))
+        elif machine.offsets.is_tracked(place.group_id, place.topic, place.partition):
             found[place] = None
     records: list[GroupRecord] = []
     for place in found:

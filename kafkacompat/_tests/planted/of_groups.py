@@ -317,6 +317,13 @@ BUGS = (
         ("coordinator/_tests/test_large_consumer_groups.py",),
     ),
     PlantedBug(
+        "offsets of a transaction that ends while a large group is deleted stay",
+        "group/retention.py",
+        "            found.update(dict.fromkeys(places_of_group(machine, place.group_id)))\n",
+        "            found[place] = None\n",
+        ("coordinator/_tests/test_steps.py",),
+    ),
+    PlantedBug(
         "a downgrade of a large group that is refused leaves a rebalance behind",
         "group/consumer/large_conversion.py",
         "    def refused() -> None:\n        cancel_rebalance_timers(env, classic)\n",

@@ -400,6 +400,28 @@ def test_a_large_group_is_deleted_in_steps_and_nobody_uses_it_meanwhile() -> Non
     assert not machine(world).groups
 
 
+def test_offsets_whose_transaction_ends_while_a_large_group_is_deleted_go_too() -> None:
+    world = stored(3_000)
+    world.coordinator.transactional_offsets.verifier = Verifier()
+    one = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+    asked = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id="g0",
+        producer_id=PRODUCER_ID,
+        producer_epoch=EPOCH,
+        topics=[TxnOffsetCommitRequestTopic(name="u", partitions=[one])],
+    )
+    assert world.call(TXN_OFFSET_COMMIT, asked, 5).topics[0].partitions[0].error_code == E.NONE
+    waiting = world.call(DELETE, DeleteGroupsRequest(groups_names=["g0"]), 2)
+    assert not waiting.done
+    world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2)
+    list(steps_of(world))
+    assert [each.error_code for each in waiting.result().results] == [E.NONE]
+    for _ in range(2):
+        assert (machine(world).groups, machine(world).offsets.count()) == ({}, 0)
+        world.restart()
+
+
 def test_a_deletion_that_the_log_refuses_half_way_leaves_the_group() -> None:
     world = stored(3_000)
     waiting = world.call(DELETE, DeleteGroupsRequest(groups_names=["g0"]), 2)
