@@ -158,12 +158,13 @@ def places_of_topics(machine: GroupMachine, topics: DeletedTopics) -> Iterator[P
     """Places of these topics' offsets, with empty places in between, so that each step costs about the same."""
     for group_id in machine.offsets.group_ids():
         yield Place(group_id)
+        # First, because what a transaction has written may be committed meanwhile, and is then found below.
+        for topic, partition in machine.offsets.pending_places(group_id):
+            yield Place(group_id, topic if topic in topics else None, partition)
         for topic in topics:
             yield Place(group_id)
             for partition in list(machine.offsets.of_group(group_id).get(topic, ())):
                 yield Place(group_id, topic, partition)
-        for topic, partition in machine.offsets.pending_places(group_id):
-            yield Place(group_id, topic if topic in topics else None, partition)
 
 
 def deleted_topic_records(

@@ -324,6 +324,15 @@ BUGS = (
         ("coordinator/_tests/test_steps.py",),
     ),
     PlantedBug(
+        "offsets of open transactions of deleted topics stay",
+        "group/retention.py",
+        "        for topic, partition in machine.offsets.pending_places(group_id):\n"
+        "            yield Place(group_id, topic if topic in topics else None, partition)\n"
+        "        for topic in topics:\n",
+        "        for topic in topics:\n",
+        ("coordinator/_tests/test_steps.py",),
+    ),
+    PlantedBug(
         "a downgrade of a large group that is refused leaves a rebalance behind",
         "group/consumer/large_conversion.py",
         "    def refused() -> None:\n        cancel_rebalance_timers(env, classic)\n",

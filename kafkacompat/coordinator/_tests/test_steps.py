@@ -295,6 +295,29 @@ def test_an_offset_in_a_transaction_for_a_topic_made_anew_outlives_its_predecess
     assert fetch(world, group="g0", partition=partition).committed_offset == 7
 
 
+def test_an_offset_of_a_deleted_topic_goes_although_its_transaction_ends_meanwhile() -> None:
+    world = stored(3_000)
+    world.coordinator.transactional_offsets.verifier = Verifier()
+    keep = [world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]]
+    world.publish([*keep, topic_image("t", 4_000)])
+    one = TxnOffsetCommitRequestPartition(partition_index=3_500, committed_offset=7, committed_metadata="")
+    asked = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id="g0",
+        producer_id=PRODUCER_ID,
+        producer_epoch=EPOCH,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[one])],
+    )
+    assert world.call(TXN_OFFSET_COMMIT, asked, 5).topics[0].partitions[0].error_code == E.NONE
+    world.publish(keep)
+    world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2)
+    list(steps_of(world))
+    assert not machine(world).deleting
+    world.publish([*keep, topic_image("t", 4_000, b"n" * 16)])
+    assert fetch(world, group="g0", partition=3_500).committed_offset == -1
+    assert machine(world).offsets.count() == 0
+
+
 def test_one_image_begins_with_few_shards_at_once() -> None:
     world = World(count=10)
     for group in range(300):
