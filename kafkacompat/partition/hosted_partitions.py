@@ -156,6 +156,22 @@ class HostedPartitions:
                 self._clock.monotonic_ms()
             ):
                 self.advanced(core)
+        if old.brokers is not new.brokers:
+            self.advance_waiting()
+
+    def advance_waiting(self) -> None:
+        """Look again at the leaders whose records wait for replicas. A replica that is about to join the ISR is waited for
+        while its broker is well and it has caught up not long ago. Neither comes to an end with a request."""
+        now_ms = self._clock.monotonic_ms()
+        waiting = [
+            core
+            for core in self.by_id.values()
+            if core.is_leader and core.log.high_watermark < core.log.log_end_offset
+        ]
+        for core in waiting:
+            # `core` applies a new role first.
+            if self.core(core.topic_partition) is core and core.maybe_increment_leader_high_watermark(now_ms):
+                self.advanced(core)
 
     def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
         """Collect the role changes. Only at a node's first image must all of them be applied at once."""

@@ -190,6 +190,8 @@ class ReplicaManager:
                 if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
                     self.advanced(core)
                 self.wakeups.appended(core)
+        elif core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
+            self.advanced(core)
         return ProduceResult(
             NONE,
             info.first_offset,

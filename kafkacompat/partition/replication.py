@@ -301,5 +301,6 @@ class Replication:
             proposal = core.maybe_shrink_isr(now_ms)
             if proposal is not None:
                 self.propose(core, proposal)
+        self._hosted.advance_waiting()
         if led:
             self._check_later()

@@ -6,6 +6,20 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "records wait for a replica whose broker has been fenced",
+        "partition/hosted_partitions.py",
+        "        if old.brokers is not new.brokers:\n            self.advance_waiting()\n",
+        "",
+        ("partition/_tests/test_replica_manager.py",),
+    ),
+    PlantedBug(
+        "a repeated batch waits for a replica that stands still",
+        "partition/replica_manager.py",
+        "        elif core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):\n",
+        "        elif False:\n",
+        ("partition/_tests/test_replica_manager.py",),
+    ),
+    PlantedBug(
         "a topic made on a full disk is never opened",
         "partition/hosted_partitions.py",
         "                self._arrivals.add_short(name, topic_id, image)\n",

@@ -16,6 +16,8 @@ from kafkacompat.log.log import PartitionLog
 from kafkacompat.partition._tests.fakes import (
     World,
     batch_of,
+    broker_epoch,
+    broker_image,
     failing,
     image_of,
     partition_image,
@@ -192,6 +194,44 @@ def test_an_isr_shrink_lets_the_high_watermark_go_on() -> None:
         )
     )
     assert waiting.result() == {T0: ErrorCode.NONE}
+
+
+def waiting_for_a_replica_about_to_join() -> World:
+    """The ISR is this node alone. As in Kafka its records wait for another replica that has just caught up."""
+    replicas = partition_image(replicas=(1, 2), isr=(1,))
+    world = World(topic_image("t", {0: replicas}), brokers=[broker_image(1), broker_image(2)])
+    core = world.manager.core(T0)
+    assert core is not None
+    assert world.manager.follower_fetched(core, 2, 0, 0, broker_epoch(2)) is ErrorCode.NONE
+    world.produce("t", 0, b"v", acks=-1, producer_id=7, producer_epoch=0, base_sequence=0)
+    assert world.log().high_watermark == 0
+    return world
+
+
+def test_records_do_not_wait_for_a_replica_whose_broker_is_gone() -> None:
+    """The image with the fenced broker need not change the partition."""
+    world = waiting_for_a_replica_about_to_join()
+    waiting = world.manager.when_replicated({T0: 1}, 60_000)
+    assert waiting is not None
+    world.publish(replace(world.image, brokers={1: broker_image(1), 2: broker_image(2, fenced=True)}))
+    assert waiting.result() == {T0: ErrorCode.NONE}
+
+
+def test_a_repeated_batch_looks_whether_a_replica_is_still_waited_for() -> None:
+    """An idempotent producer repeats its batch, and nothing else may come."""
+    world = waiting_for_a_replica_about_to_join()
+    world.time.advance(30_001)
+    world.produce("t", 0, b"v", acks=-1, producer_id=7, producer_epoch=0, base_sequence=0)
+    assert (world.log().log_end_offset, world.log().high_watermark) == (1, 1)
+
+
+def test_a_replica_that_stands_still_is_not_waited_for_longer_than_its_lag_may_be() -> None:
+    world = waiting_for_a_replica_about_to_join()
+    world.manager.hosted.advance_waiting()
+    assert world.log().high_watermark == 0
+    world.time.advance(30_001)
+    world.manager.hosted.advance_waiting()
+    assert world.log().high_watermark == 1
 
 
 def test_an_answer_that_brings_about_the_next_ones_is_given_once() -> None:
