@@ -106,6 +106,9 @@ class Handler:
     """Whether the client or the other members of its group decide how long the answer may take."""
     ends_with_connection: bool = False
     """Whether the steps of the function are abandoned when the connection closes."""
+    needs_connection: bool = False
+    """Whether the request is dropped if its connection closes before the function is called: what the function keeps for
+    the connection would stay for ever."""
     slices: Slices | None = None
     long: LongHandling | None = None
     """Without `slices` and `long`, a request of any size is handled in one step."""

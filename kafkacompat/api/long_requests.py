@@ -196,6 +196,8 @@ def _handled(
     answer: Any
     later.held.append(request)
     later.waits_at_will = route.waits_at_will
+    if later.is_abandoned and route.needs_connection:
+        return NoResponse.SILENT
     if route.slices is not None:
         answer = yield from _in_slices(route, route.slices, node, context, request)
     elif route.long is not None:

@@ -55,6 +55,7 @@ class Route:
         "may_be_long",
         "meter",
         "needs",
+        "needs_connection",
         "prefix",
         "slices",
         "version",
@@ -78,6 +79,7 @@ class Route:
         self.waits_for_opening = handler.waits_for_opening
         self.waits_at_will = handler.waits_at_will
         self.ends_with_connection = handler.ends_with_connection
+        self.needs_connection = handler.needs_connection
         self.slices = handler.slices
         self.long = handler.long
         for rights in entry.named:

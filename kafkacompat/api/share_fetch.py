@@ -44,4 +44,5 @@ HANDLER = Handler(
     function=share_fetch,
     error_response=top_level_error(ShareFetchResponse),
     waits_at_will=True,
+    needs_connection=True,
 )

@@ -196,6 +196,9 @@ class Serving:
         asked: list[LedPartition] = []
         pace = Pace(LOADED_AT_ONCE)
         for key, topic in rotated(interested, self._epoch):
+            if parts.sessions.get(self._key) is not self._session:
+                # Its connection was closed between two steps. What is loaded from now on would never be dropped.
+                return Deferred.of({})
             led = cache.get_or_load(group_id, key, topic)
             if isinstance(led, ErrorCode):
                 refused[key] = led

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.test_long_requests import stepping_api
 from kafkacompat.api._tests.world import Api
 from kafkacompat.partition._tests.fakes import World, topic_image
 from kafkacompat.ports.dispatcher import Pending
@@ -90,3 +91,23 @@ def test_a_renewal_asks_for_nothing(monkeypatch: pytest.MonkeyPatch, field: str)
     refused = api.fetch(is_renew_ack=True, **{**nothing, field: 1})
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert api.fetch(is_renew_ack=True, **nothing).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_first_fetch_in_steps_keeps_nothing_for_a_connection_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Nothing would ever end such a session, and the number of sessions is bounded for all members of the node."""
+    api = stepping_api(of=ShareApi(monkeypatch))
+    shares = api.world.shares  # type: ignore[attr-defined]
+    api.dispatcher._when_closed = [shares.on_connection_closed]
+    request = ShareFetchRequest(group_id="g", member_id=MEMBER, max_records=10, max_wait_ms=500, max_bytes=1)
+    partitions = [FetchPartition(partition_index=index) for index in range(5_000)]
+    request.topics = [FetchTopic(topic_id=api.world.image.topics["t"].id, partitions=partitions)]
+    assert isinstance(api.send(request, 2), Pending)
+    for _ in range(steps):
+        api.world.time.step()
+    api.dispatcher.connection_closed(api.connection)
+    api.world.settle()
+    assert (len(shares.sessions), shares.cache.count, len(shares.fetches.purgatory)) == (0, 0, 0)
+    assert not api.dispatcher._parked

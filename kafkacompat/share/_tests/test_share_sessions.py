@@ -219,3 +219,20 @@ def test_a_member_that_goes_between_two_steps_gets_nothing() -> None:
     world.disconnect("m")
     assert world.result(steps).error_code == ErrorCode.NONE
     assert taken(world.fetched("other", 1, partitions=[7])) == {7: [(0, 0, 1)]}
+
+
+def test_a_member_that_goes_between_two_steps_leaves_no_share_partitions() -> None:
+    world = ShareWorld(topic_image("t", 300))
+    topic = fetch.FetchTopic(
+        topic_id=world.topic_id(),
+        partitions=[fetch.FetchPartition(partition_index=index) for index in range(300)],
+    )
+    request = fetch.ShareFetchRequest(group_id="g", member_id="m", max_records=5, topics=[topic])
+    steps: Any = world.shares.share_fetch(request, world.context(78, 2, "m"), None)
+    for _ in range(3):
+        next(steps)
+    assert world.shares.cache.count > 0
+    world.disconnect("m")
+    world.settle()
+    assert world.result(steps).error_code == ErrorCode.NONE
+    assert world.shares.cache.count == 0
