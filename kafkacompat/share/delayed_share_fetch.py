@@ -1,7 +1,7 @@
 """A share fetch: it waits until something can be acquired, reads the logs, and acquires records for its member.
 
 One fetch at a time holds the lock of a share-partition. It gives the lock back within one step of the loop, unless
-headers of batches must be read from the disk first. Follows Kafka's DelayedShareFetch.
+headers of batches must be read from the disk first, or there is much to acquire. Follows Kafka's DelayedShareFetch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.share.partition_cache import ACTIVE
 from kafkacompat.share.reads import FetchedRecords, read_batches
-from kafkacompat.share.requests import max_bytes_of_each
+from kafkacompat.share.requests import ShareFetchParameters, max_bytes_of_each
 from kafkacompat.share.values import AbortedTransaction
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_fetch_response import AcquiredRecords, PartitionData
@@ -28,50 +28,18 @@ if TYPE_CHECKING:
     from kafkacompat.api.share_services import TopicIdPartition
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
-    from kafkacompat.ports import Clock, LogRead, Random, Workers
+    from kafkacompat.ports import Clock, LogRead, Random, Timers, Workers
     from kafkacompat.share.partition_cache import LedPartition, SharePartitionCache
-    from kafkacompat.share.values import AcquireMode
 
 logger = logging.getLogger(__name__)
 
 Answers = dict["TopicIdPartition", PartitionData]
+ACQUIRED_AT_ONCE = 1_000
+"""Batches that are read, and ranges that are acquired, in one step of the loop."""
+RANGES_MAX = 5_000
+"""Acquired ranges in one answer, beyond which no further share-partition is fetched from. A member decides how many
+records it wants and how long the ranges are, but it gets the records in its next fetches just as well."""
 UNREADABLE = (OSError, BatchCorrupt, RecordMalformed, DecompressionFailed)
-
-
-class ShareFetchParameters:
-    """What a member asks for."""
-
-    __slots__ = (
-        "acquire_mode",
-        "batch_size",
-        "max_bytes",
-        "max_records",
-        "max_wait_ms",
-        "member_id",
-        "min_bytes",
-        "read_committed",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        acquire_mode: AcquireMode,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        max_records: int,
-        batch_size: int,
-        *,
-        read_committed: bool,
-    ) -> None:
-        self.member_id = member_id
-        self.acquire_mode = acquire_mode
-        self.max_wait_ms = max_wait_ms
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.max_records = max_records
-        self.batch_size = batch_size
-        self.read_committed = read_committed
 
 
 class ShareFetches:
@@ -82,10 +50,12 @@ class ShareFetches:
         cache: SharePartitionCache,
         purgatory: DelayedOperationPurgatory[DelayedShareFetch],
         clock: Clock,
+        timers: Timers,
         random: Random,
         workers: Workers,
     ) -> None:
         self.cache = cache
+        self.timers = timers
         self.purgatory = purgatory
         self.clock = clock
         self.random = random
@@ -158,6 +128,8 @@ class DelayedShareFetch(DelayedOperation):
         "_is_abandoned",
         "_limits",
         "_next",
+        "_ranges",
+        "_work",
         "_worked",
         "asked",
         "fetches",
@@ -188,8 +160,12 @@ class DelayedShareFetch(DelayedOperation):
         self._next = 0
         self._has_records = False
         self._is_abandoned = False
+        self._ranges = 0
+        """Acquired so far."""
+        self._work = 0
+        """Batches and ranges of the present step."""
         self._worked = False
-        """A worker has read, so that other fetches may have found a lock taken."""
+        """A worker has read, or the fetch took several steps, so that other fetches may have found a lock taken."""
 
     # Whether there is enough.
 
@@ -276,8 +252,13 @@ class DelayedShareFetch(DelayedOperation):
     def _go_on(self, read: FetchedRecords | None) -> None:
         """Fetch from one share-partition after the other. `read`: what a worker has read of the next one."""
         held = self._held
+        self._work = 0
         try:
             while self._next < len(held):
+                if self._work >= ACQUIRED_AT_ONCE:
+                    self._worked = True
+                    self.fetches.timers.call_after(0, partial(self._go_on, None))
+                    return
                 led, offset = held[self._next]
                 if not self._fetch_from(led, offset, read):
                     return  # a worker reads
@@ -295,7 +276,7 @@ class DelayedShareFetch(DelayedOperation):
         data = self._answers[key] = PartitionData(partition_index=key.partition, records=EMPTY_RECORDS)
         parameters, core = self.parameters, led.core
         left = parameters.max_records - self._count
-        if self._is_abandoned or left <= 0 or core.state is not ACTIVE:
+        if self._is_abandoned or left <= 0 or self._ranges >= RANGES_MAX or core.state is not ACTIVE:
             return True
         log = led.partition.log
         if not led.partition.is_leader:
@@ -340,6 +321,8 @@ class DelayedShareFetch(DelayedOperation):
             self.fetches.clock.monotonic_ms(),
         )
         self._has_records = True
+        self._work += len(fetched.batches) + len(acquired.records)
+        self._ranges += len(acquired.records)
         self._budget = max(self._budget - len(read.records), 0)
         if acquired.records:
             data.records = fetched.slice_of(acquired.records)

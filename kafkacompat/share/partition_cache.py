@@ -46,7 +46,9 @@ OUTLIVED = frozenset(
 CONSUMER = -1
 ANY_EPOCH = -1
 EXPIRED_AT_ONCE = 50
-"""Share-partitions whose locks are looked at in one turn of the loop."""
+"""Share-partitions whose locks are looked at in one turn of the loop, if few records are in flight."""
+RECORDS_A_LOOK = 50
+"""Records in flight that take as long as a share-partition without any."""
 
 
 class LedPartition:
@@ -83,6 +85,10 @@ class LedPartition:
         self.loading_since_ms = 0
         self.writes = 0
         """Changes that the persister has not written yet, and dead letters that are on their way."""
+
+    def looks(self) -> int:
+        """How long it takes to go through what is in flight, in share-partitions without any."""
+        return 1 + self.core.in_flight_records() // RECORDS_A_LOOK
 
     def readable_end(self, *, read_committed: bool) -> int:
         log = self.partition.log
@@ -306,12 +312,12 @@ class SharePartitionCache:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         left = EXPIRED_AT_ONCE
-        while left and self._due and self._due[0][0] <= now_ms:
+        while left > 0 and self._due and self._due[0][0] <= now_ms:
             at_ms, _, led = heapq.heappop(self._due)
             if led.lock_at_ms != at_ms or not led.is_cached:
                 continue
             led.lock_at_ms = -1
-            left -= 1
+            left -= led.looks()
             try:
                 pending = led.core.expire_locks(now_ms)
                 if pending is not None:

@@ -6,12 +6,51 @@ Pure. Follows Kafka's KafkaApis and PartitionMaxBytesStrategy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.wire.one_by_one import OneByOne
 
+if TYPE_CHECKING:
+    from kafkacompat.share.values import AcquireMode
+
 RENEW = 4
 LAST_TYPE_WITHOUT_RENEW = 3
+
+
+class ShareFetchParameters:
+    """What a member asks for."""
+
+    __slots__ = (
+        "acquire_mode",
+        "batch_size",
+        "max_bytes",
+        "max_records",
+        "max_wait_ms",
+        "member_id",
+        "min_bytes",
+        "read_committed",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        acquire_mode: AcquireMode,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        max_records: int,
+        batch_size: int,
+        *,
+        read_committed: bool,
+    ) -> None:
+        self.member_id = member_id
+        self.acquire_mode = acquire_mode
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.max_records = max_records
+        self.batch_size = batch_size
+        self.read_committed = read_committed
 
 
 def has_acknowledgements(topics: Iterable[Any]) -> bool:

@@ -11,9 +11,8 @@ from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.ports import EMPTY_RECORDS
 from kafkacompat.share.acknowledging import FIRST_VERSION_WITH_RENEW, Acknowledged, acknowledge
 from kafkacompat.share.answers import share_fetch_response
-from kafkacompat.share.delayed_share_fetch import ShareFetchParameters
 from kafkacompat.share.partition_cache import ACTIVE
-from kafkacompat.share.requests import has_acknowledgements
+from kafkacompat.share.requests import ShareFetchParameters, has_acknowledgements
 from kafkacompat.share.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -118,9 +117,11 @@ class Serving:
                 )
                 count += 1
                 if pace.is_over():
+                    self._check_size(session)
                     yield None
             if pace.is_over():
                 yield None
+        self._check_size(session)
         if is_initial:
             if len(session.partitions) < count:
                 # Kafka fails in this way over a partition that is named twice.
@@ -134,6 +135,13 @@ class Serving:
                     yield None
             if pace.is_over():
                 yield None
+
+    def _check_size(self, session: ShareSession) -> None:
+        """Raises SessionRefused, and ends the session, if it has too many partitions."""
+        if session.has_too_many():
+            if self._parts.sessions.get(self._key) is session:
+                self._parts.ends.release_session(self._key)
+            raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
     def _fetch_and_answer(self, acknowledged: Acknowledged) -> Steps[ShareFetchResponse | Deferred[Any]]:
         request, session = self._request, self._session

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
 from kafkacompat.share.values import PendingWrite
 
 if TYPE_CHECKING:
+    from kafkacompat.api.share_services import TopicIdPartition
     from kafkacompat.ports import Timers
     from kafkacompat.share.partition_cache import LedPartition, SharePartitionCache
-    from kafkacompat.share.sessions import SessionKey, ShareSession, ShareSessionCache
+    from kafkacompat.share.sessions import (
+        CachedSharePartition,
+        SessionKey,
+        ShareSession,
+        ShareSessionCache,
+    )
 
 RELEASED_AT_ONCE = 10
-"""Share-partitions of which a member's records are released in one turn of the loop. Each may have thousands."""
+"""Share-partitions of which a member's records are released in one turn of the loop, if few records are in flight."""
+FREED_AT_ONCE = 5_000
+"""Partitions of a session that has ended, freed in one turn of the loop."""
 
 
 class SessionEnds:
@@ -42,10 +51,15 @@ class SessionEnds:
         session = self._sessions.remove(key)
         if session is None:
             return
-        for partition in session.partitions:
-            led = self._cache.get(key.group_id, partition)
+        partitions = session.partitions
+        # A session may have many partitions that do not exist, and a group many that the session does not have.
+        known = self._cache.groups.get(key.group_id, {})
+        for partition in list(known) if len(known) < len(partitions) else partitions:
+            led = self._cache.get(key.group_id, partition) if partition in partitions else None
             if led is not None:
                 self._releases[led, key.member_id] = None
+        if len(partitions) > FREED_AT_ONCE:
+            self._timers.call_after(0, partial(self._free, partitions))
         self._release_some()
 
     def finish_release(self, led: LedPartition, member_id: str) -> None:
@@ -54,6 +68,12 @@ class SessionEnds:
         if (led, member_id) in self._releases:
             del self._releases[led, member_id]
             self._release(led, member_id)
+
+    def _free(self, partitions: dict[TopicIdPartition, CachedSharePartition]) -> None:
+        for _ in range(min(len(partitions), FREED_AT_ONCE)):
+            partitions.popitem()
+        if partitions:
+            self._timers.call_after(0, partial(self._free, partitions))
 
     def on_connection_closed(self, connection_id: int) -> None:
         for session in self._sessions.sessions_of(connection_id):
@@ -72,9 +92,9 @@ class SessionEnds:
     def _go_on_releasing(self) -> None:
         self._is_releasing = True
         left = RELEASED_AT_ONCE
-        while left and self._releases:
-            left -= 1
+        while left > 0 and self._releases:
             (led, member_id), _ = self._releases.popitem(last=False)
+            left -= led.looks()
             self._release(led, member_id)
         if self._releases:
             self._timers.call_after(0, self._go_on_releasing)

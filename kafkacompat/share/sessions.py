@@ -18,6 +18,10 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 """Ends the session after the request."""
 EPOCH_MAX = 2**31 - 1
+PARTITIONS_MAX = 1_000_000
+"""Partitions of all sessions together. Kafka has no bound, but a client may name half a million in a request."""
+PARTITIONS_OF_ONE_MAX = 100_000
+"""Partitions of one session. Each of its fetches looks at all of them."""
 GROUPS_REMEMBERED_MAX = 100
 """Groups that one connection has spoken for. A client has one."""
 
@@ -60,10 +64,20 @@ class CachedSharePartition:
         return told
 
 
-class ShareSession:
-    __slots__ = ("connection_id", "epoch", "key", "partitions")
+class _Count:
+    """How many partitions sessions have together."""
 
-    def __init__(self, key: SessionKey, connection_id: int) -> None:
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class ShareSession:
+    __slots__ = ("_count", "connection_id", "epoch", "key", "partitions")
+
+    def __init__(self, key: SessionKey, connection_id: int, count: _Count) -> None:
+        self._count = count
         self.key = key
         self.connection_id = connection_id
         self.epoch = next_epoch(INITIAL_EPOCH)
@@ -73,9 +87,20 @@ class ShareSession:
     def add(self, key: TopicIdPartition, topic: str | None, *, is_news: bool) -> None:
         if key not in self.partitions:
             self.partitions[key] = CachedSharePartition(key, topic, is_news=is_news)
+            self._count.value += 1
 
     def forget(self, key: TopicIdPartition) -> None:
-        self.partitions.pop(key, None)
+        if self.partitions.pop(key, None) is not None:
+            self._count.value -= 1
+
+    def has_too_many(self) -> bool:
+        """Whether the session, or all of them, have more partitions than they may."""
+        return len(self.partitions) > PARTITIONS_OF_ONE_MAX or self._count.value > PARTITIONS_MAX
+
+    def end(self) -> None:
+        """It is removed. What it takes up or forgets from now on does not count."""
+        self._count.value -= len(self.partitions)
+        self._count = _Count()
 
     def to_the_end(self, cached: CachedSharePartition) -> None:
         del self.partitions[cached.key]
@@ -97,6 +122,7 @@ class ShareSessionCache:
 
     def __init__(self, sessions_max: int) -> None:
         self._sessions_max = sessions_max
+        self._partitions = _Count()
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._members: dict[str, int] = {}
         """Sessions by group."""
@@ -109,7 +135,7 @@ class ShareSessionCache:
 
     @property
     def partition_count(self) -> int:
-        return sum(len(session.partitions) for session in self._sessions.values())
+        return self._partitions.value
 
     def get(self, key: SessionKey) -> ShareSession | None:
         return self._sessions.get(key)
@@ -122,7 +148,7 @@ class ShareSessionCache:
         self.remove(key)
         if len(self._sessions) >= self._sessions_max:
             raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        session = self._sessions[key] = ShareSession(key, connection_id)
+        session = self._sessions[key] = ShareSession(key, connection_id, self._partitions)
         group_id = key.group_id
         self._members[group_id] = self._members.get(group_id, 0) + 1
         spoken = self._spoken.get(connection_id)
@@ -159,6 +185,7 @@ class ShareSessionCache:
         session = self._sessions.pop(key, None)
         if session is None:
             return None
+        session.end()
         left = self._members[key.group_id] - 1
         if left:
             self._members[key.group_id] = left
@@ -170,6 +197,8 @@ class ShareSessionCache:
         return session
 
     def remove_all(self) -> None:
+        for session in self._sessions.values():
+            session.end()
         self._sessions.clear()
         self._members.clear()
         for spoken in self._spoken.values():

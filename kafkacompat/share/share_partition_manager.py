@@ -60,7 +60,7 @@ class SharePartitionManager:
         self.sessions = sessions = ShareSessionCache(sessions_max)
         self.cache = cache = SharePartitionCache(manager, persister, settings, clock, timers, dead_letters)
         purgatory: DelayedOperationPurgatory[DelayedShareFetch] = DelayedOperationPurgatory(clock, timers)
-        self.fetches = fetches = ShareFetches(cache, purgatory, clock, random, workers)
+        self.fetches = fetches = ShareFetches(cache, purgatory, clock, timers, random, workers)
         self._ends = ends = SessionEnds(sessions, cache, timers)
         self._meter = meter = AcknowledgementMeter()
         self._parts = ShareParts(

@@ -514,3 +514,49 @@ def test_bytes_and_requests_are_counted() -> None:
     assert (traffic.bytes_out, traffic.share_fetches) == (sent, 1)
     assert (traffic.share_acknowledgements, traffic.failed_share_acknowledgements) == (1, 1)
     assert world.shares.acknowledged[REJECT] == 1
+
+
+def test_much_to_acquire_takes_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member may ask for all records of hundreds of partitions, in ranges of one record each."""
+    monkeypatch.setattr("kafkacompat.share.delayed_share_fetch.ACQUIRED_AT_ONCE", 10)
+    world = many_batches()
+    answer = world.parked("a", partitions=[0, 1, 2], max_records=1_000, batch_size=1)
+    other = world.parked("b", partitions=[0, 1, 2], max_wait_ms=500)
+    acquired_at = [[world.core(each).in_flight_records() for each in range(3)]]
+    while not answer.done:
+        world.time.step()
+        acquired_at.append([world.core(each).in_flight_records() for each in range(3)])
+    assert acquired_at == [[8, 0, 0], [8, 8, 0], [8, 8, 8]]
+    assert {index: len(ranges) for index, ranges in taken(answer.result()).items()} == {0: 8, 1: 8, 2: 8}
+    world.produce("t", 2)
+    assert taken(other.result()) == {2: [(8, 8, 1)]}
+
+
+def test_a_member_that_goes_while_it_acquires_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkacompat.share.delayed_share_fetch.ACQUIRED_AT_ONCE", 10)
+    world = many_batches()
+    world.fetched("b", partitions=[0, 1, 2], max_wait_ms=0, max_records=0)
+    answer = world.parked("a", partitions=[0, 1, 2], max_records=1_000, batch_size=1)
+    answer.abandon()
+    world.disconnect("a")
+    world.settle()
+    assert [world.core(each).held().records for each in range(3)] == [0, 0, 0]
+    found = world.parked("b", 1, max_records=1_000)
+    world.settle()
+    assert sorted(taken(found.result())) == [0, 1, 2]
+
+
+def test_an_answer_has_a_bounded_number_of_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkacompat.share.delayed_share_fetch.RANGES_MAX", 16)
+    world = many_batches()
+    first = taken(world.fetched("a", partitions=[0, 1, 2], max_records=1_000, batch_size=1))
+    assert sorted(first) == [0, 1]
+    assert sorted(taken(world.fetched("a", 1, max_records=1_000, batch_size=1))) == [2]
+
+
+def many_batches() -> ShareWorld:
+    world = ShareWorld()
+    for partition in range(3):
+        for _ in range(8):
+            world.produce("t", partition)
+    return world

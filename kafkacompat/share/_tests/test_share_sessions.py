@@ -236,3 +236,77 @@ def test_a_member_that_goes_between_two_steps_leaves_no_share_partitions() -> No
     world.settle()
     assert world.result(steps).error_code == ErrorCode.NONE
     assert world.shares.cache.count == 0
+
+
+@pytest.mark.parametrize("bound", ["PARTITIONS_MAX", "PARTITIONS_OF_ONE_MAX"])
+def test_the_partitions_of_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    """A client may name half a million partitions in a request, and as many more in each that follows."""
+    monkeypatch.setattr(f"kafkacompat.share.sessions.{bound}", 5)
+    world = ShareWorld()
+    refused = world.fetched(partitions=range(6), max_wait_ms=0)
+    assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert (len(world.shares.sessions), world.shares.sessions.partition_count) == (0, 0)
+    world.produce()
+    assert taken(world.fetched(partitions=range(5))) == {0: [(0, 0, 1)]}
+    assert world.shares.sessions.partition_count == 5
+    assert world.fetched(epoch=1, partitions=[7], forget=[4], max_wait_ms=0).error_code == (
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    )
+    assert (len(world.shares.sessions), world.shares.sessions.partition_count) == (0, 0)
+    assert taken(world.fetched("other", partitions=[0])) == {0: [(0, 0, 2)]}
+
+
+def test_forgotten_partitions_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkacompat.share.sessions.PARTITIONS_MAX", 5)
+    world = ShareWorld()
+    world.fetched(partitions=range(5), max_wait_ms=0)
+    world.fetched(epoch=1, forget=[4, 7], max_wait_ms=0)
+    assert world.fetched(epoch=2, partitions=[8], max_wait_ms=0).error_code == ErrorCode.NONE
+    assert world.shares.sessions.partition_count == 5
+    world.disconnect("m")
+    assert world.shares.sessions.partition_count == 0
+
+
+def test_what_a_large_session_keeps_is_freed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkacompat.share.session_ends.FREED_AT_ONCE", 10)
+    world = ShareWorld()
+    world.fetched(partitions=range(25), max_wait_ms=0)
+    session = world.shares.sessions.get(SessionKey("g", "m"))
+    assert session is not None
+    world.disconnect("m")
+    sizes = [len(session.partitions)]
+    while world.time.step():
+        sizes.append(len(session.partitions))
+    assert sizes == [25, 15, 5, 0]
+
+
+def held(world: ShareWorld, partitions: int) -> list[int]:
+    return [world.core(index).held().records for index in range(partitions)]
+
+
+def test_a_member_that_holds_many_records_is_released_in_several_turns() -> None:
+    """Each record takes some microseconds."""
+    world = ShareWorld()
+    for partition in range(3):
+        world.produce("t", partition, *[b"x"] * 500)
+    world.fetched("other", partitions=[0], max_wait_ms=0, max_records=0)
+    world.fetched(partitions=range(3), max_records=10_000)
+    assert held(world, 3) == [500, 500, 500]
+    world.disconnect("m")
+    assert held(world, 3) == [0, 500, 500]
+    world.time.step()
+    assert held(world, 3) == [0, 0, 500]
+    world.time.step()
+    assert held(world, 3) == [0, 0, 0]
+
+
+def test_locks_on_many_records_end_in_several_turns() -> None:
+    world = ShareWorld()
+    for partition in range(3):
+        world.produce("t", partition, *[b"x"] * 2_000)
+    world.fetched(partitions=range(3), max_records=10_000)
+    assert held(world, 3) == [2_000, 2_000, 2_000]
+    world.time.fire_next()
+    assert held(world, 3) == [0, 0, 2_000]
+    world.time.step()
+    assert held(world, 3) == [0, 0, 0]
