@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -12,9 +13,13 @@ from kafkacompat.records.compression import decompress
 from kafkacompat.telemetry.client_metrics_manager import NO_CODEC, Attributes, PointsRefused
 from kafkacompat.telemetry.series import ClientSeries, Point, labels_of, metric_name
 
-UNPACKED_BYTES_MAX = 4 << 20
-"""Of one push. A client sends at most a few hundred metrics of about a hundred bytes."""
+UNPACKED_BYTES_MAX = 512 << 10
+"""Of one push. A client sends at most a few hundred metrics of about a hundred bytes. A message of two bytes costs 70 ns."""
+ELEMENTS_MAX = 5_000
+"""Metrics, points and attributes of one push that are read. One costs up to three microseconds."""
 DELTA = metrics_pb2.AGGREGATION_TEMPORALITY_DELTA
+SCALARS = ("string_value", "int_value", "double_value", "bool_value")
+"""What an attribute may be. Kafka's clients send texts. Others could be nested, and are left out."""
 
 
 class OtlpReceiver:
@@ -24,47 +29,68 @@ class OtlpReceiver:
         self.series = series
 
     def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
-        self.series.add(client, attributes, points_of(codec, metrics))
+        points = Points(codec, metrics)
+        self.series.add(client, attributes, iter(points))
+        self.series.refused += points.unread
 
     def forget(self, client: bytes) -> None:
         self.series.forget(client)
 
 
-def points_of(codec: int, metrics: bytes) -> Iterator[Point]:
-    """Gauges and sums. Histograms and summaries, which Kafka's clients do not send, are left out."""
-    try:
-        body = metrics if codec == NO_CODEC else bytes(decompress(codec, metrics, UNPACKED_BYTES_MAX))
-        if len(body) > UNPACKED_BYTES_MAX:
-            raise PointsRefused(f"more than {UNPACKED_BYTES_MAX} bytes")
-        data = metrics_pb2.MetricsData.FromString(body)
-    except (DecodeError, ValueError) as error:
-        raise PointsRefused(str(error)) from error
-    return _points(data)
+class Points:
+    """The gauges and sums of one push. Histograms and summaries, which Kafka's clients do not send, are left out."""
+
+    def __init__(self, codec: int, metrics: bytes) -> None:
+        """Raises PointsRefused."""
+        try:
+            body = metrics if codec == NO_CODEC else bytes(decompress(codec, metrics, UNPACKED_BYTES_MAX))
+            if len(body) > UNPACKED_BYTES_MAX:
+                raise PointsRefused(f"more than {UNPACKED_BYTES_MAX} bytes")
+            self._data = metrics_pb2.MetricsData.FromString(body)
+        except (DecodeError, ValueError) as error:
+            raise PointsRefused(str(error)) from error
+        self._left = ELEMENTS_MAX
+        self.unread = 0
+        """Points of the metric in which ELEMENTS_MAX was reached. Nobody looks at the metrics behind it."""
+
+    def __iter__(self) -> Iterator[Point]:
+        for of_resource in self._data.resource_metrics:
+            for of_scope in of_resource.scope_metrics:
+                for metric in of_scope.metrics:
+                    yield from self._of(metric)
+                    if self._is_over():
+                        return
+                if self._is_over():
+                    return
+            if self._is_over():
+                return
+
+    def _is_over(self) -> bool:
+        self._left -= 1
+        return self._left <= 0
+
+    def _of(self, metric: Any) -> Iterator[Point]:
+        kind = metric.WhichOneof("data")
+        if kind not in ("gauge", "sum"):
+            return
+        is_counter = is_delta = False
+        if kind == "sum":
+            is_counter, is_delta = metric.sum.is_monotonic, metric.sum.aggregation_temporality == DELTA
+        told, points = metric_name(metric.name), getattr(metric, kind).data_points
+        for read, point in enumerate(points):
+            attributes = list(islice(point.attributes, max(self._left, 0)))
+            self._left -= 1 + len(attributes)
+            if self._left < 0:
+                self.unread += len(points) - read
+                return
+            labels = labels_of({each.key: _text(each.value) for each in attributes})
+            yield Point(told, labels, _value(point), is_counter, is_delta)
 
 
-def _points(data: Any) -> Iterator[Point]:
-    for of_resource in data.resource_metrics:
-        for of_scope in of_resource.scope_metrics:
-            for metric in of_scope.metrics:
-                kind = metric.WhichOneof("data")
-                if kind == "gauge":
-                    yield from _of(metric.name, metric.gauge.data_points, is_counter=False, is_delta=False)
-                elif kind == "sum":
-                    is_delta = metric.sum.aggregation_temporality == DELTA
-                    is_counter = metric.sum.is_monotonic
-                    yield from _of(
-                        metric.name, metric.sum.data_points, is_counter=is_counter, is_delta=is_delta
-                    )
-
-
-def _of(name: str, points: Iterable[Any], *, is_counter: bool, is_delta: bool) -> Iterator[Point]:
-    told = metric_name(name)
-    for point in points:
-        value = float(point.as_int) if point.WhichOneof("value") == "as_int" else point.as_double
-        attributes = {each.key: _text(each.value) for each in point.attributes}
-        yield Point(told, labels_of(attributes), value, is_counter, is_delta)
+def _value(point: Any) -> float:
+    return float(point.as_int) if point.WhichOneof("value") == "as_int" else point.as_double
 
 
 def _text(value: Any) -> str:
     kind = value.WhichOneof("value")
-    return "" if kind is None else str(getattr(value, kind))
+    return str(getattr(value, kind)) if kind in SCALARS else ""

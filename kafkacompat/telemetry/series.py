@@ -16,8 +16,6 @@ from kafkacompat.telemetry.client_metrics_manager import Attributes, PointsRefus
 SERIES_A_CLIENT_MAX = 1_000
 SERIES_MAX = 20_000
 """Of all clients. The client that was silent for longest makes room."""
-POINTS_MAX = 5_000
-"""Points of one push that are read."""
 TEXT_MAX = 200
 LABELS_MAX = 10
 PREFIX = "kafka_client_"
@@ -54,9 +52,9 @@ class ClientSeries:
         self.by_client[client] = values
         self.labels[client] = {name: attributes.get(name, "")[:TEXT_MAX] for name in OWN_LABELS}
         before = len(values)
-        for read, point in enumerate(points):
+        for point in points:
             key = point.name, point.is_counter, point.labels
-            if read >= POINTS_MAX or (key not in values and len(values) >= SERIES_A_CLIENT_MAX):
+            if key not in values and len(values) >= SERIES_A_CLIENT_MAX:
                 self.refused += 1
             else:
                 values[key] = point.value + values.get(key, 0.0) if point.is_delta else point.value

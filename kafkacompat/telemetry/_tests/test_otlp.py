@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1 import metrics_pb2
@@ -103,7 +105,6 @@ def points(count: int) -> list[Point]:
 
 def test_series_are_bounded_for_each_client_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "SERIES_A_CLIENT_MAX", 3)
-    monkeypatch.setattr(series, "POINTS_MAX", 6)
     monkeypatch.setattr(series, "SERIES_MAX", 5)
     found = ClientSeries()
     found.add(A, {}, iter(points(8)))
@@ -126,3 +127,83 @@ def test_no_client_can_pass_for_a_broker_or_for_another_client() -> None:
         "attribute_9",
         "a_b",
     ]
+
+
+def parts(number: int, *bodies: bytes) -> bytes:
+    """Fields of a protobuf message with this number."""
+    found = b""
+    for body in bodies:
+        size = len(body)
+        found += bytes([number << 3 | 2])
+        while size > 127:
+            found += bytes([size & 127 | 128])
+            size >>= 7
+        found += bytes([size]) + body
+    return found
+
+
+POINT = parts(1, b"")
+EMPTY = {
+    "resources": parts(1, b"") * 9_000,
+    "scopes": parts(1, parts(2, b"") * 9_000),
+    "metrics": parts(1, parts(2, parts(2, b"") * 9_000)),
+    "points": parts(1, parts(2, parts(2, parts(5, POINT * 9_000)))),
+    "attributes": parts(1, parts(2, parts(2, parts(5, parts(1, parts(7, b"") * 9_000))))),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_what_a_push_has_is_read_within_a_bound(
+    kind: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of two bytes each, which nearly vanish in a compression, took the loop for seconds."""
+    read = 0
+
+    def counted(given: Any) -> Iterator[Any]:
+        nonlocal read
+        for each in given:
+            read += 1
+            yield each
+
+    data = metrics_pb2.MetricsData.FromString(EMPTY[kind])
+    monkeypatch.setattr(otlp.metrics_pb2.MetricsData, "FromString", lambda body: Counted(data, counted))
+    receiver.take(A, {}, NO_CODEC, b"")
+    assert 100 < read <= otlp.ELEMENTS_MAX + 10
+    assert receiver.series.refused == {"points": 9_000 - otlp.ELEMENTS_MAX, "attributes": 1}.get(kind, 0)
+
+
+class Counted:
+    """A message whose repeated parts are counted as they are read."""
+
+    def __init__(self, message: Any, counted: Any) -> None:
+        self._message = message
+        self._counted = counted
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._message, name)
+        if hasattr(value, "add"):
+            return Repeated(value, self._counted)
+        return Counted(value, self._counted) if hasattr(value, "DESCRIPTOR") else value
+
+
+class Repeated:
+    def __init__(self, values: Any, counted: Any) -> None:
+        self._values = values
+        self._counted = counted
+
+    def __iter__(self) -> Iterator[Any]:
+        return (Counted(each, self._counted) for each in self._counted(self._values))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def test_only_plain_attributes_become_labels(receiver: OtlpReceiver) -> None:
+    """Texts of nested ones may be a thousand times as long as what the client has sent."""
+    data = metrics_pb2.MetricsData()
+    point = data.resource_metrics.add().scope_metrics.add().metrics.add(name="n").gauge.data_points.add()
+    point.attributes.add(key="number").value.int_value = 7
+    point.attributes.add(key="nested").value.array_value.values.add().string_value = "x"
+    receiver.take(A, {}, NO_CODEC, data.SerializeToString())
+    ((key, _),) = receiver.series.by_client[A].items()
+    assert key[2] == (("nested", ""), ("number", "7"))
