@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MAX_REMEMBERED_KEYS = 10_000
 """Keys whose partition is cached, since hashing a key costs more than a lookup."""
+REMEMBERED_LENGTH_MAX = 500
+"""Characters of such a key. A client may name groups that take 128 KiB each."""
 
 
 class Shards:
@@ -92,9 +94,11 @@ class Shards:
         if partition is None:
             if self.partition_count == 0:
                 raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            if len(self._remembered) >= MAX_REMEMBERED_KEYS:
-                self._remembered.clear()
-            partition = self._remembered[key] = partition_for_key(key, self.partition_count)
+            partition = partition_for_key(key, self.partition_count)
+            if len(key) <= REMEMBERED_LENGTH_MAX:
+                if len(self._remembered) >= MAX_REMEMBERED_KEYS:
+                    self._remembered.clear()
+                self._remembered[key] = partition
         return partition
 
     def shard_for(self, key: str) -> Shard:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from hashlib import sha256
 from typing import Generic, Protocol, TypeVar
 
 from kafkacompat.quota.rate import Average
@@ -14,6 +15,8 @@ from kafkacompat.quota.rate import Average
 USER, CLIENT_ID = "user", "client-id"
 ENTRIES_MAX = 10_000
 """Measurements, and names of clients, that are kept. Clients choose their ids, so their number has no bound."""
+NAME_MAX = 1_000
+"""Characters of a client id that are kept. A longer one, which may take 128 KiB, is kept as its beginning and a digest."""
 EXPIRES_MS = 3_600_000
 """A measurement that has not been used for so long is forgotten."""
 
@@ -84,9 +87,10 @@ class ClientQuotas(Generic[S]):
 
     def take(self, bounds: Mapping[Entity, float]) -> None:
         """Replace all quotas. Measurements continue with their new bounds."""
+        bounds = {_kept_entity(entity): bound for entity, bound in bounds.items()}
         if bounds == self._bounds:
             return
-        self._bounds = dict(bounds)
+        self._bounds = bounds
         self.is_active = bool(bounds)
         self._forget_found()
         for tags, sensor in list(self._sensors.items()):
@@ -100,6 +104,8 @@ class ClientQuotas(Generic[S]):
     def sensor(self, user: str, client_id: str | None, now_ms: int) -> Sensor[S] | None:
         """Return the measurement that the user's client shares, or None if no quota applies. It may be kept until
         `when_changed` is called."""
+        if client_id is not None and len(client_id) > NAME_MAX:
+            client_id = _kept(client_id)
         name = (user, client_id)
         try:
             sensor = self._found[name]
@@ -184,6 +190,18 @@ class ClientQuotas(Generic[S]):
             if bound is not None:
                 return bound
         return None
+
+
+def _kept(client_id: str) -> str:
+    digest = sha256(client_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{client_id[:NAME_MAX]}... {digest}"
+
+
+def _kept_entity(entity: Entity) -> Entity:
+    return tuple(
+        (kind, _kept(name) if kind == CLIENT_ID and name is not None and len(name) > NAME_MAX else name)
+        for kind, name in entity
+    )
 
 
 def _both(user: str | None, client_id: str | None) -> Entity:

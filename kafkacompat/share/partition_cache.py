@@ -48,7 +48,6 @@ ANY_EPOCH = -1
 EXPIRED_AT_ONCE = 50
 """Share-partitions whose locks are looked at in one turn of the loop, if few records are in flight."""
 RECORDS_A_LOOK = 50
-"""Records in flight that take as long as a share-partition without any."""
 
 
 class LedPartition:
@@ -87,7 +86,7 @@ class LedPartition:
         """Changes that the persister has not written yet, and dead letters that are on their way."""
 
     def looks(self) -> int:
-        """How long it takes to go through what is in flight, in share-partitions without any."""
+        """How long it takes to go through what is in flight, counted in share-partitions with fewer than RECORDS_A_LOOK."""
         return 1 + self.core.in_flight_records() // RECORDS_A_LOOK
 
     def readable_end(self, *, read_committed: bool) -> int:
@@ -348,6 +347,7 @@ class SharePartitionCache:
 
     def drop_group(self, group_id: str) -> None:
         """The group has no session left. What is being written is awaited, so that a new load finds it."""
+        self._settings.forget(group_id)
         for led in list(self.groups.get(group_id, {}).values()):
             if led.writes:
                 self._ended.add(group_id)

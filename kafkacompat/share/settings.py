@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 GROUPS_MAX = 10_000
 """Groups whose settings are kept. More clients than that do not fetch from one node at once."""
+KEPT_LENGTH_MAX = 500
+"""Characters of the name of such a group. A client may name groups that take 128 KiB each."""
 _DURATION = re.compile(
     r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE
 )
@@ -72,10 +74,15 @@ class GroupSettingsCache:
             str(values["share.isolation.level"]).lower() == "read_committed",
             str(values["share.auto.offset.reset"]),
         )
-        if len(self._known) >= GROUPS_MAX:
-            self._known.clear()
-        self._known[group_id] = effective, overrides, settings
+        if len(group_id) <= KEPT_LENGTH_MAX:
+            if len(self._known) >= GROUPS_MAX:
+                self._known.clear()
+            self._known[group_id] = effective, overrides, settings
         return settings
+
+    def forget(self, group_id: str) -> None:
+        """The group has no session left on this node."""
+        self._known.pop(group_id, None)
 
     def dead_letters_of(self, group_id: str) -> DeadLetterPolicy:
         return dead_letter_policy(self._effective(), self._overrides(group_id))

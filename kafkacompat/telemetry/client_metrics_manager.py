@@ -28,6 +28,8 @@ from kafkacompat.wire.errors import ErrorCode
 
 INSTANCES_MAX = 16_384
 EXPIRY_MS = 60_000
+ATTRIBUTE_MAX = 1_000
+"""Characters of what a client says of itself that are kept, and that subscriptions match. A client id may take 128 KiB."""
 INTERVALS_UNTIL_EXPIRY = 3
 ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
 ACCEPTED_CODECS = (ZSTD, LZ4, GZIP, SNAPPY)
@@ -214,7 +216,8 @@ class ClientMetricsManager:
         instance = self.instances.pop(client, None)
         if instance is None or instance.has_left or instance.version < self._version:
             known = attributes if instance is None or instance.has_left else instance.attributes
-            instance = self._made(client, {**known, "client_instance_id": _text(client)})
+            kept = {name: text[:ATTRIBUTE_MAX] for name, text in known.items()}
+            instance = self._made(client, {**kept, "client_instance_id": _text(client)})
             self._of_connection[connection_id] = client
         instance.expires_ms = now_ms + max(EXPIRY_MS, INTERVALS_UNTIL_EXPIRY * instance.interval_ms)
         instance.connection_id = connection_id

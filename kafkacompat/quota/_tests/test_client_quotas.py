@@ -156,3 +156,19 @@ def test_measurements_that_nobody_uses_are_forgotten() -> None:
     made.sensor("alice", "new", 3_600_000)
     assert made.sensor("alice", "old", 3_600_001) is not old
     assert len(made._sensors) == 3
+
+
+def test_long_client_ids_are_kept_by_their_beginning_and_a_digest() -> None:
+    """Ten thousand of them, which a client may make up, took a gigabyte."""
+    long = "c" * 30_000
+    made = quotas()
+    made.take({entity(client_id=long): 5.0, entity(client_id=None): 6.0})
+    sensors = [made.sensor("alice", name, 0) for name in (long, long + "d", "e" + long, long)]
+    assert [each.bound for each in sensors if each is not None] == [5, 6, 6, 5]
+    assert sensors[0] is sensors[3]
+    assert len({id(each) for each in sensors}) == 3
+    assert max([len(client_id or "") for _, client_id in [*made._found, *made._sensors]]) < 1_100
+    made.take({entity(client_id=long): 7.0})
+    assert sensors[0] is made.sensor("alice", long, 0)
+    assert sensors[0] is not None
+    assert sensors[0].bound == 7

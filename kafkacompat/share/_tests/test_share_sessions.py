@@ -310,3 +310,20 @@ def test_locks_on_many_records_end_in_several_turns() -> None:
     assert held(world, 3) == [0, 0, 2_000]
     world.time.step()
     assert held(world, 3) == [0, 0, 0]
+
+
+def test_the_settings_of_groups_that_are_gone_are_forgotten() -> None:
+    world = ShareWorld()
+    known = world.shares._parts.settings._known
+    for each in range(3):
+        world.produce()
+        group = f"g{each}"
+        world.configure(group, share_auto_offset_reset="earliest")
+        assert taken(world.fetched("m", partitions=[0], group=group, connection=each))
+        assert list(known) == [group]
+        world.fetched("m", -1, group=group, connection=each, max_wait_ms=0)
+        world.shares.on_connection_closed(each)
+        assert list(known) == []
+    long = "g" * 1_000
+    world.fetched("m", partitions=[0], group=long, max_wait_ms=0)
+    assert list(known) == []

@@ -210,3 +210,13 @@ def test_connections_of_clients_that_are_forgotten_are_forgotten(manager: Client
     manager.get(B, OTHER, OTHER_CONNECTION, EXPIRY_MS + 1)
     manager.on_connection_closed(CONNECTION)
     assert manager.get(A, JAVA, OTHER_CONNECTION, EXPIRY_MS + 2)[0] is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_what_clients_say_of_themselves_is_cut(manager: ClientMetricsManager) -> None:
+    """Sixteen thousand clients with the longest client ids took two gigabytes."""
+    long = {**JAVA, "client_id": "j" * 32_000}
+    _, instance = manager.get(A, long, CONNECTION, 0)
+    assert instance.attributes["client_id"] == "j" * client_metrics_manager.ATTRIBUTE_MAX
+    manager.subscribe({"mine": {**SECOND, "match": "client_id=j+"}})
+    _, instance = manager.get(A, long, CONNECTION, 0)
+    assert instance.metrics == ("org.apache.kafka.",)
