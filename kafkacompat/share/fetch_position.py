@@ -22,7 +22,22 @@ def next_fetch_offset(records: InFlightRecords) -> int:
 
 
 def _first_acquirable(records: InFlightRecords) -> int | None:
-    gap_start = records.gap_start if records.has_gaps() else None
+    """Each fetch that waits asks for it at each change, and thousands of records may be in flight."""
+    if records.has_gaps():
+        return _first_acquirable_or_gap(records)
+    batches, searched = records.batches, records.nothing_before
+    for index in range(max(records.floor(searched), 0), len(batches)):
+        batch = batches[index]
+        for at in range(batch.index_of(searched), len(batch.runs)):
+            run = batch.runs[at]
+            if run.is_acquirable():
+                records.nothing_before = run.first
+                return run.first
+    return None
+
+
+def _first_acquirable_or_gap(records: InFlightRecords) -> int | None:
+    gap_start = records.gap_start
     for batch in records.batches:
         if gap_start is not None:
             if batch.first > gap_start:

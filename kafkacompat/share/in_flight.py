@@ -161,6 +161,7 @@ class InFlightRecords:
     """The batches in flight in order of offsets, and what is counted over all of them."""
 
     __slots__ = (
+        "_finds",
         "_firsts",
         "archived_records",
         "batches",
@@ -168,9 +169,9 @@ class InFlightRecords:
         "deadlines",
         "delivery_complete_count",
         "end_offset",
-        "find_next_fetch_offset",
         "gap_end",
         "gap_start",
+        "nothing_before",
         "start_offset",
         "wakeup",
     )
@@ -184,8 +185,9 @@ class InFlightRecords:
         self.delivery_complete_count = 0
         self.archived_records = 0
         """How many records members have rejected, or were delivered as often as allowed, since the state was loaded."""
-        self.find_next_fetch_offset = False
-        """Whether an offset below the end may be acquirable."""
+        self._finds = False
+        self.nothing_before = -1
+        """No offset below this one is acquirable. Counts while there are no gaps of the persisted state."""
         self.gap_start: int | None = None
         """From here on the persisted state had gaps: records that an earlier leader delivered and nobody acknowledged."""
         self.gap_end = 0
@@ -193,6 +195,17 @@ class InFlightRecords:
         self.wakeup = False
         self.dead_letters: list[DeadLetters] = []
         """Those of ARCHIVING records that nobody has taken yet."""
+
+    @property
+    def find_next_fetch_offset(self) -> bool:
+        """Whether an offset below the end may be acquirable."""
+        return self._finds
+
+    @find_next_fetch_offset.setter
+    def find_next_fetch_offset(self, finds: bool) -> None:
+        """With True, any offset may have become acquirable."""
+        self._finds = finds
+        self.nothing_before = -1
 
     def add(self, batch: InFlightBatch) -> None:
         """A batch with the same first offset is replaced."""
