@@ -130,6 +130,10 @@ class SegmentAborted:
         self.attached = self._new()
         self._span = NO_TRANSACTIONS
 
+    def uncache(self) -> None:
+        if self.attached is not None:
+            self.attached.uncache()
+
     def let_go(self) -> None:
         """Free the entries in memory that the file also has. For segments that take no appends for now."""
         if self.attached is not None:

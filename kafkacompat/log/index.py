@@ -241,6 +241,7 @@ class Index:
 
     def cut(self, entries: int) -> None:
         """Keep only the first `entries` entries. The file is cut at the next write."""
+        self.uncache()
         self.size = entries * self.entry_size
         self.written = min(self.written, self.size)
         if self.size >= self._tail_at:
@@ -269,6 +270,11 @@ class Index:
                 self._cache.put((self._generation, self._tail_at // self.page_size), bytes(self._tail))
             self._tail.clear()
             self._tail_at = self.size
+
+    def uncache(self) -> None:
+        """Free the cached pages: the file is gone, or its entries are others."""
+        if self._cache is not None:
+            self._cache.drop(self._generation, -(-self.size // self.page_size))
 
     def _keep_last_page(self) -> None:
         """Move whole pages, which are all in the file, from memory to the cache. Readers of the log's end find them

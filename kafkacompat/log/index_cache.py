@@ -46,6 +46,12 @@ class IndexCache:
             except KeyError:
                 return
 
+    def drop(self, generation: int, pages: int) -> None:
+        """Free the first pages of an index that nobody searches any more. Otherwise they would stay until the cache is
+        full."""
+        for number in range(pages):
+            self._pages.pop((generation, number), None)
+
     def __len__(self) -> int:
         return len(self._pages)
 

@@ -294,6 +294,6 @@ class PartitionLog(AppendingLog):
         self._snapshots.relocate(directory)
 
     def release(self) -> None:
-        """Close the files without writing anything."""
+        """Close the files without writing anything, when the log is not used any more."""
         for segment in self._segments.items:
-            segment.release()
+            segment.retire()

@@ -147,6 +147,12 @@ class Segment(SegmentBatches):
         """The paths of the segment's files that exist."""
         return [path for path in self.names() if self._disk.exists(path)]
 
+    def retire(self) -> None:
+        """Free what is kept of a segment that nobody looks for any more."""
+        self.release()
+        self.indexes.uncache()
+        self.aborted.uncache()
+
     def release(self) -> None:
         """Drop the file object. The file closes when the last slice that refers to it is gone."""
         self._file = None

@@ -130,6 +130,10 @@ class SegmentIndexes:
         for index in self._pair or ():
             index.let_go()
 
+    def uncache(self) -> None:
+        for index in self._pair or ():
+            index.uncache()
+
     def kept_bytes(self) -> int:
         """Size of the entries in memory, without the cache."""
         return sum(index.kept_bytes for index in self._pair or ())

@@ -277,7 +277,7 @@ class SegmentList:
                     if self.items[0] is segment:
                         del self.items[0], self._bases[0]
                         self._closed_bytes -= segment.size
-                        segment.release()
+                        segment.retire()
         finally:
             self.delete_later(renamed, delay_ms)
 
@@ -286,7 +286,7 @@ class SegmentList:
         for path in segment.paths():
             self._disk.rename(path, path + DELETED_SUFFIX)
             renamed.append(path + DELETED_SUFFIX)
-        segment.release()
+        segment.retire()
         return renamed
 
     def replace(

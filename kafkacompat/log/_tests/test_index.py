@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkacompat.log._tests.logs import NOW_MS, SMALL, batch_of, config, look_up, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
 from kafkacompat.log.index import PAGE_BYTES, IndexCorrupt
 from kafkacompat.log.index_cache import BYTES_BESIDE_A_PAGE, IndexCache
@@ -173,3 +174,32 @@ def test_around_a_timestamp() -> None:
     assert times.around(20) == ((20, BASE + 20), (30, BASE + 30))
     assert times.around(25) == ((20, BASE + 20), (30, BASE + 30))
     assert times.around(31) == ((30, BASE + 30), None)
+
+
+def test_what_is_cached_of_segments_goes_with_them() -> None:
+    """Their pages took 64 MiB in the end, however little log a node kept."""
+    log = open_log(MemoryDisk(), config(retention_bytes=3 * SMALL.segment_bytes))
+    cache = log._segments._cache
+    sizes = []
+    for _ in range(20):
+        for _ in range(40):
+            log.append_as_leader(batch_of([b"x" * 100]), 0, NOW_MS)
+        log.set_high_watermark(log.log_end_offset)
+        while log.enforce_retention(NOW_MS):
+            pass
+        look_up(log, NOW_MS)
+        sizes.append(len(cache))
+    assert len(log.segments) < 10
+    assert sizes[-1] <= max(sizes[:3])
+    log.truncate_fully_and_start_at(10_000, NOW_MS)
+    assert len(cache) == 0
+
+
+def test_what_is_cached_of_a_log_goes_with_it() -> None:
+    log = open_log(MemoryDisk())
+    for _ in range(100):
+        log.append_as_leader(batch_of([b"x" * 100]), 0, NOW_MS)
+    cache = log._segments._cache
+    assert len(cache) > 0
+    log.release()
+    assert len(cache) == 0
