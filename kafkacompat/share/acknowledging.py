@@ -147,8 +147,11 @@ def is_long(topics: Iterable[Any], at_once: int = WORK_AT_ONCE) -> bool:
         if work > at_once:
             return True
         for one in topic.partitions:
-            if one.acknowledgement_batches:
-                work += _size(one.acknowledgement_batches)
+            batches = one.acknowledgement_batches
+            if len(batches) > at_once and not isinstance(batches, OneByOne):
+                return True
+            if batches:
+                work += _size(batches)
         if work > at_once:
             return True
     return False

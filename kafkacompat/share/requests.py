@@ -13,6 +13,11 @@ from kafkacompat.wire.one_by_one import OneByOne
 if TYPE_CHECKING:
     from kafkacompat.share.values import AcquireMode
 
+BATCHES_MAX = 20_000
+"""Acknowledgement batches of one partition. A member does not hold more records of it, and each takes the loop for a
+microsecond."""
+ACKNOWLEDGED_MAX = 10_000
+"""Topics and partitions of a request that acknowledges. Each is answered."""
 RENEW = 4
 LAST_TYPE_WITHOUT_RENEW = 3
 
@@ -57,6 +62,15 @@ def has_acknowledgements(topics: Iterable[Any]) -> bool:
     return any(partition.acknowledgement_batches for topic in topics for partition in topic.partitions)
 
 
+def names_more(topics: Iterable[Any], most: int) -> bool:
+    """Whether there are more topics and partitions than that."""
+    for topic in topics:
+        most -= 1 + len(topic.partitions)
+        if most < 0:
+            return True
+    return False
+
+
 def are_valid(batches: Sequence[Any], *, supports_renew: bool, is_renew: bool) -> bool:
     """Whether the acknowledgement batches of one partition are well formed and in order.
 
@@ -64,6 +78,8 @@ def are_valid(batches: Sequence[Any], *, supports_renew: bool, is_renew: bool) -
     """
     last_type = RENEW if supports_renew else LAST_TYPE_WITHOUT_RENEW
     end = -1
+    if len(batches) > BATCHES_MAX:
+        return False
     if isinstance(batches, OneByOne):
         for run in batches.runs:
             if run.first_offset < end or max(run.types) > last_type or (RENEW in run.types and not is_renew):

@@ -12,10 +12,16 @@ from kafkacompat.ports import EMPTY_RECORDS
 from kafkacompat.share.acknowledging import FIRST_VERSION_WITH_RENEW, Acknowledged, acknowledge
 from kafkacompat.share.answers import share_fetch_response
 from kafkacompat.share.partition_cache import ACTIVE
-from kafkacompat.share.requests import ShareFetchParameters, has_acknowledgements
+from kafkacompat.share.requests import (
+    ACKNOWLEDGED_MAX,
+    ShareFetchParameters,
+    has_acknowledgements,
+    names_more,
+)
 from kafkacompat.share.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    PARTITIONS_OF_ONE_MAX,
     NamedPartition,
     SessionKey,
     SessionRefused,
@@ -72,8 +78,8 @@ class Serving:
     def steps(self) -> Steps[ShareFetchResponse | Deferred[Any]]:
         """Of a request that is not long, they are carried out at once."""
         request, parts = self._request, self._parts
-        has_acks = has_acknowledgements(request.topics)
         try:
+            has_acks = self._acknowledges()
             yield from self._open(has_acks)
         except SessionRefused as refused:
             answer = ShareFetchResponse(error_code=refused.code)
@@ -92,6 +98,18 @@ class Serving:
                 self._may_read,
             )
         return (yield from self._fetch_and_answer(acknowledged))
+
+    def _acknowledges(self) -> bool:
+        """Raises SessionRefused if the request names too much. That is not looked at in steps: the session is opened while
+        the connection is known to be there."""
+        topics = self._request.topics
+        if names_more(topics, 2 * PARTITIONS_OF_ONE_MAX):
+            raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        if not has_acknowledgements(topics):
+            return False
+        if names_more(topics, ACKNOWLEDGED_MAX):
+            raise SessionRefused(ErrorCode.INVALID_REQUEST)
+        return True
 
     def _open(self, has_acks: bool) -> Steps[None]:
         """Find the session, and take up what the request adds and forgets. Raises SessionRefused."""

@@ -16,10 +16,12 @@ from kafkacompat.share.answers import share_acknowledge_response
 from kafkacompat.share.delayed_share_fetch import DelayedShareFetch, ShareFetches
 from kafkacompat.share.partition_cache import SharePartitionCache
 from kafkacompat.share.parts import ShareParts
+from kafkacompat.share.requests import ACKNOWLEDGED_MAX, names_more
 from kafkacompat.share.serving import NAMED_AT_ONCE, SESSION_AT_ONCE, Serving
 from kafkacompat.share.session_ends import SessionEnds
 from kafkacompat.share.sessions import FINAL_EPOCH, SessionKey, SessionRefused, ShareSessionCache
 from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_acknowledge_response import ShareAcknowledgeResponse
 
 if TYPE_CHECKING:
@@ -94,6 +96,8 @@ class SharePartitionManager:
     ) -> Steps[ShareAcknowledgeResponse | Deferred[Any]]:
         parts = self._parts
         key = SessionKey(request.group_id or "", request.member_id or "")
+        if names_more(request.topics, ACKNOWLEDGED_MAX):
+            return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST)
         try:
             self.sessions.acknowledged(key, request.share_session_epoch)
         except SessionRefused as refused:

@@ -174,3 +174,35 @@ def test_many_acknowledgements_take_several_steps() -> None:
     response = world.acknowledged("m", 1, {0: [(each, each, ACCEPT) for each in range(3900)]})
     assert codes(response) == {0: 0}
     assert world.core().start_offset == 3900
+
+
+def test_too_many_batches_of_a_partition_are_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member may renew the lock of one record half a million times in a request. All are judged in one step."""
+    monkeypatch.setattr("kafkacompat.share.requests.BATCHES_MAX", 4)
+    world = filled(records=5)
+    response = world.acknowledged("m", 1, {0: [(each, each, ACCEPT) for each in range(5)]})
+    assert codes(response) == {0: ErrorCode.INVALID_REQUEST}
+    response = world.acknowledged("m", 2, {0: [(each, each, ACCEPT) for each in range(4)]})
+    assert codes(response) == {0: ErrorCode.NONE}
+
+
+def test_too_many_partitions_are_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is answered, and the answer is made in one step."""
+    for module in ("serving", "share_partition_manager"):
+        monkeypatch.setattr(f"kafkacompat.share.{module}.ACKNOWLEDGED_MAX", 3)
+    world = filled()
+    many = {0: [(0, 0, ACCEPT)], 1: (), 7: ()}
+    assert world.acknowledged("m", 1, many).error_code == ErrorCode.INVALID_REQUEST
+    assert world.fetched("m", 1, partitions=many).error_code == ErrorCode.INVALID_REQUEST
+    assert world.fetched("m", 1, partitions=[0, 1, 2], max_wait_ms=0).error_code == ErrorCode.NONE
+    del many[7]
+    assert codes(world.acknowledged("m", 2, many)) == {0: ErrorCode.NONE, 1: ErrorCode.NONE}
+
+
+def test_how_long_a_request_is_takes_no_look_at_each_of_its_batches() -> None:
+    class Counted(list[Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError("each batch is looked at")
+
+    batches = Counted([None] * 10_000)
+    assert is_long([SimpleNamespace(partitions=[SimpleNamespace(acknowledgement_batches=batches)])])

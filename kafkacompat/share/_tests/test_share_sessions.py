@@ -327,3 +327,16 @@ def test_the_settings_of_groups_that_are_gone_are_forgotten() -> None:
     long = "g" * 1_000
     world.fetched("m", partitions=[0], group=long, max_wait_ms=0)
     assert list(known) == []
+
+
+def test_a_fetch_that_names_too_many_partitions_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkacompat.share.serving.PARTITIONS_OF_ONE_MAX", 2)
+    world = ShareWorld()
+    refused = world.fetched(partitions=range(4), max_wait_ms=0)
+    assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert len(world.shares.sessions) == 0
+    assert world.fetched(partitions=range(3), max_wait_ms=0).error_code == ErrorCode.NONE
+    assert world.fetched("m", 1, partitions=range(4), max_wait_ms=0).error_code == (
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    )
+    assert world.fetched("m", 1, max_wait_ms=0).error_code == ErrorCode.NONE
