@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler, Slices
+from kafkacompat.api.pieces import PIECE, cut, named_in
 from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.deferred import Deferred, gather
-from kafkacompat.ids import NO_OFFSET
+from kafkacompat.ids import NO_OFFSET, ZERO_UUID, Uuid
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
@@ -28,17 +30,70 @@ from kafkacompat.wire.messages.describe_share_group_offsets_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
 
 Described = DescribeShareGroupOffsetsResponseGroup
 
 
 def describe_share_group_offsets(
     node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest
-) -> DescribeShareGroupOffsetsResponse | Deferred[Any]:
+) -> DescribeShareGroupOffsetsResponse | Deferred[Any] | Steps[Any]:
     rights = RightToTopics(access_of(node, context), AclOperation.DESCRIBE)
+    if sum([named_in(group.topics) for group in request.groups if group.topics]) > PIECE:
+        return _in_pieces(node, context, request, rights)
     return gather([_described(node, context, group, rights) for group in request.groups]).then(
         lambda groups: DescribeShareGroupOffsetsResponse(groups=groups)
     )
+
+
+def _in_pieces(
+    node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest, rights: RightToTopics
+) -> Steps[DescribeShareGroupOffsetsResponse]:
+    """Like many small requests, one after another. A group that is told for all its topics is one of them."""
+    groups = []
+    for group in request.groups:
+        pieces: Iterable[Any] = cut(group.topics) if group.topics else [group.topics]
+        told = _Told(group.group_id, rights)
+        for piece in pieces:
+            part = DescribeShareGroupOffsetsRequestGroup(group_id=group.group_id, topics=piece)
+            described: Described = yield _described(node, context, part, rights)
+            told.add(described)
+            if told.whole.error_code:
+                break
+        groups.append(told.done())
+    return DescribeShareGroupOffsetsResponse(groups=groups)
+
+
+class _Told:
+    """The answer for a group from those of its pieces, with its topics in the order of one answer."""
+
+    def __init__(self, group_id: str, rights: RightToTopics) -> None:
+        self.whole = Described(group_id=group_id)
+        self._rights = rights
+        self._present: dict[Uuid, DescribeShareGroupOffsetsResponseTopic] = {}
+        self._absent: list[DescribeShareGroupOffsetsResponseTopic] = []
+        self._hidden: list[DescribeShareGroupOffsetsResponseTopic] = []
+
+    def add(self, described: Described) -> None:
+        if described.error_code:
+            self.whole = described
+            return
+        for topic in described.topics:
+            if topic.topic_id != ZERO_UUID:
+                known = self._present.setdefault(topic.topic_id, topic)
+                if known is not topic:
+                    known.partitions += topic.partitions
+                continue
+            others = self._absent if self._rights.holds(topic.topic_name) else self._hidden
+            if others and others[-1].topic_name == topic.topic_name:
+                others[-1].partitions += topic.partitions
+            else:
+                others.append(topic)
+
+    def done(self) -> Described:
+        if not self.whole.error_code:
+            self.whole.topics = [*self._present.values(), *self._absent, *self._hidden]
+        return self.whole
 
 
 def _described(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kafkacompat.api.delete_groups import HANDLER as DELETE_GROUPS
 from kafkacompat.api.delete_share_group_offsets import HANDLER as DELETE
 from kafkacompat.api.describe_share_group_offsets import HANDLER as DESCRIBE
 from kafkacompat.api.partition_services import OffsetLookup
+from kafkacompat.api.pieces import cut
 from kafkacompat.api.share_services import ShareError, StateSummary, TopicIdPartition
 from kafkacompat.coordinator._tests.harness import NODE_ID, topic_image
 from kafkacompat.coordinator._tests.members import Member
@@ -535,3 +537,25 @@ def test_nothing_is_asked_again_after_the_end(world: ShareWorld) -> None:
     answer = ends.latest([TopicPartition("there", 0)])
     ends.close()
     assert answer.result() == {TopicPartition("there", 0): EndOffset(E.NETWORK_EXCEPTION)}
+
+
+def test_many_offsets_are_told_in_pieces(world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One group may be asked for half a million topics that need not exist."""
+    left_empty(world, "t", "u")
+    world.coordinator.share_offsets.ends = Ends()  # type: ignore[assignment]  # as much of it as is used
+    asked = [("t", [0, 1, 2]), ("gone", [7]), ("u", [0]), ("never", [0, 1, 2, 3, 4]), ("t", [5])]
+    at_once = offsets(world, *asked)
+    for most in (1, 2, 3, 4):
+        monkeypatch.setattr("kafkacompat.api.describe_share_group_offsets.PIECE", most)
+        monkeypatch.setattr("kafkacompat.api.describe_share_group_offsets.cut", partial(cut, most=most))
+        assert offsets(world, *asked) == at_once
+    sizes: list[int] = []
+    describe = world.coordinator.share_offsets.describe
+
+    def counted(request: Any, context: Any) -> Any:
+        sizes.append(sum(len(topic.partitions) for group in request.groups for topic in group.topics))
+        return describe(request, context)
+
+    world.coordinator.share_offsets.describe = counted  # type: ignore[method-assign]
+    offsets(world, *asked)
+    assert max(sizes) <= 4
