@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 TYPES = ((1, "Accept"), (2, "Release"), (3, "Reject"), (4, "Renew"))
 SHOWN = 10_000
 """Share-partitions that are shown. Clients choose the ids of groups, so that their number needs a bound."""
+NAME_MAX = 300
+"""Characters of the group's id, beyond which its share-partitions are not shown. Each series would have it, and clients
+may choose one of 32 KiB."""
 RECORDS_A_UNIT = 25
 """Records in flight that are looked at in the time of one partition."""
 
@@ -108,8 +111,9 @@ def _own_families(shown: list[LedPartition], now_ms: int) -> Families:
 
 
 def _led(shares: SharePartitionManager) -> Iterator[LedPartition]:
-    for group in shares.cache.groups.values():
-        yield from group.values()
+    for group_id, group in shares.cache.groups.items():
+        if len(group_id) <= NAME_MAX:
+            yield from group.values()
 
 
 def _of_each(

@@ -15,8 +15,9 @@ from kafkacompat.quota.rate import Average
 USER, CLIENT_ID = "user", "client-id"
 ENTRIES_MAX = 10_000
 """Measurements, and names of clients, that are kept. Clients choose their ids, so their number has no bound."""
-NAME_MAX = 1_000
-"""Characters of a client id that are kept. A longer one, which may take 128 KiB, is kept as its beginning and a digest."""
+NAME_MAX = 200
+"""Characters of a client id that are kept, and shown in metrics. A longer one, which may take 128 KiB, is kept as its
+beginning and a digest."""
 EXPIRES_MS = 3_600_000
 """A measurement that has not been used for so long is forgotten."""
 

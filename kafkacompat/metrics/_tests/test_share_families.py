@@ -119,3 +119,14 @@ def test_records_in_flight_are_looked_at_in_steps(monkeypatch: pytest.MonkeyPatc
         own = own or (family is not None and family.name == f"{OWN}archived_records")
         pauses += own and family is None
     assert pauses == 3
+
+
+def test_groups_with_endless_names_are_not_shown() -> None:
+    """A hundred series with a name of 32 KiB each are rendered in one step."""
+    world = world_with(1)
+    for group in ("g" * 300, "g" * 301):
+        world.configure(group, share_auto_offset_reset="earliest")
+        world.fetched(group, epoch=0, partitions=[0], group=group)
+    found = scraped(world)
+    shown = {labels["group"] for samples in found.values() for labels, _ in samples if "group" in labels}
+    assert shown == {"g" * 300}
