@@ -93,9 +93,10 @@ def access_of(node: AnyNode, context: RequestContext) -> Access | None:
 class RightToTopics:
     """The topics on which the sender may do one operation. The authorizer is asked once for each topic."""
 
-    __slots__ = ("_access", "_known", "_operation")
+    __slots__ = ("_access", "_known", "_logs_denied", "_operation")
 
-    def __init__(self, access: Access | None, operation: AclOperation) -> None:
+    def __init__(self, access: Access | None, operation: AclOperation, *, logs_denied: bool = True) -> None:
+        self._logs_denied = logs_denied
         self._access = access
         self._operation = operation
         self._known: dict[str, bool] = {}
@@ -105,15 +106,18 @@ class RightToTopics:
             return True
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = self._access.allows(self._operation, ResourceType.TOPIC, name)
+            known = self._known[name] = self._access.allows(
+                self._operation, ResourceType.TOPIC, name, logs_denied=self._logs_denied
+            )
         return known
 
 
 def describable(access: Access | None) -> Callable[[list[str]], set[str]] | None:
-    """Return which of some topics the sender may describe. None if it may describe all."""
+    """Return which of some topics the sender may describe. None if it may describe all. As in Kafka, denials are not
+    logged: an expression may match all topics of the cluster."""
     if access is None:
         return None
-    rights = RightToTopics(access, AclOperation.DESCRIBE)
+    rights = RightToTopics(access, AclOperation.DESCRIBE, logs_denied=False)
     return lambda names: {name for name in names if rights.holds(name)}
 
 

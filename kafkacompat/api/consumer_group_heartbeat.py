@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import RightToTopics, access_of, describable
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.api.subscribed_names import are_too_many
+from kafkacompat.api.subscribed_names import are_too_many, when_visible
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 
 GROUP_VERSION = "group.version"
@@ -23,15 +24,18 @@ FIRST_LEVEL_WITH_CONSUMER_GROUPS = 1
 
 def consumer_group_heartbeat(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse | Deferred[Any]:
+) -> ConsumerGroupHeartbeatResponse | Deferred[Any] | Steps[Any]:
     if are_too_many(request.subscribed_topic_names):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     access = access_of(node, context)
-    if access is not None:
-        rights = RightToTopics(access, AclOperation.DESCRIBE)
-        if not all(rights.holds(name) for name in set(request.subscribed_topic_names or ())):
-            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return node.groups.consumer_group_heartbeat(request, context, describable(access))
+    if access is None:
+        return node.groups.consumer_group_heartbeat(request, context, None)
+    return when_visible(
+        RightToTopics(access, AclOperation.DESCRIBE),
+        request.subscribed_topic_names,
+        lambda: node.groups.consumer_group_heartbeat(request, context, describable(access)),
+        ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    )
 
 
 def serves_consumer_groups(node: Node) -> bool:

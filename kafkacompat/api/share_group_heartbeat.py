@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.share_requests import is_valid_member_id, serves_share_groups
-from kafkacompat.api.subscribed_names import are_too_many
+from kafkacompat.api.subscribed_names import are_too_many, when_visible
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
@@ -16,20 +16,26 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 
 
 def share_group_heartbeat(
     node: Node, context: RequestContext, request: ShareGroupHeartbeatRequest
-) -> ShareGroupHeartbeatResponse | Deferred[Any]:
+) -> ShareGroupHeartbeatResponse | Deferred[Any] | Steps[Any]:
     if not is_valid_member_id(request.member_id):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     if are_too_many(request.subscribed_topic_names):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    rights = RightToTopics(access_of(node, context), AclOperation.DESCRIBE)
-    if not all(rights.holds(name) for name in set(request.subscribed_topic_names or ())):
-        return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return node.groups.share.heartbeat(request, context)
+    access = access_of(node, context)
+    if access is None:
+        return node.groups.share.heartbeat(request, context)
+    return when_visible(
+        RightToTopics(access, AclOperation.DESCRIBE),
+        request.subscribed_topic_names,
+        lambda: node.groups.share.heartbeat(request, context),
+        ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    )
 
 
 HANDLER = Handler(
