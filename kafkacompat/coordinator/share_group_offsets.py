@@ -293,8 +293,13 @@ def _told(
     else:
         told.start_offset, told.leader_epoch = summary.start_offset, summary.leader_epoch
         if end is not None:
-            told.lag = end.offset - summary.start_offset - summary.delivery_complete_count
+            told.lag = _as_long(end.offset - summary.start_offset - summary.delivery_complete_count)
     return told
+
+
+def _as_long(number: int) -> int:
+    """As Java's arithmetic has it. A start offset may be any number, and one group must not spoil the answer for others."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _piece(

@@ -25,6 +25,7 @@ from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.jobs import driven
+from kafkacompat.wire.codec import encode
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.alter_share_group_offsets_request import (
@@ -42,6 +43,7 @@ from kafkacompat.wire.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
 )
+from kafkacompat.wire.messages.describe_share_group_offsets_response import DescribeShareGroupOffsetsResponse
 from kafkacompat.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -559,3 +561,16 @@ def test_many_offsets_are_told_in_pieces(world: ShareWorld, monkeypatch: pytest.
     world.coordinator.share_offsets.describe = counted  # type: ignore[method-assign]
     offsets(world, *asked)
     assert max(sizes) <= 4
+
+
+def test_a_lag_that_is_too_large_wraps(world: ShareWorld) -> None:
+    """An administrator of one group may set any start offset. Nobody else's description may fail over it."""
+    with_offsets(world)
+    least = -(2**63)
+    world.persister.summaries[GROUP, key(world, "t", 0)] = StateSummary(
+        start_offset=least, leader_epoch=3, delivery_complete_count=7
+    )
+    answer = offsets(world, ("t", [0]))
+    assert rows(answer) == {("t", 0): (least, 3, least + 93, E.NONE)}
+    response = DescribeShareGroupOffsetsResponse(groups=[answer])
+    assert encode(response, 1)
