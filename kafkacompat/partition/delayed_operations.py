@@ -142,6 +142,7 @@ class DelayedOperationPurgatory(Generic[W]):
                 present.pop(waiter, None)
                 if not present:
                     del self.by_key[key]
+        waiter.keys = ()  # the entry of its deadline must not keep what it waited for
 
     def all(self) -> list[W]:
         return [entry[2] for entry in sorted(self._deadlines, key=lambda entry: entry[1]) if entry[2].parked]

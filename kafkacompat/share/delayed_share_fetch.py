@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
     from kafkacompat.ports import Clock, LogRead, Random, Timers, Workers
-    from kafkacompat.share.partition_cache import LedPartition, SharePartitionCache
+    from kafkacompat.share.led_partition import LedPartition
+    from kafkacompat.share.partition_cache import SharePartitionCache
 
 logger = logging.getLogger(__name__)
 
@@ -189,6 +190,7 @@ class DelayedShareFetch(DelayedOperation):
         """Nobody waits any more, so nothing may be acquired."""
         self._is_abandoned = True
         self.fetches.purgatory.remove(self)
+        self.asked = ()
 
     def _acquirable(self) -> list[tuple[LedPartition, int]]:
         """Take the locks of the share-partitions that have room for more records in flight."""
@@ -368,7 +370,8 @@ class DelayedShareFetch(DelayedOperation):
     def _finish(self) -> None:
         held, self._held = self._held, []
         self._give_back(held)
-        answers = self._answers
+        answers, self._answers = self._answers, {}
+        self.asked = ()
         for key, error in self.refused.items():
             answers[key] = PartitionData(
                 partition_index=key.partition, error_code=error, records=EMPTY_RECORDS

@@ -17,7 +17,8 @@ from kafkacompat.api.share_services import ReadState, ShareError, SharePartition
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import TopicPartition
-from kafkacompat.share.share_partition import SharePartition, needs_reset_offset
+from kafkacompat.share.led_partition import LedPartition
+from kafkacompat.share.share_partition import needs_reset_offset
 from kafkacompat.share.values import SUCCEEDED, PendingWrite, SharePartitionState
 from kafkacompat.wire.errors import NONE, ErrorCode
 
@@ -45,53 +46,10 @@ OUTLIVED = frozenset(
 """Errors of the persister after which a share-partition must be loaded anew, here or elsewhere."""
 CONSUMER = -1
 ANY_EPOCH = -1
+STALE_KEPT = 64
+"""Times at which locks would be looked at, kept of share-partitions that are dropped. Each keeps what was in flight."""
 EXPIRED_AT_ONCE = 50
 """Share-partitions whose locks are looked at in one turn of the loop, if few records are in flight."""
-RECORDS_A_LOOK = 50
-
-
-class LedPartition:
-    """One share-partition of which this node leads the partition."""
-
-    __slots__ = (
-        "core",
-        "is_cached",
-        "key",
-        "loading_since_ms",
-        "lock_at_ms",
-        "name",
-        "partition",
-        "settings",
-        "writes",
-    )
-
-    def __init__(
-        self,
-        key: SharePartitionKey,
-        name: TopicPartition,
-        partition: PartitionCore,
-        settings: Callable[[], ShareSettings],
-    ) -> None:
-        self.key = key
-        self.name = name
-        self.partition = partition
-        self.settings = settings
-        self.core = SharePartition(key, name.topic, partition.leader_epoch, settings)
-        self.is_cached = True
-        """False once it is dropped. Requests that know it may still hold it."""
-        self.lock_at_ms = -1
-        """When its locks are looked at next. -1: never."""
-        self.loading_since_ms = 0
-        self.writes = 0
-        """Changes that the persister has not written yet, and dead letters that are on their way."""
-
-    def looks(self) -> int:
-        """How long it takes to go through what is in flight, counted in share-partitions with fewer than RECORDS_A_LOOK."""
-        return 1 + self.core.in_flight_records() // RECORDS_A_LOOK
-
-    def readable_end(self, *, read_committed: bool) -> int:
-        log = self.partition.log
-        return log.last_stable_offset if read_committed else log.high_watermark
 
 
 class SharePartitionCache:
@@ -117,6 +75,8 @@ class SharePartitionCache:
         self._due: list[tuple[int, int, LedPartition]] = []
         """A heap of times at which locks are looked at. An entry counts if its share-partition has that time."""
         self._order = 0
+        self._stale = 0
+        """Entries of share-partitions that are dropped, at most."""
         self._ended: set[str] = set()
         """Groups without a session, some of whose share-partitions are still written."""
         self._timer: TimerHandle | None = None
@@ -344,6 +304,12 @@ class SharePartitionCache:
         del known[led]
         if not known:
             del self._by_name[led.name]
+        if led.lock_at_ms >= 0:
+            self._stale += 1
+            if self._stale > STALE_KEPT and 2 * self._stale > len(self._due):
+                self._due = [entry for entry in self._due if entry[2].is_cached]
+                heapq.heapify(self._due)
+                self._stale = 0
 
     def drop_group(self, group_id: str) -> None:
         """The group has no session left. What is being written is awaited, so that a new load finds it."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.api.share_services import ShareError
     from kafkacompat.share.delayed_share_fetch import Answers
-    from kafkacompat.share.partition_cache import LedPartition
+    from kafkacompat.share.led_partition import LedPartition
     from kafkacompat.share.parts import ShareParts
     from kafkacompat.share.sessions import CachedSharePartition, ShareSession
     from kafkacompat.stepping.jobs import Steps

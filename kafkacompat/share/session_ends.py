@@ -12,7 +12,8 @@ from kafkacompat.share.values import PendingWrite
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import TopicIdPartition
     from kafkacompat.ports import Timers
-    from kafkacompat.share.partition_cache import LedPartition, SharePartitionCache
+    from kafkacompat.share.led_partition import LedPartition
+    from kafkacompat.share.partition_cache import SharePartitionCache
     from kafkacompat.share.sessions import (
         CachedSharePartition,
         SessionKey,

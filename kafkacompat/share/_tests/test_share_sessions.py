@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from kafkacompat.api.share_services import TopicIdPartition
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.share._tests.share_world import ShareWorld, codes, rows, taken
+from kafkacompat.share.partition_cache import STALE_KEPT
 from kafkacompat.share.requests import max_bytes_of_each
 from kafkacompat.share.sessions import (
     EPOCH_MAX,
@@ -340,3 +343,34 @@ def test_a_fetch_that_names_too_many_partitions_opens_no_session(monkeypatch: py
         ErrorCode.SHARE_SESSION_LIMIT_REACHED
     )
     assert world.fetched("m", 1, max_wait_ms=0).error_code == ErrorCode.NONE
+
+
+def test_share_partitions_that_are_dropped_keep_no_memory() -> None:
+    """Whoever opens a session, acquires a full window and goes, again and again, took some hundred kilobytes each time
+    until the locks would have ended."""
+    world = ShareWorld()
+    world.produce("t", 0, *[b"x"] * 20)
+    dropped: list[weakref.ref[Any]] = []
+    for turn in range(160):
+        world.fetched(f"m{turn}", partitions=[0], group=f"g{turn}", max_records=0, max_wait_ms=0)
+        world.configure(f"g{turn}", share_auto_offset_reset="earliest")
+        assert taken(world.fetched(f"m{turn}", 1, group=f"g{turn}", partitions=[0])) == {0: [(0, 19, 1)]}
+        dropped.append(weakref.ref(world.core(group=f"g{turn}")))
+        world.disconnect(f"m{turn}")
+        world.settle()
+    gc.collect()
+    assert sum(each() is not None for each in dropped) <= 2 * STALE_KEPT
+
+
+def test_a_fetch_that_is_over_keeps_no_share_partitions() -> None:
+    """Its deadline may be weeks away."""
+    world = ShareWorld()
+    world.fetched(partitions=[0, 1], max_wait_ms=0)
+    ended = world.parked(epoch=1, max_wait_ms=2**31 - 1)
+    core = weakref.ref(world.core(1))
+    ended.abandon()
+    world.disconnect("m")
+    world.settle()
+    gc.collect()
+    assert len(world.shares.fetches.purgatory._deadlines) == 1
+    assert core() is None
