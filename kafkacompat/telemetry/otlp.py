@@ -18,6 +18,8 @@ UNPACKED_BYTES_MAX = 512 << 10
 ELEMENTS_MAX = 5_000
 """Metrics, points and attributes of one push that are read. One costs up to three microseconds."""
 DELTA = metrics_pb2.AGGREGATION_TEMPORALITY_DELTA
+COUNTER_SUFFIX = "_total"
+"""Prometheus' counters have it. With a gauge of such a name, a scrape would have two metrics of one name."""
 SCALARS = ("string_value", "int_value", "double_value", "bool_value")
 """What an attribute may be. Kafka's clients send texts. Others could be nested, and are left out."""
 
@@ -77,6 +79,8 @@ class Points:
         if kind == "sum":
             is_counter, is_delta = metric.sum.is_monotonic, metric.sum.aggregation_temporality == DELTA
         told, points = metric_name(metric.name), getattr(metric, kind).data_points
+        if not is_counter and told.endswith(COUNTER_SUFFIX):
+            told += "_gauge"
         for read, point in enumerate(points):
             attributes = list(islice(point.attributes, max(self._left, 0)))
             self._left -= 1 + len(attributes)

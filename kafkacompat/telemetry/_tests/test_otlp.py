@@ -207,3 +207,17 @@ def test_only_plain_attributes_become_labels(receiver: OtlpReceiver) -> None:
     receiver.take(A, {}, NO_CODEC, data.SerializeToString())
     ((key, _),) = receiver.series.by_client[A].items()
     assert key[2] == (("nested", ""), ("number", "7"))
+
+
+def test_no_client_can_send_two_metrics_of_one_name(receiver: OtlpReceiver) -> None:
+    """Some scrapers refuse a whole scrape for that."""
+    for kind, name in (("gauge", "sent_total"), ("gauge", "sent.total"), ("sum", "sent"), ("gauge", "sent")):
+        receiver.take(A, {}, NO_CODEC, message(name, kind=kind))
+    manager = ClientMetricsManager(100, receiver, lambda: bytes(16))
+    text = b"".join(rendered(client_families(manager, receiver.series))).decode()
+    types = [line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE kafka_client_")]
+    assert sorted(types) == [
+        ["kafka_client_sent", "gauge"],
+        ["kafka_client_sent_total", "counter"],
+        ["kafka_client_sent_total_gauge", "gauge"],
+    ]
