@@ -125,9 +125,6 @@ class ApiDispatcher:
             try:
                 request, _ = yield from steps
                 self._parked.pop(connection_id, None)
-                if is_gone and route.needs_connection:
-                    reply.resolve(None)
-                    return
                 if route.meter is not None:
                     route.meter.count_later(connection, request, started_s, size, Pending(reply, True))
                 answer = self._handle(connection, header, route, request, size, is_large=True)

@@ -473,4 +473,11 @@ BUGS = (
         "        except (FetchFailed, JwksError) as problem:",
         ("security/_tests/test_oauthbearer_servers.py",),
     ),
+    PlantedBug(
+        "index pages of segments that are gone are kept",
+        "log/index_cache.py",
+        "            self._pages.pop((generation, number), None)\n",
+        "            pass\n",
+        ("log/_tests/test_index.py",),
+    ),
 )

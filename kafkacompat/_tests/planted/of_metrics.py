@@ -103,4 +103,11 @@ BUGS = (
         "software",
         ("api/_tests/test_telemetry.py",),
     ),
+    PlantedBug(
+        "all that a client pushes is read",
+        "telemetry/otlp.py",
+        "        self._left -= 1\n        return self._left <= 0\n",
+        "        return False\n",
+        ("telemetry/_tests/test_otlp.py",),
+    ),
 )
