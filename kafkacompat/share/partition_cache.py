@@ -7,7 +7,6 @@ that wait are woken through `wake`. Requests are unknown here. Follows Kafka's S
 from __future__ import annotations
 
 import heapq
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import TopicPartition
 from kafkacompat.share.led_partition import LedPartition
+from kafkacompat.share.load_failures import LoadFailures
 from kafkacompat.share.share_partition import needs_reset_offset
 from kafkacompat.share.values import SUCCEEDED, PendingWrite, SharePartitionState
 from kafkacompat.wire.errors import NONE, ErrorCode
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafkacompat.share.dead_letters import DeadLetters
     from kafkacompat.share.settings import GroupSettingsCache
     from kafkacompat.share.values import ShareSettings
-
-logger = logging.getLogger(__name__)
 
 ACTIVE = SharePartitionState.ACTIVE
 OUTLIVED = frozenset(
@@ -65,6 +63,7 @@ class SharePartitionCache:
         dead_letters: DeadLetterQueue,
     ) -> None:
         self._dead_letters = dead_letters
+        self._failures = LoadFailures(timers)
         self._manager = manager
         self._persister = persister
         self._settings = settings
@@ -190,7 +189,7 @@ class SharePartitionCache:
         self.wake(led)
 
     def _not_loaded(self, led: LedPartition, loaded: Deferred[ShareError], error: ShareError) -> None:
-        logger.warning("the state of %s cannot be loaded: %s", led.key, error)
+        self._failures.failed(led.key, led.name, error)
         if led.is_cached:
             led.core.fail()
             self.drop(led)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,8 @@ class SessionEnds:
         partitions = session.partitions
         # A session may have many partitions that do not exist, and a group many that the session does not have.
         known = self._cache.groups.get(key.group_id, {})
-        for partition in list(known) if len(known) < len(partitions) else partitions:
+        fewer: Iterable[TopicIdPartition] = list(known) if len(known) < len(partitions) else partitions
+        for partition in fewer:
             led = self._cache.get(key.group_id, partition) if partition in partitions else None
             if led is not None:
                 self._releases[led, key.member_id] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -560,3 +561,23 @@ def many_batches() -> ShareWorld:
         for _ in range(8):
             world.produce("t", partition)
     return world
+
+
+def test_what_cannot_be_loaded_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """A client may ask for hundreds of partitions in a request, of groups that do not exist and with names of 32 KiB."""
+    caplog.set_level(logging.WARNING)
+    world = ShareWorld()
+    world.persister.read_error = ShareError(ErrorCode.INVALID_REQUEST, "not initialized")
+    group = "g" * 30_000
+    for epoch in range(10):
+        world.fetched("a", epoch, group=group, partitions=[0, 1, 2], max_wait_ms=0)
+    said = f"the state of t-0 for share group {'g' * 64!r} cannot be loaded: UNKNOWN_SERVER_ERROR: not initialized"
+    assert caplog.messages == [said]
+    world.time.advance(60_000)
+    more = "the states of share groups could not be loaded 29 more times: UNKNOWN_SERVER_ERROR"
+    assert caplog.messages == [said, more]
+    world.time.advance(120_000)
+    world.persister.read_error = ShareError(ErrorCode.FENCED_LEADER_EPOCH, "x" * 9_000)
+    world.fetched("a", 10, group=group, max_wait_ms=0)
+    assert len(caplog.messages) == 3
+    assert len(caplog.messages[2]) < 600

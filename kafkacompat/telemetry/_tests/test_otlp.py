@@ -166,7 +166,7 @@ def test_what_a_push_has_is_read_within_a_bound(
             yield each
 
     data = metrics_pb2.MetricsData.FromString(EMPTY[kind])
-    monkeypatch.setattr(otlp.metrics_pb2.MetricsData, "FromString", lambda body: Counted(data, counted))
+    monkeypatch.setattr(metrics_pb2.MetricsData, "FromString", lambda body: Counted(data, counted))
     receiver.take(A, {}, NO_CODEC, b"")
     assert 100 < read <= otlp.ELEMENTS_MAX + 10
     assert receiver.series.refused == {"points": 9_000 - otlp.ELEMENTS_MAX, "attributes": 1}.get(kind, 0)
