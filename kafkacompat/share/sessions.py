@@ -20,6 +20,8 @@ FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 PARTITIONS_MAX = 1_000_000
 """Partitions of all sessions together. Kafka has no bound, but a client may name half a million in a request."""
+FEW_PARTITIONS = 1_000
+"""A session with so many is not refused because others have too many."""
 PARTITIONS_OF_ONE_MAX = 100_000
 """Partitions of one session. Each of its fetches looks at all of them."""
 GROUPS_REMEMBERED_MAX = 100
@@ -95,7 +97,8 @@ class ShareSession:
 
     def has_too_many(self) -> bool:
         """Whether the session, or all of them, have more partitions than they may."""
-        return len(self.partitions) > PARTITIONS_OF_ONE_MAX or self._count.value > PARTITIONS_MAX
+        own = len(self.partitions)
+        return own > PARTITIONS_OF_ONE_MAX or (own > FEW_PARTITIONS and self._count.value > PARTITIONS_MAX)
 
     def end(self) -> None:
         """It is removed. What it takes up or forgets from now on does not count."""

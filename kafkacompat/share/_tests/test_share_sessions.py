@@ -245,6 +245,7 @@ def test_a_member_that_goes_between_two_steps_leaves_no_share_partitions() -> No
 def test_the_partitions_of_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     """A client may name half a million partitions in a request, and as many more in each that follows."""
     monkeypatch.setattr(f"kafkacompat.share.sessions.{bound}", 5)
+    monkeypatch.setattr("kafkacompat.share.sessions.FEW_PARTITIONS", 1)
     world = ShareWorld()
     refused = world.fetched(partitions=range(6), max_wait_ms=0)
     assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
@@ -261,6 +262,7 @@ def test_the_partitions_of_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch,
 
 def test_forgotten_partitions_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkacompat.share.sessions.PARTITIONS_MAX", 5)
+    monkeypatch.setattr("kafkacompat.share.sessions.FEW_PARTITIONS", 1)
     world = ShareWorld()
     world.fetched(partitions=range(5), max_wait_ms=0)
     world.fetched(epoch=1, forget=[4, 7], max_wait_ms=0)
@@ -374,3 +376,13 @@ def test_a_fetch_that_is_over_keeps_no_share_partitions() -> None:
     gc.collect()
     assert len(world.shares.fetches.purgatory._deadlines) == 1
     assert core() is None
+
+
+def test_large_sessions_take_no_room_from_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkacompat.share.sessions.PARTITIONS_MAX", 5)
+    monkeypatch.setattr("kafkacompat.share.sessions.FEW_PARTITIONS", 3)
+    world = ShareWorld()
+    world.fetched("large", partitions=range(5), max_wait_ms=0)
+    assert world.fetched("small", partitions=range(3), max_wait_ms=0).error_code == ErrorCode.NONE
+    refused = world.fetched("other", partitions=range(4), max_wait_ms=0)
+    assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
