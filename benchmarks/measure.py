@@ -69,6 +69,18 @@ def client(broker: BrokerProcess, *, expected_bytes: int = 0, **job: Any) -> dic
     return figures
 
 
+def one_record_requests(broker: BrokerProcess, in_flight: int, count: int) -> dict[str, float]:
+    """Produce requests of one record of 100 B, to a new topic. As many before them warm up."""
+    create_topic(broker, "bench", 1)
+    job = {"topic": "bench", "size": 100, "acks": "all", "in_flight": in_flight}
+    client(broker, work="raw_produce", requests=count, **job)
+    figures = client(broker, work="raw_produce", requests=count, **job)
+    return {
+        "requests/s": figures["requests_per_s"],
+        "broker CPU us/request": figures["broker_cpu_s"] / count * 1e6,
+    }
+
+
 class Target(Protocol):
     """The address and topic for a client."""
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.measure import client, create_topic
+from benchmarks.measure import client, create_topic, one_record_requests
 from interop_tests.harness.broker import KAFKACOMPAT, BrokerProcess
 
 Figures = dict[str, float]
@@ -53,18 +53,9 @@ def serving(checkout: Path) -> Iterator[BrokerProcess]:
 
 
 def small_requests(in_flight: int) -> Callable[[Path], Figures]:
-    """Produce requests of one record of 100 B. The first half warms up."""
-
     def run(checkout: Path) -> Figures:
         with serving(checkout) as broker:
-            create_topic(broker, "bench", 1)
-            job = {"topic": "bench", "size": 100, "acks": "all", "in_flight": in_flight}
-            client(broker, work="raw_produce", requests=REQUESTS, **job)
-            found = client(broker, work="raw_produce", requests=REQUESTS, **job)
-        return {
-            "requests/s": found["requests_per_s"],
-            "broker CPU us/request": found["broker_cpu_s"] / REQUESTS * 1e6,
-        }
+            return one_record_requests(broker, in_flight, REQUESTS)
 
     return run
 

@@ -33,6 +33,7 @@ from benchmarks.measure import (
     create_topic,
     first_answer_s,
     memory_mb,
+    one_record_requests,
     running,
 )
 from interop_tests.harness.broker import BrokerProcess
@@ -140,14 +141,7 @@ def raw_load(size: int, batch_bytes: int, count: int) -> Callable[[str], Figures
 def raw_requests(in_flight: int, count: int) -> Callable[[str], Figures]:
     def run(kind: str) -> Figures:
         with running(kind) as broker:
-            create_topic(broker, "bench", 1)
-            job = {"topic": "bench", "size": 100, "acks": "all", "in_flight": in_flight}
-            client(broker, work="raw_produce", requests=count, **job)
-            figures = client(broker, work="raw_produce", requests=count, **job)
-            return {
-                "requests/s": figures["requests_per_s"],
-                "broker CPU us/request": figures["broker_cpu_s"] / count * 1e6,
-            }
+            return one_record_requests(broker, in_flight, count)
 
     return run
 

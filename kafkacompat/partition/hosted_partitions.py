@@ -150,26 +150,25 @@ class HostedPartitions:
             self._opened = 0
             self.changes.begin()
             self._follow(old, new)
-        for core in reconfigured:
-            # `core` applies the role first: this node may have lost the leadership before the setting was lowered.
-            if self.core(core.topic_partition) is core and core.maybe_increment_leader_high_watermark(
-                self._clock.monotonic_ms()
-            ):
-                self.advanced(core)
+        self._advance(reconfigured)
         if old.brokers is not new.brokers:
             self.advance_waiting()
 
     def advance_waiting(self) -> None:
         """Look again at the leaders whose records wait for replicas. A replica that is about to join the ISR is waited for
         while its broker is well and it has caught up not long ago. Neither comes to an end with a request."""
+        self._advance(
+            [
+                core
+                for core in self.by_id.values()
+                if core.is_leader and core.log.high_watermark < core.log.log_end_offset
+            ]
+        )
+
+    def _advance(self, cores: Sequence[PartitionCore]) -> None:
         now_ms = self._clock.monotonic_ms()
-        waiting = [
-            core
-            for core in self.by_id.values()
-            if core.is_leader and core.log.high_watermark < core.log.log_end_offset
-        ]
-        for core in waiting:
-            # `core` applies a new role first.
+        for core in cores:
+            # `core` applies a new role first: this node may have lost the leadership in the same image.
             if self.core(core.topic_partition) is core and core.maybe_increment_leader_high_watermark(now_ms):
                 self.advanced(core)
 
