@@ -68,8 +68,8 @@ def rows_in(heading: str, text: str) -> list[Row]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and len(cells) == 5 and cells[0] not in ("load", "---"):
             scenario = cells[0] if family(cells[0]) == heading else f"{heading}: {cells[0]}"
-            ours, theirs = number(cells[2]), number(cells[3])
-            found.append(Row(scenario, cells[1], ours, theirs, ours / theirs if theirs else math.nan))
+            # The ratio is that of the exact figures. That of the rounded ones may differ in its last digit.
+            found.append(Row(scenario, cells[1], *map(number, cells[2:])))
     return found
 
 

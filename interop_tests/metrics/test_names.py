@@ -28,6 +28,7 @@ from interop_tests.harness.waiting import wait_until
 PAGE = CHECKOUT / "docs" / "reference" / "metrics.md"
 TOPIC = "orders"
 RECORDS = 20
+WAITED = "kafka_server_delayedfetchmetrics_expires_total"
 ODD_CLIENT = 'a "b" *c, d'
 ODD_CLIENT_LABEL = '"a \\"b\\" \\*c, d"'
 QUOTAS: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -101,6 +102,13 @@ class Node:
 
         wait_until(all_read, TIMEOUT_S)
         consumer.commit()
+
+        def has_waited() -> bool:
+            """Apache Kafka has the metric only after a fetch has waited as long as it may."""
+            consumer.poll(500)
+            return WAITED in self.text()
+
+        wait_until(has_waited, TIMEOUT_S)
         consumer.close()
 
     def _limit(self, bootstrap: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from benchmarks.report import BEGIN, END, Row, sections_in, update_document, written
+from benchmarks.report import BEGIN, END, Row, Section, sections_in, update_document, written
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "measurements.md"
 
@@ -25,6 +25,15 @@ def test_the_page_is_what_is_written_of_what_is_read() -> None:
     assert len(sections) > 10
     assert all(section.rows for section in sections)
     assert f"\n{written(note, sections)}\n" == marked
+
+
+def test_a_ratio_is_read_as_it_was_written() -> None:
+    exact = Row("start", "s", 2.6556, 2.7238, 2.6556 / 2.7238)
+    assert f"{exact.ratio:.2f}" == "0.97"
+    text = written("", [Section("start", "", [exact])])
+    ((read,),) = (section.rows for section in sections_in(text)[1])
+    assert f"{read.ratio:.2f}" == "0.97"
+    assert f"{read.ours / read.theirs:.2f}" == "0.98"
 
 
 def test_a_run_of_some_loads_takes_their_place_and_says_so_there(tmp_path: Path) -> None:

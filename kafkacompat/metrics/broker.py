@@ -11,6 +11,7 @@ from kafkacompat.metrics.families import (
     Families,
     Sample,
     counter,
+    counters,
     gauge,
     gauges,
 )
@@ -62,6 +63,20 @@ def waiting_families(
         f"{name}purgatorysize",
         "Requests that wait, once for each partition that they wait for.",
         [({"delayedOperation": kind}, watched) for kind, (_, watched) in sizes.items()],
+    )
+    waiting = fetches.purgatory
+    yield counters(
+        "kafka_server_delayedfetchmetrics_expires",
+        "Fetches that waited as long as they may.",
+        [
+            ({"fetcherType": "follower"}, waiting.followers.expirations),
+            ({"fetcherType": "consumer"}, waiting.consumers.expirations),
+        ],
+    )
+    yield counter(
+        "kafka_server_delayedproducemetrics_expires",
+        "Partitions of produce requests that were not replicated in time.",
+        partitions.wakeups.produces.expirations,
     )
     sessions, name = fetches.sessions, "kafka_server_fetchsessioncache_"
     yield gauge(f"{name}numincrementalfetchsessions", "Fetch sessions.", len(sessions))

@@ -40,6 +40,11 @@ class DelayedOperation:
         self.keys: tuple[Key, ...] = ()
         self.deadline_ms = 0
 
+    @property
+    def awaited(self) -> int:
+        """What it still waits for, as expirations are counted."""
+        return 1
+
     def expire(self) -> None:
         raise AssertionError("a waiter says how it expires")
 
@@ -60,6 +65,8 @@ class DelayedOperationPurgatory(Generic[W]):
         self._parked = 0
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0
+        self.expirations = 0
+        """What requests still awaited at their deadlines."""
         self._walks: dict[tuple[Key, Any], bool] = {}
         """Walks that take several steps, by what has moved. The value tells whether it has moved again meanwhile."""
 
@@ -166,6 +173,7 @@ class DelayedOperationPurgatory(Generic[W]):
             waiter = heapq.heappop(self._deadlines)[2]
             if waiter.parked:
                 left -= 1
+                self.expirations += waiter.awaited
                 self.remove(waiter)
                 try:
                     waiter.expire()

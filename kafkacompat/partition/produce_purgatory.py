@@ -39,6 +39,11 @@ class DelayedProduce(DelayedOperation):
     def is_decided(self) -> bool:
         return len(self.errors) == len(self.ends)
 
+    @property
+    def awaited(self) -> int:
+        """Partitions."""
+        return len(self.ends) - len(self.errors)
+
     def expire(self) -> None:
         self.answer.resolve(
             {partition: self.errors.get(partition, ErrorCode.REQUEST_TIMED_OUT) for partition in self.ends}
@@ -55,6 +60,11 @@ class ProducePurgatory:
     @property
     def sizes(self) -> tuple[int, int]:
         return self._parked.sizes
+
+    @property
+    def expirations(self) -> int:
+        """Partitions whose replication took longer than a request's timeout."""
+        return self._parked.expirations
 
     def when_replicated(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> Deferred[Errors] | None:
         """None if each high watermark has already reached its end offset. Otherwise a later result with an error per

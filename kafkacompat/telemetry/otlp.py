@@ -76,10 +76,13 @@ class Points:
         if kind not in ("gauge", "sum"):
             return
         is_counter = is_delta = False
-        if kind == "sum":
-            is_counter, is_delta = metric.sum.is_monotonic, metric.sum.aggregation_temporality == DELTA
         told, points = metric_name(metric.name), getattr(metric, kind).data_points
-        if not is_counter and told.endswith(COUNTER_SUFFIX):
+        if kind == "sum":
+            # Totals of KIP-714 only grow. franz-go 1.20 does not say so of its own.
+            is_counter = metric.sum.is_monotonic or told.endswith(COUNTER_SUFFIX)
+            told = told.removesuffix(COUNTER_SUFFIX) if is_counter else told
+            is_delta = metric.sum.aggregation_temporality == DELTA
+        elif told.endswith(COUNTER_SUFFIX):
             told += "_gauge"
         for read, point in enumerate(points):
             attributes = list(islice(point.attributes, max(self._left, 0)))

@@ -104,6 +104,20 @@ BUGS = (
         ("api/_tests/test_telemetry.py",),
     ),
     PlantedBug(
+        "a total whose client does not say that it only grows is shown under another name",
+        "telemetry/otlp.py",
+        "metric.sum.is_monotonic or told.endswith(COUNTER_SUFFIX)",
+        "metric.sum.is_monotonic",
+        ("telemetry/_tests/test_otlp.py",),
+    ),
+    PlantedBug(
+        "what waited as long as it may is not counted",
+        "partition/delayed_operations.py",
+        "self.expirations += waiter.awaited",
+        "self.expirations += 0",
+        ("partition/_tests/test_delayed_operations.py", "server/_tests/test_node_metrics.py"),
+    ),
+    PlantedBug(
         "all that a client pushes is read",
         "telemetry/otlp.py",
         "        self._left -= 1\n        return self._left <= 0\n",

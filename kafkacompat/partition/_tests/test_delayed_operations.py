@@ -144,5 +144,5 @@ def test_very_many_whose_time_is_up_are_answered_a_few_a_turn() -> None:
         waits.park(each, [KEY], 10)
     for answered in (3, 6, 7):
         time.fire_next()
-        assert sum(each.answer.done for each in asked) == answered
+        assert sum(each.answer.done for each in asked) == waits.expirations == answered
     assert [each.answer.result() for each in asked] == ["here"] * 7

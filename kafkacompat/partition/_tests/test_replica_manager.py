@@ -152,6 +152,7 @@ def test_timeout_answers_request_timed_out_and_keeps_the_data() -> None:
     assert not waiting.done
     world.time.advance(1)
     assert waiting.result() == {T0: ErrorCode.REQUEST_TIMED_OUT}
+    assert world.manager.wakeups.produces.expirations == 1
     assert world.log().log_end_offset == 1
 
 

@@ -172,6 +172,18 @@ def fetched(world: World, topic: str) -> None:
     )
 
 
+def test_fetches_that_waited_as_long_as_they_may_are_counted(world: World) -> None:
+    world.create("orders")
+    name = "kafka_server_delayedfetchmetrics_expires_total"
+    produced(world, "orders", b"here")
+    fetched(world, "orders")
+    assert world.value(name, fetcherType="consumer") == 0
+    world.create("empty")
+    fetched(world, "empty")
+    assert world.value(name, fetcherType="consumer") == 1
+    assert world.value(name, fetcherType="follower") == 0
+
+
 def test_requests_are_counted_by_api_and_version(world: World) -> None:
     world.create("orders")
     for _ in range(3):

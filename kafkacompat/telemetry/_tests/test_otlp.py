@@ -209,6 +209,17 @@ def test_only_plain_attributes_become_labels(receiver: OtlpReceiver) -> None:
     assert key[2] == (("nested", ""), ("number", "7"))
 
 
+def test_a_total_is_a_counter_whether_or_not_its_client_says_that_it_only_grows(
+    receiver: OtlpReceiver,
+) -> None:
+    total = "org.apache.kafka.producer.connection.creation.total"
+    for is_monotonic in (True, False):
+        receiver.take(A, {}, NO_CODEC, message(total, 1.0, kind="sum", is_monotonic=is_monotonic))
+    (line,) = shown(receiver)
+    assert line.startswith("kafka_client_org_apache_kafka_producer_connection_creation_total{")
+    assert line.endswith(" 2.0")
+
+
 def test_no_client_can_send_two_metrics_of_one_name(receiver: OtlpReceiver) -> None:
     """Some scrapers refuse a whole scrape for that."""
     for kind, name in (("gauge", "sent_total"), ("gauge", "sent.total"), ("sum", "sent"), ("gauge", "sent")):
