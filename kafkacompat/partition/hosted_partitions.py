@@ -248,6 +248,7 @@ class HostedPartitions:
                 core = PartitionCore(self.node_id, name, topic_id, log, self.standing, traffic)
                 self.by_name[name] = self.by_id[topic_id, name.partition] = core
             now_ms = self._clock.monotonic_ms()
+            was_alone = core.alone
             changed = core.become(image, now_ms)
         except (OSError, LogRefused) as error:
             logger.error("the log of %s cannot be opened: %s", name, error)
@@ -259,7 +260,8 @@ class HostedPartitions:
                 self._arrivals.add_short(name, topic_id, image)
             return
         self._offline.discard(name)
-        if changed:
+        if changed or (was_alone and not core.alone):
+            # The first other replicas of a leader come without a new epoch, and must be watched from then on.
             self.follow_anew(core)
         self.anchoring.add(core)
         if self.placing is not None:

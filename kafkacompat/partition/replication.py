@@ -279,9 +279,10 @@ class Replication:
 
     def _altered(self, core: PartitionCore, outcome: Altered) -> None:
         assert self._hosted is not None
-        if outcome is Altered.COMMITTED and core.maybe_increment_leader_high_watermark(
-            self._clock.monotonic_ms()
-        ):
+        # A replica whose joining is refused is no longer waited for either, and the image with the reason may have come
+        # before the refusal.
+        is_decided = outcome is Altered.COMMITTED or outcome is Altered.REJECTED
+        if is_decided and core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
             self._hosted.advanced(core)
 
     def _check_later(self) -> None:

@@ -13,6 +13,20 @@ BUGS = (
         ("partition/_tests/test_replica_manager.py",),
     ),
     PlantedBug(
+        "a leader that was alone does not watch the replicas that it gets",
+        "partition/hosted_partitions.py",
+        "        if changed or (was_alone and not core.alone):\n",
+        "        if changed:\n",
+        ("partition/_tests/test_replication.py",),
+    ),
+    PlantedBug(
+        "records wait for a replica whose joining has been refused",
+        "partition/replication.py",
+        "outcome is Altered.COMMITTED or outcome is Altered.REJECTED",
+        "outcome is Altered.COMMITTED",
+        ("partition/_tests/test_replication.py",),
+    ),
+    PlantedBug(
         "a repeated batch waits for a replica that stands still",
         "partition/replica_manager.py",
         "        elif core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):\n",

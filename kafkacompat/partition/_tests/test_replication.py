@@ -630,3 +630,43 @@ def test_a_follower_that_catches_up_on_very_many_small_batches_gives_way_between
     assert cluster.nodes[2].log().log_end_offset == sum(appended) == count
     assert max(appended) == BATCHES_AT_ONCE
     assert set(cluster.partition().isr) == {1, 2}
+
+
+def test_a_leader_that_was_alone_watches_the_replicas_that_it_gets() -> None:
+    """A reassignment that only adds replicas begins no leader epoch. A follower that stands still must leave the ISR all
+    the same."""
+    cluster = Cluster((1, 2))
+    cluster.change(replicas=(1,), isr=(1,))
+    cluster.publish()
+    cluster.settle(60_000)
+    cluster.change(replicas=(1, 2))
+    cluster.publish()
+    cluster.settle()
+    assert set(cluster.partition().isr) == {1, 2}
+    cluster.cut = {frozenset((1, 2))}
+    cluster.nodes[1].append(b"a")
+    cluster.settle(60_000)
+    assert cluster.partition().isr == (1,)
+    assert cluster.nodes[1].log().high_watermark == 1
+
+
+def test_records_do_not_wait_for_a_replica_whose_joining_is_refused() -> None:
+    """The image with the fenced broker comes while the controller is still asked, and the refusal after it."""
+    cluster = Cluster((1, 2))
+    cluster.settle()
+    cluster.kill(2)
+    cluster.settle()
+    cluster.restart(2)
+    while not (asking := [link for link in cluster.queues if link.endswith(" alters")]):
+        if not cluster.step(2):
+            cluster.tick()
+    waiting = cluster.nodes[1].produce(b"a")
+    cluster.kill(2)
+    image = next(link for link in cluster.queues if link.startswith("image 1/"))
+    cluster.step(sorted(cluster.queues).index(image))
+    assert not waiting.done
+    before_ms = cluster.time.ms
+    cluster.step(sorted(cluster.queues).index(asking[0]))
+    cluster.drain()
+    assert waiting.result() is ErrorCode.NONE
+    assert cluster.time.ms == before_ms
