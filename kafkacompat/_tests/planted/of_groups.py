@@ -354,6 +354,13 @@ BUGS = (
         ("coordinator/_tests/test_consumer_group_faults.py",),
     ),
     PlantedBug(
+        "repeats without a greatest number cost nothing to parse",
+        "group/consumer/regular_expressions.py",
+        "(most or least)[-5:]",
+        '(most or "0")[-5:]',
+        ("coordinator/_tests/test_consumer_group_faults.py",),
+    ),
+    PlantedBug(
         "a classic member tells as much of its subscription as it likes",
         "group/consumer/classic_members.py",
         "> METADATA_BYTES_MAX:",

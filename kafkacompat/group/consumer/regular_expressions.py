@@ -44,10 +44,10 @@ PARSE_NS_MAX = 10_000_000
 CLASS_NS = 125_000
 """A class of Unicode characters has hundreds of ranges."""
 REPEAT_NS = 300
-"""One more repetition that a bounded repeat allows."""
+"""One more repetition that a repeat with numbers demands or allows."""
 REPEATS_MAX = 1_000
 """RE2 refuses more."""
-_REPEAT = re.compile(r"\{(?:\d*,)?(\d+)\}")
+_REPEAT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 
 MayDescribe = Callable[[list[str]], "set[str]"]
 """Of these topics, those that the member may describe."""
@@ -87,7 +87,8 @@ def _parse_ns(regex: str) -> int:
     """Of the parts that RE2 writes out before it sees that an expression needs too much memory: a few kilobytes of them
     take a second."""
     classes = regex.count("\\p") + regex.count("\\P")
-    repeats = sum(min(int(most[-5:]), REPEATS_MAX) for most in _REPEAT.findall(regex))
+    # Without a greatest number, the least one is written out.
+    repeats = sum(min(int((most or least)[-5:]), REPEATS_MAX) for least, most in _REPEAT.findall(regex))
     return classes * CLASS_NS + repeats * REPEAT_NS
 
 
