@@ -21,9 +21,12 @@ def is_written_again(machine: ShareCoordinatorMachine, key: SharePartitionKey) -
 
 
 def is_cold(machine: ShareCoordinatorMachine, key: SharePartitionKey, now_ms: int) -> bool:
-    """Whether the latest snapshot of a share-partition is old, however many updates followed it."""
+    """Whether the latest snapshot of a share-partition is old, however many updates followed it. One of the future is from
+    before the clock was set back."""
     state = machine.states.get(key)
-    return state is not None and now_ms - state.offset.write_timestamp >= machine.env.cold_interval_ms
+    if state is None:
+        return False
+    return not 0 <= now_ms - state.offset.write_timestamp < machine.env.cold_interval_ms
 
 
 def cold_snapshots(

@@ -66,6 +66,13 @@ BUGS = (
         ("share_coordinator/_tests/test_offsets.py",),
     ),
     PlantedBug(
+        "a clock that was set back keeps share-partitions from being cold",
+        "share_coordinator/upkeep.py",
+        "    return not 0 <= now_ms - state.offset.write_timestamp < machine.env.cold_interval_ms\n",
+        "    return now_ms - state.offset.write_timestamp >= machine.env.cold_interval_ms\n",
+        OPERATIONS,
+    ),
+    PlantedBug(
         "a cold share-partition counts as new",
         "share_coordinator/upkeep.py",
         "snapshot_epoch=offset.snapshot_epoch + 1, write_timestamp=now_ms)",

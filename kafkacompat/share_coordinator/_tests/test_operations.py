@@ -288,6 +288,16 @@ def test_cold_share_partitions_are_snapshotted_and_everything_else_stays() -> No
     assert not is_written_again(shard.machine, KEY)
 
 
+def test_a_snapshot_from_before_the_clock_was_set_back_is_cold() -> None:
+    """Otherwise the log could not be pruned until the clock is there again."""
+    shard = Shard()
+    shard.do(initialize_state, Initialization(0, 0))
+    shard.now_ms -= 500
+    (record,) = cold_snapshots(shard.machine, [KEY], shard.now_ms)
+    shard.take(record)
+    assert cold_snapshots(shard.machine, [KEY], shard.now_ms) == []
+
+
 def test_states_of_deleted_topics_are_deleted() -> None:
     shard = Shard()
     shard.partitions[ABSENT] = 1
