@@ -20,6 +20,9 @@ from kafkacompat.wire.message import Message
 
 NODE_TIMEOUT_S = 2.0
 PIECE_BYTES = 64 * 1024
+LOGINS_MAX = 8
+"""Threads at once, those included whose connection was given up while they wait for a server that issues tickets."""
+_LOGINS = trio.CapacityLimiter(LOGINS_MAX)
 FAILURES = (OSError, ValueError, AuthenticationFailed, trio.TooSlowError, trio.BrokenResourceError)
 """What a node that does not answer raises. Some addresses that a node may advertise raise ValueError."""
 
@@ -62,7 +65,9 @@ async def _authenticate(stream: trio.abc.Stream, host: str, security: ClientSecu
     response: Message | None = None
     while True:
         # A step may derive a key from a password, or fetch a token.
-        request = await trio.to_thread.run_sync(authenticator.step, response, abandon_on_cancel=True)
+        request = await trio.to_thread.run_sync(
+            authenticator.step, response, abandon_on_cancel=True, limiter=_LOGINS
+        )
         if request is None:
             return
         assert request.API_KEY is not None

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import ssl
 import struct
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
 
 from kafkacompat._tests.certificates import Authority
 from kafkacompat.console._tests.test_share_groups import SEEN, Coordinator
+from kafkacompat.console import share_groups
 from kafkacompat.console.core.snapshot import NodeSeen
+from kafkacompat.console.node_connection import _LOGINS
 from kafkacompat.console.share_groups import Coordinated, share_groups_of
 from kafkacompat.console.sizes import sizes_of
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -123,3 +127,23 @@ async def test_a_node_that_the_client_does_not_trust_is_told_nothing(
         else:
             assert error == "node 1: the connection ended"
         assert node.coordinator.asked == []
+
+
+async def test_logins_that_hang_leave_the_threads_of_the_page_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that issues tickets may answer nobody, and a thread that waits for it cannot be ended."""
+    monkeypatch.setattr(share_groups, "NODE_TIMEOUT_S", 0.05)
+    release = threading.Event()
+    hanging = SimpleNamespace(
+        context=None, authenticator=lambda host: SimpleNamespace(step=lambda response: release.wait(60))
+    )
+    try:
+        async with secured(Authority(), tmp_path) as (_, seen):
+            for _ in range(3):
+                found = await share_groups_of([seen], hanging, {})  # type: ignore[arg-type]  # as much as is used
+                assert found[1].error == "no answer in time"
+        assert not trio.to_thread.current_default_thread_limiter().borrowed_tokens
+        assert _LOGINS.borrowed_tokens == 3
+    finally:
+        release.set()

@@ -19,7 +19,8 @@ from kafkacompat.log._tests.logs import (
     values_in,
 )
 from kafkacompat.log._tests.memory_disk import CountingDisk
-from kafkacompat.log.log import SYNCED_AT_ONCE, PartitionLog
+from kafkacompat.log.index_cache import IndexCache
+from kafkacompat.log.log import RETIRED_AT_ONCE, SYNCED_AT_ONCE, PartitionLog
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
@@ -440,3 +441,15 @@ def test_a_read_of_committed_records_asks_only_segments_that_have_aborted_transa
     assert len(log._segments._may_have_aborted()) == 1
     log.truncate_to(first)
     assert log.aborted_transactions(0, log.log_end_offset) == []
+
+
+def test_a_log_that_goes_looks_for_the_index_pages_of_its_last_segments_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = filled(CountingDisk(), RETIRED_AT_ONCE + 20)
+    for segment in log._segments.items:
+        segment.indexes.pair(segment.size)
+    looked: list[int] = []
+    monkeypatch.setattr(IndexCache, "drop", lambda cache, generation, pages: looked.append(generation))
+    log.release()
+    assert len(looked) == 2 * RETIRED_AT_ONCE
