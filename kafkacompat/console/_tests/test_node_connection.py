@@ -15,8 +15,8 @@ import pytest
 import trio
 
 from kafkacompat._tests.certificates import Authority
-from kafkacompat.console._tests.test_share_groups import SEEN, Coordinator
 from kafkacompat.console import share_groups
+from kafkacompat.console._tests.test_share_groups import SEEN, Coordinator
 from kafkacompat.console.core.snapshot import NodeSeen
 from kafkacompat.console.node_connection import _LOGINS
 from kafkacompat.console.share_groups import Coordinated, share_groups_of
