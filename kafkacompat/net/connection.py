@@ -1,4 +1,4 @@
-"""One client's connection: frames in, replies out, in the order of the requests.
+"""One client's connection: frames in, replies out (replies.py), in the order of the requests.
 
 `turn` does the work and never waits. It is called by the poller when bytes have arrived (`readable`) or a full socket
 accepts more (`writable`), and by the server's turn-taker when a pending reply is ready. A reply to a blocking request
@@ -20,7 +20,6 @@ Order and bounds are those of Kafka's network layer:
 from __future__ import annotations
 
 import logging
-from collections import deque
 from time import monotonic
 from typing import Protocol
 
@@ -29,6 +28,7 @@ from kafkacompat.net.memory_pool import MemoryPool, MemoryUser
 from kafkacompat.net.output_queue import ByteSocket, Flushed, OutputQueue, SliceTooShort
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.receive_buffer import ReceiveBuffer
+from kafkacompat.net.replies import Replies
 from kafkacompat.net.stages import Stage
 from kafkacompat.ports import Clock, Workers
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Dispatcher, Pending, Reply
@@ -39,15 +39,10 @@ TURN_S = 0.001
 """After this time no further request of the connection is started or read before others had their turn."""
 TURN_RECEIVED_BYTES = 256 * 1024
 """Bytes received from a connection that always has more, before others get their turn."""
-TURN_SENT_BYTES = 1024 * 1024
-SENT_AT_ONCE_BYTES = 64 * 1024
-"""A longer reply waits for its connection's turn, because the code that produces it has other work."""
 WARMTH_TRUSTED_MS = 100
 """How long a full socket may delay a slice before the page cache is checked again."""
 UNPOOLED_BYTES = 8 * 1024
 """With queued.max.request.bytes: what a connection receives at once before its next request has memory of the pool."""
-REPLIES_WAITING_MAX = 128
-REPLY_BYTES_MAX = 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -57,8 +52,6 @@ _DRAINING = Stage.DRAINING
 _PEER_GONE = Stage.PEER_GONE
 _ENDING = Stage.ENDING
 _CLOSED = Stage.CLOSED
-_EMPTY = Flushed.EMPTY
-_FULL = Flushed.FULL
 _COLD = Flushed.COLD
 _TURN_OVER = Flushed.TURN_OVER
 
@@ -95,18 +88,13 @@ class Connection:
     __slots__ = (
         "_buffer",
         "_fd",
-        "_full",
-        "_held_bytes",
         "_host",
         "_memory",
         "_muted",
         "_on_reply",
-        "_output",
-        "_parked",
         "_replies",
         "_socket",
         "_stage",
-        "_warming",
         "_watched",
         "in_line",
         "info",
@@ -121,7 +109,9 @@ class Connection:
         host: Host,
         max_frame_bytes: int,
         max_other_bytes: int | None = None,
+        output: OutputQueue | None = None,
     ) -> None:
+        """`max_frame_bytes` and `max_other_bytes` are as in ReceiveBuffer. `output` is for a socket that encrypts."""
         self.info = info
         self.last_active_ms = host.clock.monotonic_ms()
         self.in_line = False
@@ -130,19 +120,10 @@ class Connection:
         self._host = host
         self._memory = None if host.memory is None else MemoryUser(host.memory, self._turn_soon)
         self._buffer = ReceiveBuffer(max_frame_bytes, max_other_bytes)
-        self._output = OutputQueue(sock)
-        self._replies: deque[Reply | Deferred[Reply | None]] = deque()
-        """In request order: pending replies, and replies that wait behind them."""
-        self._held_bytes = 0
-        self._parked: Deferred[Reply | None] | None = None
-        """The reply of a blocking request while it is pending."""
+        self._replies = Replies(output or OutputQueue(sock), info)
         self._muted = False
         """The throttle time of a quota is not over: no request is dispatched."""
         self.muted_until_ms = 0
-        self._full = False
-        """The socket accepts nothing. The poller calls `writable` when it does again."""
-        self._warming = False
-        """A worker is loading the next bytes to send into the page cache."""
         self._fd = -1
         self._watched = 0
         """The events the poller waits for: READ, WRITE or both."""
@@ -156,11 +137,11 @@ class Connection:
     @property
     def requests_in_flight(self) -> int:
         """Replies that are pending or wait behind one. Those being sent are not counted. A muted connection counts as one."""
-        return len(self._replies) + self._muted
+        return len(self._replies.waiting) + self._muted
 
     @property
     def unsent_bytes(self) -> int:
-        return self._output.queued_bytes + self._held_bytes
+        return self._replies.unsent_bytes
 
     def start(self) -> None:
         """Begin to read. Raises OSError if the system cannot add a socket to the set."""
@@ -202,10 +183,10 @@ class Connection:
 
     def writable(self) -> None:
         """Send what a full socket has delayed, up to a bound. Never waits, never raises."""
-        if self._full:
-            self._full = False
+        if self._replies.is_full:
+            self._replies.is_full = False
             if self._host.clock.monotonic_ms() - self.last_active_ms >= WARMTH_TRUSTED_MS:
-                self._output.forget_warmth()
+                self._replies.output.forget_warmth()
             self.turn()
 
     def limit_frames(self, max_bytes: int, max_other_bytes: int | None = None) -> None:
@@ -231,7 +212,7 @@ class Connection:
 
     def shrink(self) -> None:
         """Free the memory of a connection that was quiet for a while."""
-        if not self._replies:
+        if not self._replies.waiting:
             self._buffer.shrink()
 
     def close(self) -> None:
@@ -241,10 +222,9 @@ class Connection:
         self._stage = _CLOSED
         if self._memory is not None:
             self._memory.close()
-        self._full = False
+        self._replies.is_full = False
         self._watch(0)
         self._socket.close()
-        self._output.clear()
         self._replies.clear()
         self._host.closed(self)
         try:
@@ -262,18 +242,14 @@ class Connection:
         """
         if self._stage is _CLOSED:
             return
+        replies = self._replies
         try:
             self.last_active_ms = self._host.clock.monotonic_ms()
-            if self._replies:
+            if replies.waiting:
                 self._release_replies()
             more = self._dispatch_frames(monotonic() + TURN_S if until_s is None else until_s)
-            if self._output.queued_bytes and not self._full and not self._warming:
-                timings = self.info.timings
-                if timings is not None:
-                    timings.sending()
-                more = self._flush() or more
-                if timings is not None and not self._output.queued_bytes:
-                    timings.sent(len(self._replies))
+            if replies.output.queued_bytes and not replies.is_full and not replies.is_warming:
+                more = self._send() or more
                 # Sending may have gone below the bound that had stopped dispatch.
                 more = more or (self._buffer.has_frame() and self._may_dispatch())
         except Exception:
@@ -287,7 +263,7 @@ class Connection:
         elif more:
             self._host.take_turn_soon(self)
         if not self.closed:
-            wanted = (READ if self._may_read() else 0) | (WRITE if self._full else 0)
+            wanted = (READ if self._may_read() else 0) | (WRITE if replies.is_full else 0)
             if wanted != self._watched:
                 self._watch(wanted)
 
@@ -309,58 +285,29 @@ class Connection:
                     if pending.reply.done:
                         answer = pending.reply.result()
                     else:
-                        self._await_reply(pending)
+                        self._replies.add_pending(pending)
+                        pending.reply.on_done(self._on_reply)
                         answer = None
             except (WireError, CloseConnection) as error:
                 self._end(error)
                 return False
             if answer is not None:
-                self._add_reply(answer)
+                self._replies.add(answer)
             if monotonic() >= until_s:
                 break
         return self._may_dispatch() and buffer.has_frame()
 
-    def _await_reply(self, pending: Pending) -> None:
-        self._replies.append(pending.reply)
-        if pending.blocks:
-            self._parked = pending.reply
-        pending.reply.on_done(self._on_reply)
-
-    def _add_reply(self, reply: Reply) -> None:
-        if self._replies:
-            self._replies.append(reply)
-            self._held_bytes += sum(map(len, reply))
-        else:
-            self._output.add(reply)
-
     def _release_replies(self) -> None:
-        """Move replies whose turn it is to the output."""
-        replies = self._replies
-        if self._parked is not None and self._parked.done:
-            self._parked = None
-        while replies:
-            first = replies[0]
-            if isinstance(first, Deferred):
-                if not first.done:
-                    return
-                try:
-                    reply = first.result()
-                except (WireError, CloseConnection) as error:
-                    replies.clear()
-                    self._held_bytes = 0
-                    self._end(error)
-                    return
-            else:
-                reply = first
-                self._held_bytes -= sum(map(len, reply))
-            if reply is not None:
-                self._output.add(reply)
-            replies.popleft()  # last, so that the next turn meets an error in `_send_parked` again
-
-    def _flush(self) -> bool:
-        """Send. Returns True if the turn's budget has ended it. Arranges a continuation for any other stop."""
         try:
-            result = self._output.flush(TURN_SENT_BYTES)
+            self._replies.release()
+        except (WireError, CloseConnection) as error:
+            self._replies.drop_waiting()
+            self._end(error)
+
+    def _send(self) -> bool:
+        """Returns True if the turn's budget has ended it. Arranges a continuation for any other stop."""
+        try:
+            result = self._replies.send()
         except (OSError, SliceTooShort) as error:
             if isinstance(error, ConnectionError):
                 self._log_end(error)
@@ -368,15 +315,12 @@ class Connection:
                 _log.error("closing %s: a reply cannot be sent: %s", self.info, error)
             self.close()
             return False
-        if result is _FULL:
-            self._full = True
-        elif result is _COLD:
-            self._warming = True
-            self._output.warm_next(self._host.workers).on_done(self._warmed)
+        if result is _COLD:
+            self._replies.warm_next(self._host.workers).on_done(self._warmed)
         return result is _TURN_OVER
 
     def _warmed(self, done: Deferred[None]) -> None:
-        self._warming = False
+        self._replies.is_warming = False
         if self.closed:
             return
         try:
@@ -388,44 +332,20 @@ class Connection:
         self._host.take_turn_soon(self)
 
     def _reply_done(self, reply: Deferred[Reply | None]) -> None:
-        if self._stage is _CLOSED or (reply is self._parked and self._send_parked()):
+        if self._stage is _CLOSED:
             return
-        self._host.take_turn_soon(self)
+        is_parked = reply is self._replies.parked
+        if is_parked and self._replies.send_parked() and self._is_idle():
+            self.last_active_ms = self._host.clock.monotonic_ms()
+        else:
+            self._host.take_turn_soon(self)
 
-    def _send_parked(self) -> bool:
-        """Send the reply that later ones wait for, within the turn of the code that produces it. Returns True if
-        nothing is left to do.
-
-        That code's own reply comes later and wakes a client, which may run on the same core. Nothing else is done
-        here, because the code is in the middle of a request. The next turn meets any error again.
-        """
-        if self._full or self._warming:
-            return False
-        output = self._output
-        timings = self.info.timings
-        try:
-            self._release_replies()
-            if timings is not None:
-                timings.sending()
-            if output.queued_bytes > SENT_AT_ONCE_BYTES or output.flush(TURN_SENT_BYTES) is not _EMPTY:
-                return False
-            if timings is not None:
-                timings.sent(len(self._replies))
-        except Exception:
-            return False
-        if self._buffer or self._stage is not _OPEN or self._watched != READ:
-            return False
-        self.last_active_ms = self._host.clock.monotonic_ms()
-        return True
+    def _is_idle(self) -> bool:
+        """Whether nothing is left to do until the client sends the next request."""
+        return not self._buffer and self._stage is _OPEN and self._watched == READ
 
     def _may_dispatch(self) -> bool:
-        return (
-            self._parked is None
-            and not self._muted
-            and self._stage is not _ENDING
-            and len(self._replies) < REPLIES_WAITING_MAX
-            and self._output.queued_bytes + self._held_bytes < REPLY_BYTES_MAX
-        )
+        return not self._muted and self._stage is not _ENDING and self._replies.has_room()
 
     def _may_read(self) -> bool:
         may = self._stage is _OPEN and (self._buffer.has_space() or not self._must_hold())
@@ -436,7 +356,7 @@ class Connection:
         waits for nothing but its own bytes, and the memory returns."""
         if memory.held_bytes:
             return True
-        if self._replies or self._must_hold() or not self._may_dispatch():
+        if self._replies.waiting or self._must_hold() or not self._may_dispatch():
             return False
         return memory.take(self._buffer.announced_bytes())
 
@@ -444,13 +364,13 @@ class Connection:
         self._host.take_turn_soon(self)
 
     def _must_hold(self) -> bool:
-        return self._parked is not None or self._muted or self._buffer.has_frame()
+        return self._replies.parked is not None or self._muted or self._buffer.has_frame()
 
     def _is_over(self) -> bool:
         """Whether nothing is left to do in an ending stage."""
         if self._stage is _PEER_GONE:
             return not self._buffer.has_frame()
-        if self._replies or self._output.queued_bytes:
+        if self._replies.waiting or self._replies.output.queued_bytes:
             return False
         return self._stage is _ENDING or not self._buffer.has_frame()
 
@@ -471,7 +391,7 @@ class Connection:
         self._log_end(error)
         self._stage = _ENDING
         if isinstance(error, CloseConnection) and error.last_reply is not None:
-            self._add_reply(error.last_reply)
+            self._replies.add(error.last_reply)
 
     def _log_end(self, error: Exception) -> None:
         _log.info("closing %s: %s", self.info, error)

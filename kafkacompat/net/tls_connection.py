@@ -39,8 +39,7 @@ class TlsConnection(Connection):
         handshakes: Handshakes,
     ) -> None:
         self._tls = TlsSocket(sock, terms.context)
-        super().__init__(self._tls, info, host, max_frame_bytes, max_other_bytes)
-        self._output = TlsOutputQueue(self._tls)
+        super().__init__(self._tls, info, host, max_frame_bytes, max_other_bytes, TlsOutputQueue(self._tls))
         self._terms = terms
         self._handshakes = handshakes
         self._allowance = HANDSHAKE_BYTES_MAX

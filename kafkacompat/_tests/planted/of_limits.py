@@ -8,7 +8,7 @@ BUGS = (
     PlantedBug(
         "a request behind one that waits takes memory, for which the one that it waits for has to wait",
         "net/connection.py",
-        "        if self._replies or self._must_hold() or not self._may_dispatch():\n",
+        "        if self._replies.waiting or self._must_hold() or not self._may_dispatch():\n",
         "        if self._must_hold():\n",
         ("net/_tests/test_memory_pool.py::test_a_request_behind_one_that_waits_takes_no_memory",),
     ),
@@ -434,8 +434,8 @@ BUGS = (
     PlantedBug(
         "a muted connection is closed as idle",
         "net/connection.py",
-        "        return len(self._replies) + self._muted",
-        "        return len(self._replies)",
+        "        return len(self._replies.waiting) + self._muted",
+        "        return len(self._replies.waiting)",
         ("net/_tests/test_muting.py::test_the_response_leaves_and_the_next_request_waits",),
     ),
     PlantedBug(

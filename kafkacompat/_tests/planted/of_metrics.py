@@ -70,8 +70,8 @@ BUGS = (
     ),
     PlantedBug(
         "a reply that was waited for is never said to be sent",
-        "net/connection.py",
-        "            if timings is not None:\n                timings.sent(len(self._replies))\n        except",
+        "net/replies.py",
+        "            if timings is not None:\n                timings.sent(len(self.waiting))\n        except",
         "        except",
         ("net/_tests/test_timings.py::test_a_reply_that_comes_later",),
     ),

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.net import connection, output_queue
+from kafkacompat.net import output_queue
 from kafkacompat.net._tests.helpers import (
     TLS,
     ScriptedDispatcher,
@@ -25,6 +25,7 @@ from kafkacompat.net._tests.helpers import (
     until,
 )
 from kafkacompat.net.receive_buffer import INITIAL_BYTES
+from kafkacompat.net.replies import REPLIES_WAITING_MAX, REPLY_BYTES_MAX, SENT_AT_ONCE_BYTES
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import FileSlice
@@ -258,10 +259,10 @@ async def test_a_client_that_does_not_read_stops_being_served() -> None:
         await stream.send_all(framed(b"much") * count)
         await until(lambda: bool(dispatcher.connections))
         served = server._connections[1]
-        await until(lambda: served.unsent_bytes >= connection.REPLY_BYTES_MAX)
+        await until(lambda: served.unsent_bytes >= REPLY_BYTES_MAX)
         for _ in range(50):
             await trio.sleep(0)
-        assert served.unsent_bytes < connection.REPLY_BYTES_MAX + len(reply)
+        assert served.unsent_bytes < REPLY_BYTES_MAX + len(reply)
         assert len(dispatcher.requests) < count
         other = await dial(server)
         await other.send_all(framed(b"hello"))
@@ -273,14 +274,14 @@ async def test_a_client_that_does_not_read_stops_being_served() -> None:
 
 async def test_replies_in_line_are_bounded() -> None:
     dispatcher = ScriptedDispatcher()
-    bodies = [b"later %d" % number for number in range(connection.REPLIES_WAITING_MAX + 10)]
+    bodies = [b"later %d" % number for number in range(REPLIES_WAITING_MAX + 10)]
     async with serving(dispatcher) as server:
         stream = await dial(server)
         await stream.send_all(b"".join(map(framed, bodies)))
-        await until(lambda: len(dispatcher.requests) == connection.REPLIES_WAITING_MAX)
+        await until(lambda: len(dispatcher.requests) == REPLIES_WAITING_MAX)
         for body in bodies:
             await until(lambda body=body: body in dispatcher.pending)  # type: ignore[misc]
-            assert len(dispatcher.pending) <= connection.REPLIES_WAITING_MAX
+            assert len(dispatcher.pending) <= REPLIES_WAITING_MAX
             dispatcher.resolve(body)
             assert await receive_frame(stream) == b"done " + body
 
@@ -468,7 +469,7 @@ async def test_a_reply_that_cannot_be_sent_at_once_harms_only_its_own_connection
 async def test_a_long_reply_leaves_in_its_connections_own_turn() -> None:
     dispatcher = ScriptedDispatcher()
     unsent: list[int] = []
-    long = framed(bytes(connection.SENT_AT_ONCE_BYTES))
+    long = framed(bytes(SENT_AT_ONCE_BYTES))
 
     def wake(frame: memoryview) -> list[ReplyPart]:
         dispatcher.pending.pop(b"park").resolve([long])

@@ -22,6 +22,7 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
+from kafkacompat.net.replies import REPLY_BYTES_MAX
 from kafkacompat.net.runtime import SystemClock, TrioTimers
 from kafkacompat.net.server import Server
 from kafkacompat.ports.dispatcher import ConnectionInfo
@@ -289,7 +290,7 @@ async def test_a_client_that_never_reads_is_held_back_and_keeps_little(steps: St
         flood = framed(b"much") * 20_000
         sent = greedy.send(flood)
         kept = served._connections[1]
-        await until(lambda: kept.unsent_bytes >= connection.REPLY_BYTES_MAX)
+        await until(lambda: kept.unsent_bytes >= REPLY_BYTES_MAX)
         while sent < len(flood):
             try:
                 sent += greedy.send(flood[sent:])
@@ -302,7 +303,7 @@ async def test_a_client_that_never_reads_is_held_back_and_keeps_little(steps: St
             await other.send_all(framed(b"hello"))
             assert await receive_frame(other) == b"hello"
         assert len(dispatcher.requests) == served_before + 20
-        assert kept.unsent_bytes < connection.REPLY_BYTES_MAX + len(reply)
+        assert kept.unsent_bytes < REPLY_BYTES_MAX + len(reply)
         assert kept._buffer.capacity <= 128 * 1024
         assert struct.unpack(">i", reply[:4]) == (50_000,)
         greedy.close()

@@ -1,0 +1,134 @@
+"""The replies of one connection, in the order of its requests, from the handler to the socket.
+
+- A reply that is ready goes to the output, unless an earlier one is pending: then it waits in line.
+- The reply of a blocking request is `parked` while it is pending. The connection dispatches nothing meanwhile.
+- Sending stops when the socket is full, when a file must be read from the disk first, or when the turn's bound is
+  reached.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.output_queue import Flushed, OutputQueue
+from kafkacompat.ports import Workers
+from kafkacompat.ports.dispatcher import ConnectionInfo, Pending, Reply
+
+TURN_SENT_BYTES = 1024 * 1024
+SENT_AT_ONCE_BYTES = 64 * 1024
+"""A longer reply waits for its connection's turn, because the code that produces it has other work."""
+REPLIES_WAITING_MAX = 128
+REPLY_BYTES_MAX = 1024 * 1024
+
+# Looking up an enum member takes ten times as long as a module's name.
+_EMPTY = Flushed.EMPTY
+_FULL = Flushed.FULL
+
+
+class Replies:
+    __slots__ = ("_info", "held_bytes", "is_full", "is_warming", "output", "parked", "waiting")
+
+    def __init__(self, output: OutputQueue, info: ConnectionInfo) -> None:
+        self.output = output
+        self._info = info
+        self.waiting: deque[Reply | Deferred[Reply | None]] = deque()
+        """In request order: pending replies, and replies that wait behind them."""
+        self.held_bytes = 0
+        """Of the replies that wait behind pending ones."""
+        self.parked: Deferred[Reply | None] | None = None
+        """The reply of a blocking request while it is pending."""
+        self.is_full = False
+        """The socket accepts nothing. The poller tells when it does again."""
+        self.is_warming = False
+        """A worker is loading the next bytes to send into the page cache."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self.output.queued_bytes + self.held_bytes
+
+    def has_room(self) -> bool:
+        """Whether another request may be dispatched."""
+        return (
+            self.parked is None
+            and len(self.waiting) < REPLIES_WAITING_MAX
+            and self.output.queued_bytes + self.held_bytes < REPLY_BYTES_MAX
+        )
+
+    def add(self, reply: Reply) -> None:
+        if self.waiting:
+            self.waiting.append(reply)
+            self.held_bytes += sum(map(len, reply))
+        else:
+            self.output.add(reply)
+
+    def add_pending(self, pending: Pending) -> None:
+        self.waiting.append(pending.reply)
+        if pending.blocks:
+            self.parked = pending.reply
+
+    def release(self) -> None:
+        """Move replies whose turn it is to the output. Raises the exception of a reply that has failed, each time until
+        the line is dropped."""
+        waiting = self.waiting
+        if self.parked is not None and self.parked.done:
+            self.parked = None
+        while waiting:
+            first = waiting[0]
+            if isinstance(first, Deferred):
+                if not first.done:
+                    return
+                reply = first.result()
+            else:
+                reply = first
+                self.held_bytes -= sum(map(len, reply))
+            if reply is not None:
+                self.output.add(reply)
+            waiting.popleft()
+
+    def drop_waiting(self) -> None:
+        self.waiting.clear()
+        self.held_bytes = 0
+
+    def clear(self) -> None:
+        self.output.clear()
+        self.drop_waiting()
+
+    def send(self) -> Flushed:
+        """Send up to a bound. After COLD call `warm_next`. Raises OSError, SliceTooShort."""
+        timings = self._info.timings
+        if timings is not None:
+            timings.sending()
+        result = self.output.flush(TURN_SENT_BYTES)
+        if timings is not None and not self.output.queued_bytes:
+            timings.sent(len(self.waiting))
+        if result is _FULL:
+            self.is_full = True
+        return result
+
+    def warm_next(self, workers: Workers) -> Deferred[None]:
+        """Have a worker load the next bytes to send. Nothing is sent until `is_warming` is cleared."""
+        self.is_warming = True
+        return self.output.warm_next(workers)
+
+    def send_parked(self) -> bool:
+        """Send the reply that later ones wait for, within the turn of the code that produces it. Returns True if all
+        replies are sent.
+
+        That code's own reply comes later and wakes a client, which may run on the same core. Nothing else is done
+        here, because the code is in the middle of a request. The connection's next turn meets any error again.
+        """
+        if self.is_full or self.is_warming:
+            return False
+        output, timings = self.output, self._info.timings
+        try:
+            self.release()
+            if timings is not None:
+                timings.sending()
+            if output.queued_bytes > SENT_AT_ONCE_BYTES or output.flush(TURN_SENT_BYTES) is not _EMPTY:
+                return False
+            if timings is not None:
+                timings.sent(len(self.waiting))
+        except Exception:
+            return False
+        return True
