@@ -1,4 +1,4 @@
-"""CreateTopics and CreatePartitions: image and request -> records and response.
+"""CreateTopics: image and request -> records and response.
 
 Pure. Checks, their order, codes and texts are those of Kafka's controller. The caller checks the authorization, and
 passes the random numbers for ids and placement.
@@ -6,22 +6,31 @@ passes the random numbers for ids and placement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from kafkacompat.controller.cluster_control import default_dir, is_active
 from kafkacompat.controller.config_changes import ConfigRefused
 from kafkacompat.controller.configs import describe_new_topic
 from kafkacompat.controller.configuration_validator import check_topic_configs
-from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
+from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.new_partitions import (
+    NAMED_A_STEP,
+    THROTTLED_TEXT,
+    TOO_LARGE_TEXT,
+    TOPICS_A_STEP,
+    Placed,
+    Refused,
+    check_assignment,
+    partition_records,
+    place,
+    times_named,
+)
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.refusals import told
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
-from kafkacompat.controller.striped_replica_placer import PlacementRefused, place_partitions
+from kafkacompat.controller.striped_replica_placer import PlacementRefused
 from kafkacompat.controller.topic_name import topic_name_flaw
-from kafkacompat.ids import METADATA_TOPIC, Uuid
+from kafkacompat.ids import METADATA_TOPIC
 from kafkacompat.ports import Random
 from kafkacompat.quota.mutations import MayMutate, unlimited
 from kafkacompat.stepping.jobs import Pace
@@ -29,39 +38,11 @@ from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
-from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
-from kafkacompat.wire.messages.create_partitions_response import (
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-)
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
-from kafkacompat.wire.messages.partition_record import PartitionRecord
 from kafkacompat.wire.messages.topic_record import TopicRecord
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
-NAMED_A_STEP = 5_000
-"""Topics whose name only is checked, or settings, handled in one step, at up to 2 us each."""
-TOPICS_A_STEP = 100
-"""Topics handled in one step with any outcome, at up to 100 us each."""
-_TOO_LARGE = "Unable to perform excessively large batch operation."
-THROTTLED_TEXT = "The throttling quota has been exceeded."
-UNKNOWN_TOPIC_TEXT = "This server does not host this topic-partition."
-
-
-class Refused(Exception):
-    """The refusal of one topic, at its place in the protocol."""
-
-    def __init__(self, code: ErrorCode, message: str | None) -> None:
-        super().__init__(code.name)
-        self.code = code
-        self.message = told(message)
-
-
-@dataclass(slots=True)
-class _Placed:
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
 
 
 @Stepped
@@ -73,7 +54,7 @@ def create_topics(
     may_mutate: MayMutate = unlimited,
 ) -> Steps[ControllerResult[MetadataRecord, CreateTopicsResponse]]:
     pace = Pace(NAMED_A_STEP)
-    times = yield from _times_named(request.topics, pace)
+    times = yield from times_named(request.topics, pace)
     total = 0
     for topic in request.topics:
         if times[topic.name] == 1 and topic.name != METADATA_TOPIC:
@@ -107,7 +88,7 @@ def create_topics(
             result = _refused_topic(topic.name, refusal.code, refusal.message)
         results.append(result)
         if len(records) > MAX_RECORDS_PER_OPERATION:
-            return (yield from _all_refused(times, _TOO_LARGE, pace))
+            return (yield from _all_refused(times, TOO_LARGE_TEXT, pace))
     for name, count in times.items():
         if count > 1:
             results.append(_refused_topic(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
@@ -118,18 +99,6 @@ def create_topics(
             yield
     response = CreateTopicsResponse(topics=results)
     return ControllerResult(() if request.validate_only else tuple(records), response)
-
-
-def _times_named(
-    topics: Sequence[CreatableTopic | CreatePartitionsTopic], pace: Pace
-) -> Steps[Mapping[str, int]]:
-    """How often a request names each topic, in order."""
-    times: dict[str, int] = {}
-    for topic in topics:
-        times[topic.name] = times.get(topic.name, 0) + 1
-        if pace.is_over():
-            yield
-    return times
 
 
 def _all_refused(
@@ -203,7 +172,7 @@ def _create_topic(
         if factor == -1:
             factor = settings.static.get_int("default.replication.factor")
         try:
-            placed = yield from _place(image, count, factor, random)
+            placed = yield from place(image, count, factor, random)
         except PlacementRefused as refusal:
             text = f"Unable to replicate the partition {factor} time(s): {refusal}"
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text) from refusal
@@ -224,7 +193,7 @@ def _create_topic(
     )
     if MIN_INSYNC_REPLICAS in overrides and elr_enabled(image.features):
         records.append(MetadataRecord(ClearElrRecord(topic_name=topic.name), 0))
-    records.extend((yield from _partition_records(image, topic_id, 0, placed)))
+    records.extend((yield from partition_records(image, topic_id, 0, placed)))
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -236,21 +205,21 @@ def _create_topic(
     )
 
 
-def _assigned(image: MetadataImage, topic: CreatableTopic) -> Steps[list[_Placed]]:
+def _assigned(image: MetadataImage, topic: CreatableTopic) -> Steps[list[Placed]]:
     if topic.replication_factor != -1:
         text = "A manual partition assignment was specified, but replication factor was not set to -1."
         raise Refused(ErrorCode.INVALID_REQUEST, text)
     if topic.num_partitions != -1:
         text = "A manual partition assignment was specified, but numPartitions was not set to -1."
         raise Refused(ErrorCode.INVALID_REQUEST, text)
-    by_index: dict[int, _Placed] = {}
+    by_index: dict[int, Placed] = {}
     factor: int | None = None
     for assignment in topic.assignments:
         index = assignment.partition_index
         if index in by_index:
             text = f"Found multiple manual partition assignments for partition {index}"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-        by_index[index] = _check_assignment(image, assignment.broker_ids, factor, index)
+        by_index[index] = check_assignment(image, assignment.broker_ids, factor, index)
         factor = len(assignment.broker_ids)
         if len(by_index) % RECORDS_A_STEP == 0:
             yield
@@ -258,150 +227,3 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> Steps[list[_Placed
         text = "partitions should be a consecutive 0-based integer sequence"
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     return [by_index[index] for index in range(len(by_index))]
-
-
-def _check_assignment(
-    image: MetadataImage, brokers: Sequence[int], factor: int | None, index: int
-) -> _Placed:
-    code, start = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
-    if not brokers:
-        raise Refused(code, f"{start} an empty replica list.")
-    previous: int | None = None
-    for broker in sorted(brokers):
-        if broker not in image.brokers:
-            raise Refused(code, f"{start} broker {broker}, but no such broker is registered.")
-        if broker == previous:
-            raise Refused(code, f"{start} the broker {broker} more than once.")
-        previous = broker
-    if factor is not None and len(brokers) != factor:
-        raise Refused(
-            code,
-            f"{start} a partition with {len(brokers)} replica(s), but this is not consistent with previous "
-            f"partitions, which have {factor} replica(s).",
-        )
-    isr = tuple(broker for broker in brokers if is_active(image, broker))
-    if not isr:
-        raise Refused(
-            code,
-            "All brokers specified in the manual partition assignment for partition "
-            f"{index} are fenced or in controlled shutdown.",
-        )
-    return _Placed(tuple(brokers), isr)
-
-
-def _place(image: MetadataImage, partitions: int, factor: int, random: Random) -> Steps[list[_Placed]]:
-    placed: list[_Placed] = []
-    for replicas in place_partitions(image.brokers.values(), partitions, factor, random):
-        isr = tuple(broker for broker in replicas if is_active(image, broker))
-        if not isr:
-            raise PlacementRefused("All brokers are currently fenced or in controlled shutdown.")
-        placed.append(_Placed(replicas, isr))
-        if len(placed) % RECORDS_A_STEP == 0:
-            yield
-    return placed
-
-
-def _partition_records(
-    image: MetadataImage, topic_id: Uuid, first_index: int, placed: Iterable[_Placed]
-) -> Steps[list[MetadataRecord]]:
-    version = partition_version(metadata_version(image.features))
-    records: list[MetadataRecord] = []
-    for index, each in enumerate(placed, first_index):
-        record = PartitionRecord(
-            partition_id=index,
-            topic_id=topic_id,
-            replicas=list(each.replicas),
-            isr=list(each.isr),
-            leader=each.isr[0],
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=[default_dir(image, broker) for broker in each.replicas] if version else [],
-        )
-        records.append(MetadataRecord(record, version))
-        if len(records) % RECORDS_A_STEP == 0:
-            yield
-    return records
-
-
-@Stepped
-def create_partitions(
-    image: MetadataImage,
-    random: Random,
-    request: CreatePartitionsRequest,
-    may_mutate: MayMutate = unlimited,
-) -> Steps[ControllerResult[MetadataRecord, CreatePartitionsResponse]]:
-    pace = Pace(NAMED_A_STEP)
-    repeated: dict[str, None] = {}
-    for name, count in (yield from _times_named(request.topics, pace)).items():
-        if count > 1:
-            repeated[name] = None
-        if pace.is_over():
-            yield
-    results = []
-    for name in repeated:
-        results.append(
-            CreatePartitionsTopicResult(
-                name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
-            )
-        )
-        if pace.is_over():
-            yield
-    records: list[MetadataRecord] = []
-    for position, topic in enumerate(request.topics, 1):
-        if position % TOPICS_A_STEP == 0:
-            yield
-        if topic.name in repeated:
-            continue
-        result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
-        try:
-            added = yield from _add_partitions(image, random, topic, may_mutate)
-            if len(records) + len(added) > MAX_RECORDS_PER_OPERATION:
-                raise Refused(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
-            records.extend(added)
-        except Refused as refusal:
-            result.error_code, result.error_message = refusal.code, refusal.message
-        results.append(result)
-    return ControllerResult(
-        () if request.validate_only else tuple(records), CreatePartitionsResponse(results=results)
-    )
-
-
-def _add_partitions(
-    image: MetadataImage, random: Random, request: CreatePartitionsTopic, may_mutate: MayMutate
-) -> Steps[list[MetadataRecord]]:
-    topic = image.topics.get(request.name)
-    if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT)
-    current = len(topic.partitions)
-    if request.count == current:
-        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
-    if request.count < current:
-        raise Refused(
-            ErrorCode.INVALID_PARTITIONS,
-            f"The topic {request.name} currently has {current} partition(s); "
-            f"{request.count} would not be an increase.",
-        )
-    additional = request.count - current
-    factor = len(topic.partitions[0].replicas)
-    if request.assignments is not None and len(request.assignments) != additional:
-        raise Refused(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {additional} additional partition(s), but only "
-            f"{len(request.assignments)} assignment(s) were specified.",
-        )
-    if not may_mutate(additional):
-        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED_TEXT)
-    if request.assignments is not None:
-        placed = []
-        for position, assignment in enumerate(request.assignments):
-            placed.append(_check_assignment(image, assignment.broker_ids, factor, current + position))
-            if len(placed) % RECORDS_A_STEP == 0:
-                yield
-    elif additional > MAX_RECORDS_PER_OPERATION:
-        raise Refused(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
-    else:
-        try:
-            placed = yield from _place(image, additional, factor, random)
-        except PlacementRefused as refusal:
-            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, str(refusal)) from refusal
-    return (yield from _partition_records(image, topic.id, current, placed))

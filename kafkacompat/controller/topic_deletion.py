@@ -6,9 +6,9 @@ Pure. Checks, codes and texts are those of Kafka's controller. The caller checks
 from __future__ import annotations
 
 from kafkacompat.controller.image import MetadataImage, TopicImage
+from kafkacompat.controller.new_partitions import THROTTLED_TEXT, UNKNOWN_TOPIC_TEXT
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
-from kafkacompat.controller.topics import THROTTLED_TEXT, UNKNOWN_TOPIC_TEXT
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.quota.mutations import MayMutate, unlimited
 from kafkacompat.stepping.stepped import Stepped, Steps

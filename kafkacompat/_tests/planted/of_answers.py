@@ -182,7 +182,7 @@ BUGS = (
     ),
     PlantedBug(
         "all topics of a request are refused in one step",
-        "controller/topics.py",
+        "controller/topic_creation.py",
         "POLICY_VIOLATION, text))\n        if pace.is_over():\n            yield\n",
         "POLICY_VIOLATION, text))\n",
         ("controller/_tests/test_steps.py",),

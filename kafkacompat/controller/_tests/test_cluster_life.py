@@ -28,14 +28,15 @@ from kafkacompat.controller.heartbeats import broker_heartbeat
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 from kafkacompat.controller.isr import alter_partition
 from kafkacompat.controller.metadata_delta import MetadataDelta
+from kafkacompat.controller.partition_creation import create_partitions
 from kafkacompat.controller.reassignments import alter_partition_reassignments
 from kafkacompat.controller.records import RecordClasses, frame, unframe
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.registration import broker_registration
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.snapshot_records import image_records
+from kafkacompat.controller.topic_creation import create_topics
 from kafkacompat.controller.topic_deletion import delete_topics
-from kafkacompat.controller.topics import create_partitions, create_topics
 from kafkacompat.controller.unregistration import unregister_broker
 from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
 from kafkacompat.wire.errors import ErrorCode

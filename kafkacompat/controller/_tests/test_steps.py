@@ -12,11 +12,13 @@ from kafkacompat.api.request_context import NotController
 from kafkacompat.controller import configs, records
 from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context, registration
 from kafkacompat.controller.metadata_delta import MetadataDelta
+from kafkacompat.controller.new_partitions import NAMED_A_STEP, TOPICS_A_STEP
 from kafkacompat.controller.partition_change_builder import PartitionChangeBuilder
+from kafkacompat.controller.partition_creation import create_partitions
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.striped_replica_placer import StripedReplicaPlacer
+from kafkacompat.controller.topic_creation import create_topics
 from kafkacompat.controller.topic_deletion import delete_topics
-from kafkacompat.controller.topics import NAMED_A_STEP, TOPICS_A_STEP, create_partitions, create_topics
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.raft._tests.driver_support import World

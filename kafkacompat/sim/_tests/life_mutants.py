@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import feature_updates, snapshot_records, topics
+from kafkacompat.controller import feature_updates, partition_creation, snapshot_records
 from kafkacompat.controller.features import METADATA_VERSION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
@@ -63,10 +63,10 @@ def logs_keep_the_settings_of_their_start(patch: pytest.MonkeyPatch) -> None:
 
 
 def added_partitions_take_the_place_of_others(patch: pytest.MonkeyPatch) -> None:
-    original = topics._partition_records
+    original = partition_creation.partition_records
     patch.setattr(
-        topics,
-        "_partition_records",
+        partition_creation,
+        "partition_records",
         lambda image, topic_id, first, placed: original(image, topic_id, 0, placed),
     )
 
