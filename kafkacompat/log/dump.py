@@ -22,7 +22,7 @@ from kafkacompat.log.checkpoint import (
     parse_partition_metadata,
 )
 from kafkacompat.log.offset_index import OFFSET_ENTRY_SIZE, OffsetIndex
-from kafkacompat.log.producer_state import decode_snapshot
+from kafkacompat.log.producer_snapshot import decode_snapshot
 from kafkacompat.log.time_index import TIME_ENTRY_SIZE, TimeIndex
 from kafkacompat.log.transaction_index import TransactionIndex
 from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches

@@ -8,12 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.producer_state import (
-    ProducerStateManager,
-    SnapshotCorrupt,
-    decode_snapshot,
-    encode_snapshot,
-)
+from kafkacompat.log.producer_snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
+from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.segment_batches import SNAPSHOT_SUFFIX, file_stem
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from kafkacompat.log.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import (
     RETAINED_BATCHES,
     BatchMetadata,
     ProducerStateManager,
-    decode_snapshot,
-    encode_snapshot,
 )
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode as E
