@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.group_sweeps import TOMBSTONE_COST, stretches
+from kafkacompat.coordinator.rounds import Rounds
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
 from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition, Uuid
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.share_services import SharePartitionKey
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
-    from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.ports import Clock, Timers
     from kafkacompat.share_coordinator.records import ShareRecord
     from kafkacompat.stepping.works import Steps, Work
 
@@ -63,11 +64,9 @@ class ShareSweeps:
     ) -> None:
         self._steps = steps
         self._clock = clock
-        self._timers = timers
         self._shards = shards
         self._partitions = partitions
-        self._handles: dict[str, TimerHandle] = {}
-        self._walking: set[str] = set()
+        self._rounds = Rounds(steps, timers, shards, lambda: self._has_share_groups)
         self._has_share_groups = False
         self._deleted: dict[Shard, set[Uuid]] = {}
         """Topics that were deleted while a shard was loading, or whose states are being removed."""
@@ -76,12 +75,11 @@ class ShareSweeps:
         """Partition -> offset at which it was last pruned."""
 
     def start(self, prune_interval_ms: int, cold_interval_ms: int) -> None:
-        self._plan("prune the share coordinator's partitions", prune_interval_ms, self._prune)
-        self._plan("snapshot cold share-partitions", cold_interval_ms, self._snapshot)
+        self._rounds.plan("prune the share coordinator's partitions", prune_interval_ms, self._prune)
+        self._rounds.plan("snapshot cold share-partitions", cold_interval_ms, self._snapshot)
 
     def stop(self) -> None:
-        for handle in self._handles.values():
-            handle.cancel()
+        self._rounds.stop()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Call it after the shards have followed the image."""
@@ -98,29 +96,6 @@ class ShareSweeps:
                 if shard.state in (ShardState.ACTIVE, ShardState.LOADING):
                     self._deleted.setdefault(shard, set()).update(deleted)
                     self.drop_topics(shard)
-
-    # --- rounds
-
-    def _plan(self, what: str, interval_ms: int, sweep: Callable[[Shard], Work]) -> None:
-        def run() -> None:
-            self._plan(what, interval_ms, sweep)
-            if self._has_share_groups and what not in self._walking:
-                self._walking.add(what)
-                self._steps.start_now(what, self._walk(what, sweep))
-
-        self._handles[what] = self._timers.call_after(interval_ms, run)
-
-    def _walk(self, what: str, sweep: Callable[[Shard], Work]) -> Work:
-        try:
-            for shard in self._shards:
-                if shard.state is not ShardState.ACTIVE:
-                    continue
-                for cost in sweep(shard):
-                    yield cost
-                    if shard.state is not ShardState.ACTIVE:
-                        break
-        finally:
-            self._walking.discard(what)
 
     # --- pruning
 

@@ -7,13 +7,14 @@ It walks all ids periodically, in steps. An id that fails is reported, and the o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_sweeps import TOMBSTONE_COST, stretches
-from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
+from kafkacompat.coordinator.rounds import Rounds
+from kafkacompat.coordinator.shard import OPERATION_COST, Shard
 from kafkacompat.faults import report
 from kafkacompat.txn.expiry import abort_timed_out, expired_records, has_timed_out
 from kafkacompat.txn.machine import TransactionMachine
@@ -21,7 +22,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
-    from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.ports import Clock, Timers
     from kafkacompat.stepping.works import Steps, Work
 
 logger = logging.getLogger(__name__)
@@ -40,41 +41,15 @@ class TransactionSweeps:
     """Call `start`, then `stop`. A sweep that is not complete at the next interval continues."""
 
     def __init__(self, steps: Steps, clock: Clock, timers: Timers, shards: Iterable[Shard]) -> None:
-        self._steps = steps
         self._clock = clock
-        self._timers = timers
-        self._shards = shards
-        self._handles: dict[str, TimerHandle] = {}
-        self._walking: set[str] = set()
+        self._rounds = Rounds(steps, timers, shards)
 
     def start(self, abort_interval_ms: int, expiry_interval_ms: int) -> None:
-        self._sweep("abort", abort_interval_ms, self._abort_timed_out)
-        self._sweep("expire", expiry_interval_ms, self._expire)
+        self._rounds.plan("the sweep to abort transactions", abort_interval_ms, self._abort_timed_out)
+        self._rounds.plan("the sweep to expire transactions", expiry_interval_ms, self._expire)
 
     def stop(self) -> None:
-        for handle in self._handles.values():
-            handle.cancel()
-
-    def _sweep(self, name: str, interval_ms: int, sweep: Callable[[Shard], Work]) -> None:
-        def run() -> None:
-            self._sweep(name, interval_ms, sweep)
-            if name not in self._walking:
-                self._walking.add(name)
-                self._steps.start_now(f"the sweep to {name} transactions", self._walk(name, sweep))
-
-        self._handles[name] = self._timers.call_after(interval_ms, run)
-
-    def _walk(self, name: str, sweep: Callable[[Shard], Work]) -> Work:
-        try:
-            for shard in self._shards:
-                if shard.state is not ShardState.ACTIVE:
-                    continue
-                for cost in sweep(shard):
-                    yield cost
-                    if shard.state is not ShardState.ACTIVE:
-                        break
-        finally:
-            self._walking.discard(name)
+        self._rounds.stop()
 
     def _abort_timed_out(self, shard: Shard) -> Work:
         machine = machine_of(shard)
