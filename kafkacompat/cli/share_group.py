@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kafkacompat.cli.client import Cluster, check
+from kafkacompat.cli.described_group import NONE, assigned, assigned_text, described_group, group_lines
 from kafkacompat.cli.failure import CommandFailed
-from kafkacompat.cli.output import table_lines
-from kafkacompat.ids import uuid_to_text
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_request import (
@@ -39,15 +38,11 @@ from kafkacompat.wire.messages.share_group_describe_response import (
     DescribedGroup,
     Member,
     ShareGroupDescribeResponse,
-    TopicPartitions,
 )
 
-OTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
-"""The answers for a group of another type, and of a broker on which share groups are off."""
 GROUP_RESOURCE = 32
 SET, DELETE = 0, 1
 MEMBER_COLUMNS = ("member", "epoch", "client", "host", "subscribed", "assigned")
-NONE = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,41 +56,18 @@ class Stand:
 
 def described_share_group(cluster: Cluster, group: str) -> DescribedGroup | None:
     """Return the group, or None if the broker knows no share group by that name."""
-    if not cluster.any().serves(ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest.MIN_VERSION):
-        return None
-    answer = cluster.coordinator_call(
-        group,
-        ShareGroupDescribeRequest(group_ids=[group]),
-        ShareGroupDescribeResponse,
-        lambda answer: answer.groups[0].error_code,
-    )
-    (found,) = answer.groups
-    if found.error_code in OTHER_TYPE:
-        return None
-    check(found.error_code, f"group {group}", found.error_message)
-    return found
+    request = ShareGroupDescribeRequest(group_ids=[group])
+    return described_group(cluster, group, ApiKey.SHARE_GROUP_DESCRIBE, request, ShareGroupDescribeResponse)
 
 
 def share_group_lines(group: DescribedGroup) -> list[str]:
     """Return the epochs of the group, and a table of its members with their assignment."""
-    lines = [
-        f"type share, group epoch {group.group_epoch}, "
-        f"target assignment epoch {group.assignment_epoch}, assignor {group.assignor_name or NONE}"
-    ]
-    if group.members:
-        members = sorted(group.members, key=lambda member: member.member_id)
-        lines += table_lines(MEMBER_COLUMNS, map(_member_row, members))
-    return lines
+    return group_lines("share", group, MEMBER_COLUMNS, _member_row)
 
 
 def member_counts(group: DescribedGroup) -> Counter[tuple[str, int]]:
     """Return how many members have each partition."""
-    return Counter(
-        (_topic_of(topic), number)
-        for member in group.members
-        for topic in member.assignment.topic_partitions
-        for number in topic.partitions
-    )
+    return Counter(partition for member in group.members for partition in assigned(member.assignment))
 
 
 def described_offsets(cluster: Cluster, group: str) -> dict[str, dict[int, Stand]]:
@@ -171,18 +143,11 @@ def _check_empty(code: int, group: str, what: str, message: str | None) -> None:
 
 
 def _member_row(member: Member) -> tuple[object, ...]:
-    topics = sorted(
-        (_topic_of(topic), sorted(topic.partitions)) for topic in member.assignment.topic_partitions
-    )
     return (
         member.member_id,
         member.member_epoch,
         member.client_id or NONE,
         member.client_host or NONE,
         ",".join(sorted(member.subscribed_topic_names)) or NONE,
-        ";".join(f"{name}:{','.join(map(str, numbers))}" for name, numbers in topics) or NONE,
+        assigned_text(member.assignment),
     )
-
-
-def _topic_of(topic: TopicPartitions) -> str:
-    return topic.topic_name or uuid_to_text(topic.topic_id)
