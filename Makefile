@@ -89,9 +89,10 @@ kerberos: $(VENV)/.dev prometheus
 	@$(BIN)/python -c "import gssapi" 2>/dev/null || nice timeout 900 $(BIN)/python -m pip install -q --disable-pip-version-check \
 		-r requirements-gssapi.lock || echo "gssapi is missing and could not be installed; the tests that need it will say so"
 
-# BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests.
+# BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests, and
+# `python -m interop_tests.report --write-only` shows the results in docs/compatibility.md.
 interop: $(VENV)/.dev browser prometheus kerberos
-	$(PYTEST) interop_tests -q -n $(INTEROP_WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
+	$(PYTEST) interop_tests -q -n $(INTEROP_WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP),--junitxml=.cache/interop/kafkacompat.xml)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks --document docs/reference/measurements.md $(ARGS)

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 from xml.etree import ElementTree
 
 T = TypeVar("T")
-PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+KINDS = PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 BEGIN = "<!-- begin results: written by python -m interop_tests.report -->\n"
 END = "<!-- end results -->"
+OURS, APACHES = "kafkacompat", "Apache Kafka 4.3.0"
+NO_RESULT = "-"
 BOTH_THEMSELVES = "run once; both brokers take part"
+COUNTED = re.compile(rf"(\d+) ({'|'.join(KINDS)})")
+ROW = re.compile(r"^\| (.*) \| (.*) \| (.*) \|$", re.M)
 
 
 @dataclass(frozen=True)
@@ -87,54 +91,101 @@ def read_run(path: Path) -> Run:
     return Run(outcomes, seconds, reasons)
 
 
-def _minutes(run: Run) -> str:
-    return f"{sum(run.seconds.values()) / 60:.0f}"
+@dataclass(frozen=True)
+class Column:
+    """What the page shows of the runs on one broker."""
+
+    title: str
+    when: str
+    """The date of the newest run, as YYYY-MM-DD."""
+    minutes: int
+    """What all tests took together. Some of them ran at the same time."""
+    cells: Mapping[str, str]
+    """By module. A module without results has none."""
+    notes: tuple[str, ...]
+    """Groups that ran by themselves, and skipped tests with their reasons."""
+    failures: tuple[str, ...]
+
+    def without_others(self, modules: Set[str]) -> Column:
+        """This column, with these modules only."""
+        return replace(self, cells={name: cell for name, cell in self.cells.items() if name in modules})
+
+    def total(self) -> str:
+        counts: Counter[str] = Counter()
+        for cell in self.cells.values():
+            for count, kind in COUNTED.findall(cell):
+                counts[kind] += int(count)
+        return _counted(counts)
 
 
-def _cell(run: Run, module: str) -> str:
-    counts = run.counts(module)
-    return ", ".join(f"{counts[kind]} {kind}" for kind in (PASSED, FAILED, SKIPPED) if counts[kind]) or "-"
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]) or NO_RESULT
 
 
-def _total(run: Run) -> str:
-    counts: Counter[str] = Counter()
-    for module in run.outcomes:
-        counts += run.counts(module)
-    return ", ".join(f"{counts[kind]} {kind}" for kind in (PASSED, FAILED, SKIPPED) if counts[kind]) or "-"
+def column_of(title: str, run: Run, when: str) -> Column:
+    notes = []
+    if run.alone:
+        notes.append(f"run by themselves on {title}, after the rest: {', '.join(sorted(run.alone))}")
+    reasons: Counter[str] = Counter()
+    for counted in run.reasons.values():
+        reasons += counted
+    notes += [f"skipped on {title}, {count}: {reason}" for reason, count in sorted(reasons.items())]
+    cells = {module: _counted(run.counts(module)) for module in run.outcomes}
+    return Column(
+        title, when, round(sum(run.seconds.values()) / 60), cells, tuple(notes), tuple(run.failures())
+    )
 
 
-def _failures(title: str, run: Run) -> list[str]:
-    names = run.failures()
-    if not names:
-        return [f"Failed on {title}: none."]
-    return [f"Failed on {title}:", "", *(f"- `{name}`" for name in names)]
+def columns_in(page: str) -> tuple[Column, Column]:
+    """The columns that a page shows: kafkacompat's, and Apache Kafka's. ValueError if it is not such a page."""
+    part = page.partition(BEGIN)[2].partition(END)[0]
+    rows = [tuple(row) for row in ROW.findall(part) if row[0] not in {"tests", "---", "**all**"}]
+    columns = []
+    for number, title in enumerate((OURS, APACHES), 1):
+        head = re.search(rf"{re.escape(title)} \((\d{{4}}-\d\d-\d\d), (\d+) minutes of tests\)", part)
+        if head is None:
+            raise ValueError(f"the page does not say when the suite ran on {title}")
+        failed = part.partition(f"Failed on {title}:")[2].partition("Failed on ")[0]
+        columns.append(
+            Column(
+                title,
+                head[1],
+                int(head[2]),
+                {row[0]: row[number] for row in rows if row[number] not in {NO_RESULT, BOTH_THEMSELVES}},
+                tuple(
+                    re.findall(rf"^- ((?:skipped|run by themselves) on {re.escape(title)},.*)$", part, re.M)
+                ),
+                tuple(re.findall(r"^- `(.*)`$", failed, re.M)),
+            )
+        )
+    return columns[0], columns[1]
 
 
-def results_part(ours: Run, apache: Run, both_themselves: frozenset[str], when: str) -> str:
+def _failures(column: Column) -> list[str]:
+    if not column.failures:
+        return [f"Failed on {column.title}: none."]
+    return [f"Failed on {column.title}:", "", *(f"- `{name}`" for name in column.failures)]
+
+
+def results_part(ours: Column, apaches: Column, both_themselves: frozenset[str]) -> str:
     """Markdown: a table by module, skipped tests with their reasons, and the failures by name."""
+    dated = [f"{each.title} ({each.when}, {each.minutes} minutes of tests)" for each in (ours, apaches)]
     lines = [
-        f"Run on {when} with the same unmodified clients and the same assertions, first on kafkacompat "
-        f"({_minutes(ours)} minutes), then on Apache Kafka 4.3.0 ({_minutes(apache)} minutes).",
+        "The same unmodified clients and the same assertions,",
+        f"on {dated[0]} and on {dated[1]}.",
         "",
-        "| tests | kafkacompat | Apache Kafka 4.3.0 |",
+        f"| tests | {ours.title} | {apaches.title} |",
         "| --- | --- | --- |",
     ]
-    for module in sorted(ours.outcomes.keys() | apache.outcomes.keys()):
+    for module in sorted(ours.cells.keys() | apaches.cells.keys()):
         once = module.split("/")[0] in both_themselves
-        lines.append(
-            f"| {module} | {_cell(ours, module)} | {BOTH_THEMSELVES if once else _cell(apache, module)} |"
-        )
-    lines += [f"| **all** | **{_total(ours)}** | **{_total(apache)}** |", ""]
-    for title, run in (("kafkacompat", ours), ("Apache Kafka", apache)):
-        if run.alone:
-            lines.append(f"- run by themselves on {title}, after the rest: {', '.join(sorted(run.alone))}")
-        reasons: Counter[str] = Counter()
-        for counted in run.reasons.values():
-            reasons += counted
-        lines += [f"- skipped on {title}, {count}: {reason}" for reason, count in sorted(reasons.items())]
+        theirs = BOTH_THEMSELVES if once else apaches.cells.get(module, NO_RESULT)
+        lines.append(f"| {module} | {ours.cells.get(module, NO_RESULT)} | {theirs} |")
+    lines += [f"| **all** | **{ours.total()}** | **{apaches.total()}** |", ""]
+    lines += [f"- {note}" for note in (*ours.notes, *apaches.notes)]
     if lines[-1]:
         lines.append("")
-    lines += [*_failures("kafkacompat", ours), "", *_failures("Apache Kafka", apache)]
+    lines += [*_failures(ours), "", *_failures(apaches)]
     return "\n".join(lines) + "\n"
 
 
