@@ -13,6 +13,7 @@ its exit status is 3 while pieces are left.
 from __future__ import annotations
 
 import argparse
+import datetime
 import hashlib
 import json
 import math
@@ -28,9 +29,14 @@ from typing import Any
 import coverage
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("raft", "partition", "log", "coordinator", "group", "txn")
+PACKAGES = ("raft", "partition", "log", "coordinator", "group", "txn", "share", "share_coordinator")
 UNIT, SIMULATION, EITHER = "unit tests", "simulation", "either"
-SEEDS = ("test_cluster_simulation.py", "test_quorum_simulation.py")
+SEEDS = (
+    "test_cluster_simulation.py",
+    "test_consumer_group_simulation.py",
+    "test_share_group_simulation.py",
+    "test_quorum_simulation.py",
+)
 SHARES = (0, 1)
 """Of the eight that share the seeds of a simulation."""
 PIECES: Mapping[tuple[str, str], Sequence[str]] = {
@@ -174,7 +180,8 @@ def main() -> int:
     if options.list:
         print(not_taken(reports[EITHER]))
     if options.document is not None:
-        put_into(options.document, table(reports))
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        put_into(options.document, f"Measured on {today}.\n\n{table(reports)}")
     return 0
 
 
