@@ -86,8 +86,10 @@ Run = Callable[..., list[str]]
 class ScriptedBroker:
     """Stands for every connection of the commands. Each answer passes through the codec of the version asked for."""
 
-    def __init__(self, answers: Answers, versions: dict[int, int]) -> None:
+    def __init__(self, answers: Answers, versions: dict[int, int], first: Answers) -> None:
+        """`first` are the answers to the first request of their kind."""
         self.answers = base_answers() | answers
+        self.first = dict(first)
         self.versions = versions
         self.asked: list[ApiKey] = []
         self.is_lost = False
@@ -99,7 +101,8 @@ class ScriptedBroker:
         self.asked.append(key)
         most = request.MAX_VERSION if max_version is None else max_version
         version = min(most, self.versions.get(key, request.MAX_VERSION))
-        return decode(response_type, version, encode(self.answers[key], version))
+        answer = self.first.pop(key) if key in self.first else self.answers[key]
+        return decode(response_type, version, encode(answer, version))
 
     def serves(self, api_key: int, version: int) -> bool:
         return version <= self.versions.get(api_key, 99)
@@ -194,9 +197,13 @@ def groups(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     """groups("describe", "g", answers={...}) runs the command, and returns the lines that it printed."""
 
     def run(
-        *words: str, answers: Answers, versions: dict[int, int] | None = None, status: int = 0
+        *words: str,
+        answers: Answers,
+        versions: dict[int, int] | None = None,
+        first: Answers | None = None,
+        status: int = 0,
     ) -> list[str]:
-        broker = ScriptedBroker(answers, versions or {})
+        broker = ScriptedBroker(answers, versions or {}, first or {})
         monkeypatch.setattr(client, "Connection", lambda *_: broker)
         assert main(["groups", *words, *BOOTSTRAP]) == status
         said = capsys.readouterr()
@@ -300,6 +307,30 @@ def test_a_group_of_no_known_type_is_shown_without_members_and_an_unknown_one_is
     assert lines[0] == "g is neither a classic, a consumer nor a share group, so its members are not shown"
     (line,) = groups("describe", "g", answers=answers | {ApiKey.LIST_GROUPS: ListGroupsResponse()}, status=1)
     assert line == "kafkacompat: group g: GROUP_ID_NOT_FOUND"
+
+
+@pytest.mark.parametrize("kind", ["share", "consumer"])
+def test_a_group_that_begins_between_two_questions_is_found(groups: Run, kind: str) -> None:
+    """Its type was asked for while it did not exist yet, and then the list has it."""
+    if kind == "share":
+        described: Answers = {
+            ApiKey.SHARE_GROUP_DESCRIBE: share_group(),
+            ApiKey.CONSUMER_GROUP_DESCRIBE: refused(NOT_FOUND),
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_offsets(),
+        }
+    else:
+        described = {ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_group()}
+    answers: Answers = described | {
+        ApiKey.DESCRIBE_GROUPS: classic_group(NOT_FOUND),
+        ApiKey.LIST_GROUPS: ListGroupsResponse(groups=[ListedGroup(group_id="g", group_type=kind)]),
+    }
+    before: Answers = {
+        ApiKey.SHARE_GROUP_DESCRIBE: share_group(error_code=NOT_FOUND),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: refused(NOT_FOUND),
+    }
+    lines = groups("describe", "g", answers=answers, first=before)
+    assert lines[0] == "g: Stable, 0 members"
+    assert lines[1].startswith(f"type {kind}, ")
 
 
 def test_a_refusal_is_no_group_of_another_type(groups: Run) -> None:

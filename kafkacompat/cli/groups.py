@@ -24,6 +24,9 @@ from kafkacompat.cli.share_group import (
 )
 from kafkacompat.cli.topics import pairs
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.consumer_group_describe_response import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.delete_groups_response import DeleteGroupsResponse
 from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
@@ -45,6 +48,8 @@ from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteRespons
 from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse
 from kafkacompat.wire.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
+
+DESCRIBED_TYPES = ("share", "consumer", "classic")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,12 +126,21 @@ def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> None:
     print_table(("group", "state", "type", "protocol"), sorted(rows))
 
 
-def describe_group(cluster: Cluster, arguments: argparse.Namespace) -> None:
+def describe_group(cluster: Cluster, arguments: argparse.Namespace, *, is_new: bool = False) -> None:
+    """`is_new`: the group has begun between two earlier questions."""
     shared = described_share_group(cluster, arguments.group)
     if shared is not None:
         describe_share_group(cluster, shared)
         return
-    owners = print_members(cluster, arguments.group)
+    described: DescribedConsumerGroup | DescribedGroup | None = described_consumer_group(
+        cluster, arguments.group
+    )
+    if described is None:
+        described = described_classic_group(cluster, arguments.group)
+    if described is None and not is_new and listed_type(cluster, arguments.group) in DESCRIBED_TYPES:
+        describe_group(cluster, arguments, is_new=True)
+        return
+    owners = print_members(arguments.group, described)
     rows: list[tuple[object, ...]] = []
     for topic, offsets in sorted(committed(cluster, arguments.group).items()):
         ends = end_offsets(cluster, topic)
@@ -156,20 +170,19 @@ def describe_share_group(cluster: Cluster, group: DescribedShareGroup) -> None:
         print_table(("topic", "partition", "start", "end", "lag", "members"), rows)
 
 
-def print_members(cluster: Cluster, group: str) -> dict[tuple[str, int], str]:
+def print_members(
+    group: str, described: DescribedConsumerGroup | DescribedGroup | None
+) -> dict[tuple[str, int], str]:
     """Print the group's state and members. Return the member that has each partition."""
-    modern = described_consumer_group(cluster, group)
-    if modern is not None:
-        print_state(group, modern.group_state, len(modern.members))
-        for line in consumer_group_lines(modern):
-            print(line)
-        return owners_of(modern)
-    described = described_group(cluster, group)
     owners: dict[tuple[str, int], str] = {}
     if described is None:
         print(f"{group} is neither a classic, a consumer nor a share group, so its members are not shown")
         return owners
     print_state(group, described.group_state, len(described.members))
+    if isinstance(described, DescribedConsumerGroup):
+        for line in consumer_group_lines(described):
+            print(line)
+        return owners_of(described)
     if described.members:
         print_table(
             ("member", "client", "host"),
@@ -185,7 +198,7 @@ def print_state(group: str, state: str, members: int) -> None:
     print(f"{group}: {state}, {members} {'member' if members == 1 else 'members'}")
 
 
-def described_group(cluster: Cluster, group: str) -> DescribedGroup | None:
+def described_classic_group(cluster: Cluster, group: str) -> DescribedGroup | None:
     """Return the classic group, or None for a group of another type. Raises CommandFailed if the group does not exist."""
     answer = cluster.coordinator_call(
         group,
@@ -194,14 +207,20 @@ def described_group(cluster: Cluster, group: str) -> DescribedGroup | None:
         lambda answer: answer.groups[0].error_code,
     )
     (found,) = answer.groups
-    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND and any(
-        entry.group_id == group
-        for node in cluster.node_ids()
-        for entry in cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse).groups
-    ):
+    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND and listed_type(cluster, group) is not None:
         return None
     check(found.error_code, f"group {group}", found.error_message)
     return found
+
+
+def listed_type(cluster: Cluster, group: str) -> str | None:
+    """Return the type of a group in the list of groups. Empty if the broker does not tell types, None if the group is
+    not in the list."""
+    for node in cluster.node_ids():
+        for entry in cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse).groups:
+            if entry.group_id == group:
+                return entry.group_type.lower()
+    return None
 
 
 def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:

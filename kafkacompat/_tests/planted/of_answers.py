@@ -264,4 +264,11 @@ BUGS = (
         "            if leader > 0:\n",
         ("api/_tests/test_produce.py",),
     ),
+    PlantedBug(
+        "a group that begins while a command asks for its type is of none",
+        "cli/groups.py",
+        "    if described is None and not is_new and listed_type(",
+        "    if False and listed_type(",
+        ("_tests/test_cli_groups.py::test_a_group_that_begins_between_two_questions_is_found",),
+    ),
 )

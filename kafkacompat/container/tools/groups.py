@@ -8,7 +8,7 @@ import sys
 from kafkacompat.cli.client import Cluster, error_name
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import assigned_partitions
-from kafkacompat.cli.groups import committed, described_group, end_offsets
+from kafkacompat.cli.groups import committed, described_classic_group, end_offsets
 from kafkacompat.container.tools.options import Options, address_of
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -73,7 +73,7 @@ def groups_of(cluster: Cluster) -> list[str]:
 
 
 def describe(cluster: Cluster, group: str) -> None:
-    found = described_group(cluster, group)
+    found = described_classic_group(cluster, group)
     print()
     owners: dict[tuple[str, int], tuple[str, str, str]] = {}
     if found is not None:
