@@ -40,7 +40,7 @@ def expire(records: InFlightRecords, now_ms: int, settings: ShareSettings) -> En
             for run in batch.runs:
                 if _is_expired(run, now_ms):
                     _expire(records, run, settings)
-                    ended.add(run)
+                    ended.add(batch, run)
             batch.join(batch.first, batch.last)
         # What has a pending transition is queued again if that is undone.
         next_ms = min(
@@ -82,7 +82,7 @@ def archive_dead_letters(records: InFlightRecords, letters: DeadLetters) -> Stat
             if run.state is ARCHIVING and run.transition is None:
                 run.state = ARCHIVED
                 records.delivery_complete_count += records.count_between(run.first, run.last)
-                written.add(run)
+                written.add(batch, run)
         batch.join(letters.first_offset, letters.last_offset)
     return written
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kafkacompat.api.share_services import StateBatch
 from kafkacompat.share.dead_letters import Cause, DeadLetters
 from kafkacompat.share.in_flight import (
@@ -15,29 +17,57 @@ from kafkacompat.share.in_flight import (
 )
 from kafkacompat.share.values import NO_MEMBER, RecordState, ShareSettings
 
+AS_KAFKA_MAX = 50
+"""Batches of a write that are those of Kafka: one for each batch in flight, or for each offset of one that is treated per
+offset. The next snapshot of the state depends on it. Of a larger write neighbours with the same state are one batch."""
+
 
 class StateBatches:
-    """What the persister is to write. Neighbours with the same state are written as one."""
+    """What the persister is to write."""
 
-    __slots__ = ("batches",)
+    __slots__ = ("_joins", "batches")
 
     def __init__(self) -> None:
         self.batches: list[StateBatch] = []
+        self._joins = False
 
-    def add(self, run: Run) -> None:
-        batches = self.batches
-        if batches:
-            first, last, state, count = batches[-1]
-            if last + 1 == run.first and state == run.state and count == run.delivery_count:
-                batches[-1] = StateBatch(first, run.last, state, count)
+    def add(self, batch: InFlightBatch, run: Run) -> None:
+        state, count, batches = int(run.state), run.delivery_count, self.batches
+        if not self._joins:
+            if len(batches) + (run.last - run.first if batch.per_offset else 0) < AS_KAFKA_MAX:
+                if batch.per_offset:
+                    batches += [
+                        StateBatch(each, each, state, count) for each in range(run.first, run.last + 1)
+                    ]
+                else:
+                    batches.append(StateBatch(run.first, run.last, state, count))
                 return
-        batches.append(StateBatch(run.first, run.last, int(run.state), run.delivery_count))
+            self._joins = True
+            self.batches = joined(batches)
+        _add_joined(self.batches, StateBatch(run.first, run.last, state, count))
 
     def complete(self) -> None:
         """The changes are written."""
 
     def undo(self, now_ms: int) -> None:
         """The persister cannot write them."""
+
+
+def joined(batches: Iterable[StateBatch]) -> list[StateBatch]:
+    """Neighbours with the same state as one batch."""
+    found: list[StateBatch] = []
+    for each in batches:
+        _add_joined(found, each)
+    return found
+
+
+def _add_joined(batches: list[StateBatch], new: StateBatch) -> None:
+    if batches:
+        first, last, state, count = batches[-1]
+        if last + 1 == new[0] and (state, count) == new[2:]:
+            batches[-1] = StateBatch(first, new[1], state, count)
+            return
+    batches.append(new)
 
 
 class EndedLocks(StateBatches):
@@ -56,8 +86,8 @@ class EndedLocks(StateBatches):
         self.count = 0
         """How many records were held too long."""
 
-    def add(self, run: Run) -> None:
-        super().add(run)
+    def add(self, batch: InFlightBatch, run: Run) -> None:
+        super().add(batch, run)
         self.count += run.last - run.first + 1
         if run.state is ARCHIVING:
             letters = DeadLetters(run.first, run.last, run.delivery_count, Cause.DELIVERY_COUNT_EXCEEDED)
@@ -94,7 +124,7 @@ class Transition(StateBatches):
         run.state = state
         run.member_id = NO_MEMBER
         run.transition = self
-        self.add(run)
+        self.add(batch, run)
         if run.is_terminal():
             self._records.delivery_complete_count += self._records.count_between(run.first, run.last)
         parts = self._parts

@@ -93,6 +93,8 @@ def _merging(batches: list[StateBatch]) -> Generator[int, None, Batches]:
     if the two have become equal."""
     if len(batches) < 2:
         return Batches(tuple(batches))
+    if len(batches) <= COMBINED_A_STEP and (in_order := _joined_in_order(batches)) is not None:
+        return Batches(tuple(in_order))
     ranked: list[_Ranked] = []
     for start in range(0, len(batches), COMBINED_A_STEP):
         if start:
@@ -131,6 +133,22 @@ def _merging(batches: list[StateBatch]) -> Generator[int, None, Batches]:
     first, last, count, state = low
     final.append(StateBatch(first, last, state, count))
     return Batches(tuple(final), is_joined)
+
+
+def _joined_in_order(batches: list[StateBatch]) -> list[StateBatch] | None:
+    """Most writes are in order: nothing overlaps, and neighbours only have to be joined. None if it is not so."""
+    first, last, state, count = batches[0]
+    found: list[StateBatch] = []
+    for low, high, other_state, other_count in batches[1:]:
+        if low <= last:
+            return None
+        if low == last + 1 and count == other_count and state == other_state:
+            last = high
+            continue
+        found.append(StateBatch(first, last, state, count))
+        first, last, state, count = low, high, other_state, other_count
+    found.append(StateBatch(first, last, state, count))
+    return found
 
 
 def _part(heap: list[_Ranked], low: _Ranked, high: _Ranked) -> None:

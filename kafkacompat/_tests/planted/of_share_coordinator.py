@@ -24,6 +24,13 @@ BUGS = (
         ("share_coordinator/_tests/test_batches.py",),
     ),
     PlantedBug(
+        "batches that overlap by one offset are taken for batches in order",
+        "share_coordinator/batches.py",
+        "        if low <= last:\n",
+        "        if low < last:\n",
+        ("share_coordinator/_tests/test_batches.py",),
+    ),
+    PlantedBug(
         "what lies below the start offset stays",
         "share_coordinator/batches.py",
         "        new = [_from(each, start_offset) for each in new if each[1] >= start_offset]\n",

@@ -8,6 +8,20 @@ LIVES = "share/_tests/test_share_partition_lives.py"
 
 BUGS = (
     PlantedBug(
+        "neighbours of a small write are one batch, and snapshots are not Kafka's",
+        "share/transitions.py",
+        "                if batch.per_offset:\n",
+        "                if False:\n",
+        ("share/_tests/test_transitions.py", LIVES),
+    ),
+    PlantedBug(
+        "a thousand acknowledged records are a thousand batches of a write",
+        "share/transitions.py",
+        ") < AS_KAFKA_MAX:\n",
+        ") < 1_000_000:\n",
+        ("share/_tests/test_transitions.py",),
+    ),
+    PlantedBug(
         "a release that is not written yet is acquired by another member",
         "share/in_flight.py",
         "        return self.state is AVAILABLE and self.transition is None\n",

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.share.share_partition import SharePartition
+from kafkacompat.share.transitions import joined
 from kafkacompat.share.values import (
     SUCCEEDED,
     AbortedTransaction,
@@ -127,5 +128,11 @@ class Leader:
 
 
 def batches_of(write: PendingWrite | None) -> list[tuple[int, int, int, int]]:
+    """Neighbours with the same state as one."""
+    assert write is not None
+    return [tuple(each) for each in joined(write.state.batches)]
+
+
+def separate_batches_of(write: PendingWrite | None) -> list[tuple[int, int, int, int]]:
     assert write is not None
     return [tuple(each) for each in write.state.batches]

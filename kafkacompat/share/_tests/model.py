@@ -496,6 +496,17 @@ class Model:
                 self._start(offset, AVAILABLE if offset >= self.start else ARCHIVED, change)
         return change
 
+    def batches_of(self, change: Change) -> list[StateBatch]:
+        """What Kafka writes of a change that was just made: one for each offset of a batch that is split."""
+        changed = set(change.offsets)
+        parts: list[tuple[int, int]] = []
+        for batch in self.batches:
+            if batch.is_split:
+                parts += [(offset, offset) for offset in batch.offsets if offset in changed]
+            elif batch.first in changed:
+                parts.append((batch.first, batch.last))
+        return [StateBatch(first, last, *change.written[first]) for first, last in parts]
+
     def _pending(self, change: Change) -> Iterator[tuple[int, Entry]]:
         for offset in change.offsets:
             entry = self.entries[offset]

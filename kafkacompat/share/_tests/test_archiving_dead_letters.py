@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.share.dead_letters import Cause, DeadLetters
 from kafkacompat.share.share_partition import SharePartition
+from kafkacompat.share.transitions import joined
 from kafkacompat.share.values import (
     SUCCEEDED,
     AcknowledgementBatch,
@@ -58,7 +59,7 @@ class World:
 
 def states(write: PendingWrite | None) -> list[tuple[int, int, int]]:
     assert write is not None
-    return [(first, last, state) for first, last, state, _ in write.state.batches]
+    return [(first, last, state) for first, last, state, _ in joined(write.state.batches)]
 
 
 def test_a_rejected_record_is_archived_after_its_dead_letter() -> None:

@@ -16,7 +16,9 @@ from kafkacompat.share._tests.leader import (
     RELEASE,
     Leader,
     batches_of,
+    separate_batches_of,
 )
+from kafkacompat.share.transitions import AS_KAFKA_MAX
 from kafkacompat.share.values import SUCCEEDED
 from kafkacompat.wire.errors import ErrorCode
 
@@ -189,6 +191,49 @@ class TestClosedSessions:
         leader.not_written(leader.release())
         assert leader.runs[0] == (0, 4, ACQUIRED, 1)
         assert batches_of(leader.expire(LOCK_MS)) == [(0, 9, AVAILABLE, 1)]
+
+
+class TestWrittenBatches:
+    """They are Kafka's, because the next snapshot of the state depends on how the changes of its write are cut."""
+
+    def test_batches_that_are_treated_as_a_whole(self, leader: Leader) -> None:
+        leader.fetch((10, 10))
+        leader.fetch((11, 14))
+        assert separate_batches_of(leader.release()) == [(0, 4, 0, 1), (10, 10, 0, 1), (11, 14, 0, 1)]
+
+    def test_a_batch_that_is_treated_per_offset(self, leader: Leader) -> None:
+        leader.finish(1, 1, ACCEPT)
+        assert separate_batches_of(leader.release()) == [
+            (0, 0, 0, 1),
+            (2, 2, 0, 1),
+            (3, 3, 0, 1),
+            (4, 4, 0, 1),
+        ]
+
+    def test_acknowledgements_of_neighbours(self, leader: Leader) -> None:
+        write = leader.acknowledge(1, 3, ACCEPT)
+        assert separate_batches_of(write) == [(1, 1, 2, 1), (2, 2, 2, 1), (3, 3, 2, 1)]
+
+    def test_locks_that_end(self, leader: Leader) -> None:
+        leader.finish(1, 2, ACCEPT)
+        write = leader.expire(LOCK_MS)
+        assert separate_batches_of(write) == [(0, 0, 0, 1), (3, 3, 0, 1), (4, 4, 0, 1), (5, 9, 0, 1)]
+
+    def test_a_large_write_has_neighbours_as_one(self) -> None:
+        leader = Leader()
+        leader.fetch((0, AS_KAFKA_MAX))
+        leader.finish(0, 0, ACCEPT)
+        assert separate_batches_of(leader.acknowledge(1, AS_KAFKA_MAX, RELEASE)) == [
+            (each, each, AVAILABLE, 1) for each in range(1, AS_KAFKA_MAX + 1)
+        ]
+        leader.fetch((200, 201 + AS_KAFKA_MAX), at=200)
+        leader.fetch((300, 304), at=300)
+        leader.finish(200, 200, ACCEPT)
+        leader.finish(300, 300, ACCEPT)
+        assert separate_batches_of(leader.release()) == [
+            (201, 201 + AS_KAFKA_MAX, AVAILABLE, 1),
+            (301, 304, AVAILABLE, 1),
+        ]
 
 
 class TestLocks:

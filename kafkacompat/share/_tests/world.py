@@ -11,6 +11,7 @@ from kafkacompat.api.share_services import ReadState, ShareError, SharePartition
 from kafkacompat.share._tests.model import Buried, Change, Model, Refusal
 from kafkacompat.share.dead_letters import Cause, DeadLetters
 from kafkacompat.share.share_partition import SharePartition
+from kafkacompat.share.transitions import AS_KAFKA_MAX, joined
 from kafkacompat.share.values import (
     AbortedTransaction,
     AcknowledgementBatch,
@@ -290,6 +291,8 @@ class World:
         assert isinstance(outcome, PendingWrite)
         state = outcome.state
         assert expanded(state.batches) == change.written
+        batches = self.model.batches_of(change)
+        assert state.batches == (batches if len(batches) <= AS_KAFKA_MAX else joined(batches))
         assert state.start_offset == self.model.start
         assert state.delivery_complete_count == self.model.complete_count
         self.note_archived(change.written)
