@@ -241,7 +241,7 @@ BUGS = (
     ),
     PlantedBug(
         "a member whose fencing the log refuses is not fenced again",
-        "group/consumer/sessions.py",
+        "group/fencing.py",
         "            self._env.timers.schedule(self._key, RETRY_MS, self)\n",
         "",
         ("coordinator/_tests/test_consumer_groups.py",),

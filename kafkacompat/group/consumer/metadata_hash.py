@@ -27,7 +27,7 @@ def topic_hash(
     replica has one.
     """
     parts = [pack("<b", MAGIC), topic_id[7::-1], topic_id[:7:-1], _string(name), pack("<i", partition_count)]
-    if racks is None:
+    if racks is None or not any(racks):
         parts.append(pack(f"<{partition_count}i", *range(partition_count)))
     else:
         # The partitions of a topic have few different sets of racks.

@@ -1,25 +1,22 @@
 """The timers of a consumer group's members. A member whose time is over is fenced.
 
-A timer belongs to the ids, because the log makes the group: it looks for the member when it fires. Each join of a
-member sets the timers of its id anew.
+Each join of a member sets the timers of its id anew.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.member import MemberState
 from kafkacompat.group.environment import Environment, GroupResult, nothing
+from kafkacompat.group.fencing import Fencing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkacompat.group.consumer.member import ConsumerGroupMember
-
-RETRY_MS = 500
-"""A fencing that the log refuses is tried again after this time."""
+    from kafkacompat.group.group import Group
 
 
 def schedule_session_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
@@ -82,30 +79,16 @@ def _key(kind: str, group_id: str, member_id: str) -> tuple[str, str, str]:
     return (kind, group_id, member_id)
 
 
-class _Fencing:
-    """Fences the member of the key, if it is still there. There is one for each member, so it is small."""
-
-    __slots__ = ("_env", "_epoch", "_key")
+class _Fencing(Fencing):
+    __slots__ = ("_epoch",)
 
     def __init__(self, env: Environment, key: tuple[str, str, str], epoch: int | None = None) -> None:
         """With an epoch, only a member that is still at it."""
-        self._env = env
-        self._key = key
+        super().__init__(env, key)
         self._epoch = epoch
 
-    def __call__(self, now_ms: int) -> GroupResult:
-        _, group_id, member_id = self._key
-        group = self._env.groups.get(group_id)
+    def _fenced(self, group: Group | None, member_id: str, now_ms: int) -> GroupResult:
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if member is None or self._epoch not in (None, member.member_epoch):
             return nothing()
-        assert isinstance(group, ConsumerGroup)
-        result = self._env.fence(group, [member], now_ms)
-        undo = result.refused
-
-        def refused() -> None:
-            if undo is not None:
-                undo()
-            self._env.timers.schedule(self._key, RETRY_MS, self)
-
-        return replace(result, refused=refused)
+        return self._env.fence(group, [member], now_ms)
