@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.pieces import COMMITTED_PIECE, cut, named_in
+from kafkacompat.api.pieces import cut, named_in
 from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.deferred import Deferred
 from kafkacompat.security.acl import AclOperation
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
 
+ALTERED_PIECE = 1_000
+"""Partitions per piece. With each piece the group's record of all its states is written twice, and the states themselves are
+made in further steps."""
 Topics = dict[str, AlterShareGroupOffsetsResponseTopic]
 """By name. A topic that is named twice is answered once, with the partitions of both."""
 
@@ -34,7 +37,7 @@ Topics = dict[str, AlterShareGroupOffsetsResponseTopic]
 def alter_share_group_offsets(
     node: Node, context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse | Deferred[Any] | Steps[Any]:
-    if named_in(request.topics) > COMMITTED_PIECE:
+    if named_in(request.topics) > ALTERED_PIECE:
         return _in_pieces(node, context, request)
     good: list[AlterShareGroupOffsetsRequestTopic] = []
     told: Topics = {}
@@ -74,7 +77,7 @@ def _in_pieces(
 ) -> Steps[AlterShareGroupOffsetsResponse]:
     """Like many small requests, one after another."""
     told: Topics = {}
-    for piece in cut(request.topics, COMMITTED_PIECE):
+    for piece in cut(request.topics, ALTERED_PIECE):
         part = AlterShareGroupOffsetsRequest(group_id=request.group_id, topics=piece)
         answer: Any = alter_share_group_offsets(node, context, part)
         if isinstance(answer, Deferred):

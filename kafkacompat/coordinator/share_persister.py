@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.api.share_services import (
     ReadState,
@@ -21,6 +21,7 @@ from kafkacompat.api.share_services import (
     WriteState,
 )
 from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.share_lines import Call, Lane, Line, Queue
 from kafkacompat.coordinator.share_messages import (
     DELETE,
     INITIALIZE,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.share_services import ShareCoordinatorService
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.node_queues import Requests
-    from kafkacompat.ports import Random, TimerHandle, Timers
+    from kafkacompat.ports import Random, Timers
 
 logger = logging.getLogger(__name__)
 
@@ -76,57 +77,6 @@ class Topics(Protocol):
     def request(self, topics: Sequence[str]) -> None: ...
 
 
-class _Call:
-    """One operation on one share-partition. `answer` never fails: errors are part of it."""
-
-    __slots__ = ("answer", "attempts", "searches", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.answer: Deferred[Any] = Deferred()
-        self.attempts = self.searches = 0
-
-
-class _Line:
-    """The operations of one kind on one share-partition, in order. While one is under way the others wait.
-
-    A write that is retried must not come after a later one, which would set the start offset back.
-    """
-
-    __slots__ = ("asked", "handle", "key", "request", "waiting")
-
-    def __init__(self, request: StateRequest, key: SharePartitionKey) -> None:
-        self.request = request
-        self.key = key
-        self.waiting: list[_Call] = []
-        self.asked: list[_Call] = []
-        """Those that the request in flight answers together."""
-        self.handle: TimerHandle | None = None
-        """Set while the next attempt waits."""
-
-    def take(self) -> Any:
-        """Take operations that one partition of a request expresses. Returns its value."""
-        value, count = self.request.together([call.value for call in self.waiting])
-        self.asked, self.waiting = self.waiting[:count], self.waiting[count:]
-        return value
-
-
-class _Lane(NamedTuple):
-    """What one request may contain."""
-
-    node_id: int
-    kind: str
-    group_id: str
-
-
-class _Queue:
-    __slots__ = ("in_flight", "lines")
-
-    def __init__(self) -> None:
-        self.lines: list[_Line] = []
-        self.in_flight = False
-
-
 class ShareStatePersister:
     def __init__(
         self,
@@ -147,9 +97,9 @@ class ShareStatePersister:
         self._topics = topics
         self._timers = timers
         self._random = random
-        self._lines: dict[tuple[str, SharePartitionKey], _Line] = {}
-        self._queues: dict[_Lane, _Queue] = {}
-        self._resting: dict[_Line, int] = {}
+        self._lines: dict[tuple[str, SharePartitionKey], Line] = {}
+        self._queues: dict[Lane, Queue] = {}
+        self._resting: dict[Line, int] = {}
         """Those that wait for their next attempt, with the node that could not serve them (-1 if none is known)."""
         self._closed = False
 
@@ -205,7 +155,7 @@ class ShareStatePersister:
     # --- finding the coordinator
 
     def _ask(self, request: StateRequest, key: SharePartitionKey, value: Any) -> Deferred[Any]:
-        call = _Call(value)
+        call = Call(value)
         line = self._join(request, key, call)
         if line is not None:
             self._start([line])
@@ -214,7 +164,7 @@ class ShareStatePersister:
     def _ask_all(
         self, request: StateRequest, group_id: str, values: Mapping[TopicIdPartition, Any]
     ) -> Deferred[Any]:
-        calls = {each: _Call(value) for each, value in values.items()}
+        calls = {each: Call(value) for each, value in values.items()}
         joined = [
             self._join(request, SharePartitionKey(group_id, *each), call) for each, call in calls.items()
         ]
@@ -223,11 +173,11 @@ class ShareStatePersister:
             lambda found: dict(zip(calls, found, strict=True))
         )
 
-    def _join(self, request: StateRequest, key: SharePartitionKey, call: _Call) -> _Line | None:
+    def _join(self, request: StateRequest, key: SharePartitionKey, call: Call) -> Line | None:
         """The share-partition's line with the call in it, if it must be started."""
         place = request.name, key
         known = self._lines.get(place)
-        line = _Line(request, key) if known is None else known
+        line = Line(request, key) if known is None else known
         if self._closed:
             self._refuse(line, [call], ErrorCode.COORDINATOR_NOT_AVAILABLE, STOPS)
             return None
@@ -241,8 +191,8 @@ class ShareStatePersister:
         self._lines[place] = line
         return line
 
-    def _start(self, lines: Sequence[_Line]) -> None:
-        lanes: dict[_Lane, list[_Line]] = {}
+    def _start(self, lines: Sequence[Line]) -> None:
+        lanes: dict[Lane, list[Line]] = {}
         for line in lines:
             line.handle = None
             self._resting.pop(line, None)
@@ -252,11 +202,11 @@ class ShareStatePersister:
                 continue
             for call in line.waiting:
                 call.searches = 0
-            lanes.setdefault(_Lane(node_id, line.request.name, line.key.group_id), []).append(line)
+            lanes.setdefault(Lane(node_id, line.request.name, line.key.group_id), []).append(line)
         for lane, together in lanes.items():
             queue = self._queues.get(lane)
             if queue is None:
-                queue = self._queues[lane] = _Queue()
+                queue = self._queues[lane] = Queue()
             queue.lines += together
             self._send(lane, queue)
 
@@ -274,7 +224,7 @@ class ShareStatePersister:
         broker = image.brokers.get(leader)
         return NO_LEADER if broker is None or broker.fenced else leader
 
-    def _search(self, line: _Line) -> None:
+    def _search(self, line: Line) -> None:
         """Have the topic created if it does not exist, and look again later."""
         if SHARE_STATE_TOPIC not in self._image().topics:
             self._topics.request([SHARE_STATE_TOPIC])
@@ -289,11 +239,11 @@ class ShareStatePersister:
         if line.handle is None:
             self._go_on(line)
 
-    def _rest(self, line: _Line, node_id: int, attempts: int) -> None:
+    def _rest(self, line: Line, node_id: int, attempts: int) -> None:
         self._resting[line] = node_id
         line.handle = self._timers.call_after(self._backoff_ms(attempts), lambda: self._start([line]))
 
-    def _go_on(self, line: _Line) -> None:
+    def _go_on(self, line: Line) -> None:
         """Nothing of the line is under way any more: begin with what has come meanwhile."""
         if line.waiting:
             self._start([line])
@@ -306,7 +256,7 @@ class ShareStatePersister:
 
     # --- asking it
 
-    def _send(self, lane: _Lane, queue: _Queue) -> None:
+    def _send(self, lane: Lane, queue: Queue) -> None:
         while queue.lines and not queue.in_flight and not self._closed:
             lines, queue.lines = queue.lines[:SENT_MAX], queue.lines[SENT_MAX:]
             queue.in_flight = True
@@ -321,7 +271,7 @@ class ShareStatePersister:
         if not queue.lines and not queue.in_flight and self._queues.get(lane) is queue:
             del self._queues[lane]
 
-    def _request(self, lane: _Lane, lines: list[_Line]) -> Deferred[Any]:
+    def _request(self, lane: Lane, lines: list[Line]) -> Deferred[Any]:
         request = lines[0].request
         message = request.message(lane.group_id, [(line.key, line.take()) for line in lines])
         if lane.node_id == self._node_id:
@@ -333,7 +283,7 @@ class ShareStatePersister:
             return answer
         return channel.request(message, REQUEST_TIMEOUT_MS)
 
-    def _answered(self, lane: _Lane, queue: _Queue, lines: list[_Line], done: Deferred[Any]) -> None:
+    def _answered(self, lane: Lane, queue: Queue, lines: list[Line], done: Deferred[Any]) -> None:
         if self._closed:
             return
         queue.in_flight = False
@@ -353,7 +303,7 @@ class ShareStatePersister:
                 self._take(line, lane.node_id, found.get((line.key.topic_id, line.key.partition)))
         self._send(lane, queue)
 
-    def _take(self, line: _Line, node_id: int, result: Any) -> None:
+    def _take(self, line: Line, node_id: int, result: Any) -> None:
         if result is None:  # a bug of the coordinator
             text = f"Failed to {line.request.name} for share partition{line.request.colon} {line.key.coordinator_key}"
             self._finish(line, line.request.refused(_error(line, ErrorCode.UNKNOWN_SERVER_ERROR, text)))
@@ -362,7 +312,7 @@ class ShareStatePersister:
         else:
             self._finish(line, line.request.taken(result))
 
-    def _failed(self, line: _Line, node_id: int, code: ErrorCode, message: str | None) -> None:
+    def _failed(self, line: Line, node_id: int, code: ErrorCode, message: str | None) -> None:
         if code not in PASSING:
             error = _error(line, code, message or error_text(code))
             self._finish(line, line.request.refused(error))
@@ -379,20 +329,20 @@ class ShareStatePersister:
         if line.handle is None:
             self._go_on(line)
 
-    def _finish(self, line: _Line, value: Any) -> None:
+    def _finish(self, line: Line, value: Any) -> None:
         asked, line.asked = line.asked, []
         for call in asked:
             call.answer.resolve(value)
         self._go_on(line)
 
     def _refuse(
-        self, line: _Line, calls: Sequence[_Call], code: ErrorCode, message: str, where: str | None = None
+        self, line: Line, calls: Sequence[Call], code: ErrorCode, message: str, where: str | None = None
     ) -> None:
         for call in calls:
             call.answer.resolve(line.request.refused(_error(line, code, message, where)))
 
 
-def _error(line: _Line, code: ErrorCode, message: str, where: str | None = None) -> ShareError:
+def _error(line: Line, code: ErrorCode, message: str, where: str | None = None) -> ShareError:
     return ShareError(code, (f"Error in {line.request.name} RPC. " if where is None else where) + message)
 
 

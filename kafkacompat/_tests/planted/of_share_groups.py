@@ -67,6 +67,20 @@ BUGS = (
         (GROUPS,),
     ),
     PlantedBug(
+        "a share group's record of all states is written for each few of its new start offsets",
+        "api/alter_share_group_offsets.py",
+        "    for piece in cut(request.topics, ALTERED_PIECE):\n",
+        "    for piece in cut(request.topics, ALTERED_PIECE // 4):\n",
+        (OFFSETS,),
+    ),
+    PlantedBug(
+        "a sharer whose fencing the log refuses is not fenced again",
+        "group/fencing.py",
+        "            self._env.timers.schedule(self._key, RETRY_MS, self)\n",
+        "",
+        (GROUPS,),
+    ),
+    PlantedBug(
         "an empty share group expires",
         "group/retention.py",
         "    if group is None or isinstance(group, (CarriedGroup, ShareGroup)):\n        return ()\n    if place",

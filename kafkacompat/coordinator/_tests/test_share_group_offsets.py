@@ -195,12 +195,16 @@ def test_what_the_share_coordinator_refuses_is_told(world: ShareWorld) -> None:
 
 
 def test_many_start_offsets_are_set_in_pieces(world: ShareWorld) -> None:
-    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("many", 600)])
-    answer = driven_answer(alter(world, ("many", dict.fromkeys(range(600), 3))))
+    """Each piece writes the record of all states when it begins and when it ends."""
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("many", 2_100)])
+    waiting = alter(world, ("many", dict.fromkeys(range(2_100), 3)))
+    world.time.advance(0)
+    answer = driven_answer(waiting)
     assert len(answer.responses) == 1
-    assert len(answer.responses[0].partitions) == 600
-    assert len(world.persister.states) == 600
-    assert [call for call, *_ in world.persister.asked] == ["initialize"] * 3
+    assert len(answer.responses[0].partitions) == 2_100
+    assert len(world.persister.states) == 2_100
+    assert [len(offsets) for _, _, _, offsets in world.persister.asked] == [500, 500, 500, 500, 100]
+    assert len(world.log().batches) == 6
 
 
 def driven_answer(answer: Any) -> Any:
