@@ -54,10 +54,14 @@ M = TypeVar("M")
 
 
 class DelayedOperationPurgatory(Generic[W]):
-    def __init__(self, clock: Clock, timers: Timers, limit: int = MAX_WAITERS) -> None:
+    def __init__(
+        self, clock: Clock, timers: Timers, limit: int = MAX_WAITERS, acted_at_once: int = ACTED_AT_ONCE
+    ) -> None:
+        """`limit`: of waiting requests. `acted_at_once`: of those that one step checks or answers."""
         self._clock = clock
         self._timers = timers
         self._limit = limit
+        self._acted_at_once = acted_at_once
         self.by_key: dict[Key, dict[W, None]] = {}
         """The waiting requests of each key, in parking order. Only this list changes it."""
         self._deadlines: list[tuple[int, int, W]] = []
@@ -113,7 +117,7 @@ class DelayedOperationPurgatory(Generic[W]):
         if present is None:
             return
         waiting = list(present)
-        if len(waiting) <= ACTED_AT_ONCE:
+        if len(waiting) <= self._acted_at_once:
             self._act(waiting, act, moved)
         elif (key, moved) in self._walks:
             self._walks[key, moved] = True
@@ -122,7 +126,7 @@ class DelayedOperationPurgatory(Generic[W]):
             self._walk(key, act, moved, waiting, 0)
 
     def _walk(self, key: Key, act: Callable[[W, M], None], moved: M, waiting: list[W], start: int) -> None:
-        end = start + ACTED_AT_ONCE
+        end = start + self._acted_at_once
         self._act(waiting[start:end], act, moved)
         if end < len(waiting):
             self._timers.call_after(0, partial(self._walk, key, act, moved, waiting, end))
@@ -166,7 +170,7 @@ class DelayedOperationPurgatory(Generic[W]):
     def _expire(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        left = ACTED_AT_ONCE
+        left = self._acted_at_once
         while (
             left and self._deadlines and (self._deadlines[0][0] <= now_ms or not self._deadlines[0][2].parked)
         ):

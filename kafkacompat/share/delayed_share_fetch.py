@@ -40,6 +40,8 @@ ACQUIRED_AT_ONCE = 1_000
 RANGES_MAX = 5_000
 """Acquired ranges in one answer, beyond which no further share-partition is fetched from. A member decides how many
 records it wants and how long the ranges are, but it gets the records in its next fetches just as well."""
+WOKEN_AT_ONCE = 50
+"""Fetches that look in one step because something has moved. Each may read and acquire, at some 70 microseconds."""
 UNREADABLE = (OSError, BatchCorrupt, RecordMalformed, DecompressionFailed)
 
 

@@ -13,7 +13,7 @@ from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
 from kafkacompat.share.acknowledging import AcknowledgementMeter, acknowledge, is_long
 from kafkacompat.share.answers import share_acknowledge_response
-from kafkacompat.share.delayed_share_fetch import DelayedShareFetch, ShareFetches
+from kafkacompat.share.delayed_share_fetch import WOKEN_AT_ONCE, DelayedShareFetch, ShareFetches
 from kafkacompat.share.partition_cache import SharePartitionCache
 from kafkacompat.share.parts import ShareParts
 from kafkacompat.share.requests import ACKNOWLEDGED_MAX, names_more
@@ -61,7 +61,9 @@ class SharePartitionManager:
         """`workers` read what is not in the page cache."""
         self.sessions = sessions = ShareSessionCache(sessions_max)
         self.cache = cache = SharePartitionCache(manager, persister, settings, clock, timers, dead_letters)
-        purgatory: DelayedOperationPurgatory[DelayedShareFetch] = DelayedOperationPurgatory(clock, timers)
+        purgatory: DelayedOperationPurgatory[DelayedShareFetch] = DelayedOperationPurgatory(
+            clock, timers, acted_at_once=WOKEN_AT_ONCE
+        )
         self.fetches = fetches = ShareFetches(cache, purgatory, clock, timers, random, workers)
         self._ends = ends = SessionEnds(sessions, cache, timers)
         self._meter = meter = AcknowledgementMeter()

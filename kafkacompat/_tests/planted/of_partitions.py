@@ -270,7 +270,7 @@ BUGS = (
     PlantedBug(
         "thousands who wait for one partition are answered in one step",
         "partition/delayed_operations.py",
-        "        if len(waiting) <= ACTED_AT_ONCE:",
+        "        if len(waiting) <= self._acted_at_once:",
         "        if True:",
         (
             "partition/_tests/test_delayed_operations.py::test_very_many_are_answered_a_few_a_turn_in_the_order_in_which_they_came",

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.partition import delayed_operations
 from kafkacompat.partition.delayed_operations import DelayedOperation, DelayedOperationPurgatory
 from kafkacompat.partition.wakeups import Wakeups
 
@@ -86,15 +85,9 @@ def test_whoever_appends_does_not_hear_of_those_who_are_woken(faults: Any) -> No
     assert faults.take() == [problem, problem]
 
 
-@pytest.fixture
-def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delayed_operations, "ACTED_AT_ONCE", 3)
-
-
-@pytest.mark.usefixtures("few_at_once")
 def test_very_many_are_answered_a_few_a_turn_in_the_order_in_which_they_came() -> None:
     time = HandTime()
-    waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time)
+    waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time, acted_at_once=3)
     asked = [Asked() for _ in range(10)]
     for each in asked:
         waits.park(each, [KEY], 10_000)
@@ -111,10 +104,9 @@ def test_very_many_are_answered_a_few_a_turn_in_the_order_in_which_they_came() -
     assert waits.by_key == {}
 
 
-@pytest.mark.usefixtures("few_at_once")
 def test_what_moves_again_while_very_many_are_looked_at_is_looked_at_once_more_for_all() -> None:
     time = HandTime()
-    waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time)
+    waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time, acted_at_once=3)
     asked = [Asked() for _ in range(8)]
     for each in asked:
         waits.park(each, [KEY], 10_000)
@@ -135,10 +127,9 @@ def test_what_moves_again_while_very_many_are_looked_at_is_looked_at_once_more_f
     assert [index for index, moved in looked if moved == "other"] == [*range(7)]
 
 
-@pytest.mark.usefixtures("few_at_once")
 def test_very_many_whose_time_is_up_are_answered_a_few_a_turn() -> None:
     time = HandTime()
-    waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time)
+    waits: DelayedOperationPurgatory[Asked] = DelayedOperationPurgatory(time, time, acted_at_once=3)
     asked = [Asked() for _ in range(7)]
     for each in asked:
         waits.park(each, [KEY], 10)
