@@ -19,6 +19,7 @@ from kafkacompat._tests.planted import (
     of_rights,
     of_security,
     of_share_coordinator,
+    of_share_fetches,
     of_share_groups,
     of_share_partitions,
     of_tokens,
@@ -45,6 +46,7 @@ AREAS = (
     of_share_coordinator,
     of_share_groups,
     of_share_partitions,
+    of_share_fetches,
     of_tokens,
 )
 BUGS = tuple(bug for area in AREAS for bug in area.BUGS)
