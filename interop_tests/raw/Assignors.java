@@ -19,10 +19,11 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataDelta;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
 import org.apache.kafka.coordinator.group.Utils;
-import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
+import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
+import org.apache.kafka.coordinator.group.assignor.SimpleAssignor;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 import org.apache.kafka.coordinator.group.modern.Assignment;
 import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
@@ -63,8 +64,9 @@ public class Assignors {
             Map<Uuid, Set<Integer>> assigned = new TreeMap<>();
             member.get("assigned").fields().forEachRemaining(each -> {
                 Uuid topic = uuid(each.getKey());
+                Set<Integer> partitions = assigned.computeIfAbsent(topic, any -> new TreeSet<>());
                 each.getValue().forEach(partition -> {
-                    assigned.computeIfAbsent(topic, any -> new TreeSet<>()).add(partition.asInt());
+                    partitions.add(partition.asInt());
                     owners.computeIfAbsent(topic, any -> new HashMap<>()).put(partition.asInt(), memberId);
                 });
             });
@@ -86,12 +88,24 @@ public class Assignors {
                 return Set.of();
             }
         };
-        ConsumerGroupPartitionAssignor assignor =
-            asked.get("assignor").asText().equals("range") ? new RangeAssignor() : new UniformAssignor();
+        PartitionAssignor assignor = switch (asked.get("assignor").asText()) {
+            case "range" -> new RangeAssignor();
+            case "uniform" -> new UniformAssignor();
+            default -> new SimpleAssignor();
+        };
+        Map<Uuid, Set<Integer>> assignable = new HashMap<>();
+        if (asked.has("assignable")) {
+            asked.get("assignable").fields().forEachRemaining(each -> {
+                Set<Integer> partitions = assignable.computeIfAbsent(uuid(each.getKey()), any -> new TreeSet<>());
+                each.getValue().forEach(partition -> partitions.add(partition.asInt()));
+            });
+        }
+        Optional<Map<Uuid, Set<Integer>>> allowed =
+            asked.has("assignable") ? Optional.of(assignable) : Optional.empty();
         SubscriptionType type =
             asked.get("homogeneous").asBoolean() ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
         ObjectNode answer = JSON.createObjectNode();
-        assignor.assign(new GroupSpecImpl(members, type, owners), describer).members().forEach((memberId, assigned) -> {
+        assignor.assign(new GroupSpecImpl(members, type, owners, allowed), describer).members().forEach((memberId, assigned) -> {
             ObjectNode topics = answer.putObject(memberId);
             assigned.partitions().forEach((topic, partitions) -> {
                 ArrayNode numbers = topics.putArray(hex(topic));

@@ -1,4 +1,5 @@
-"""What Kafka's own classes answer: the server-side assignors of consumer groups and the metadata hash of a group."""
+"""What Kafka's own classes answer: the server-side assignors of consumer and share groups, and the metadata hash of a
+group."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 from interop_tests.harness.java_tools import java_command
 from kafkacompat.group.consumer.assignor import Assignment, GroupSpec
+from kafkacompat.group.share.simple_assignor import ShareGroupSpec
 from kafkacompat.ids import Uuid
 
 PROGRAM = Path(__file__).resolve().parent / "Assignors.java"
@@ -29,13 +31,21 @@ def kafkas_assignments(name: str, specs: Iterable[GroupSpec]) -> list[dict[str, 
     The members are in the group's order and their previous assignments are sorted. In Kafka's coordinator both are in
     the order of hash tables.
     """
-    answers = _ask([_group(name, spec) for spec in specs])
+    return _assignments([_group(name, spec) for spec in specs])
+
+
+def kafkas_shares(specs: Iterable[ShareGroupSpec]) -> list[dict[str, Assignment]]:
+    """The target assignment of each share group by Kafka's assignor "simple"."""
+    return _assignments([_share_group(spec) for spec in specs])
+
+
+def _assignments(questions: Sequence[Mapping[str, Any]]) -> list[dict[str, Assignment]]:
     return [
         {
             member_id: {bytes.fromhex(topic): frozenset(numbers) for topic, numbers in assigned.items()}
             for member_id, assigned in answer.items()
         }
-        for answer in answers
+        for answer in _ask(questions)
     ]
 
 
@@ -62,6 +72,27 @@ def _group(name: str, spec: GroupSpec) -> dict[str, Any]:
     ]
     counts = {topic_id.hex(): count for topic_id, count in known.items()}
     return {"assignor": name, "counts": counts, "homogeneous": spec.homogeneous, "members": members}
+
+
+def _share_group(spec: ShareGroupSpec) -> dict[str, Any]:
+    members = [
+        {
+            "id": member_id,
+            "instance": None,
+            "topics": [topic_id.hex() for topic_id in sorted(member.topic_ids)],
+            "assigned": {topic_id.hex(): sorted(numbers) for topic_id, numbers in member.assigned.items()},
+        }
+        for member_id, member in spec.members.items()
+    ]
+    return {
+        "assignor": "simple",
+        "counts": {
+            topic_id.hex(): max(numbers, default=0) + 1 for topic_id, numbers in spec.assignable.items()
+        },
+        "assignable": {topic_id.hex(): [*numbers] for topic_id, numbers in spec.assignable.items()},
+        "homogeneous": spec.homogeneous,
+        "members": members,
+    }
 
 
 def _ask(questions: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -1,22 +1,25 @@
-"""The server-side assignors and the metadata hash of consumer groups, compared with Kafka's own classes on random groups.
+"""The server-side assignors and the metadata hash of groups, compared with Kafka's own classes on random groups.
 
 If all members subscribe to the same topics, Kafka's uniform assignor gives away the partitions that nobody has in the
 order of a hash table of topics. With several topics this order decides who gets which partition, but not how many each
-member gets, nor what it keeps.
+member gets, nor what it keeps. The same holds for the simple assignor of share groups.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from random import Random
 
 import pytest
 
-from interop_tests.raw.kafka_assignors import HashedTopic, kafkas_assignments, kafkas_hashes
+from interop_tests.raw.kafka_assignors import HashedTopic, kafkas_assignments, kafkas_hashes, kafkas_shares
 from kafkacompat.group._tests.consumer.groups import chain, moved, run, sizes
 from kafkacompat.group.consumer import range_assignor, uniform_assignor
 from kafkacompat.group.consumer.assignor import Assignment, GroupSpec, MemberSpec
 from kafkacompat.group.consumer.metadata_hash import group_hash, topic_hash
+from kafkacompat.group.share.simple_assignor import ShareGroupSpec, ShareMemberSpec
+from kafkacompat.group.share.simple_assignor import assign as assign_shares
 from kafkacompat.ids import Uuid
 
 GROUPS = 400
@@ -131,3 +134,65 @@ def test_hashes_are_kafkas() -> None:
         }
         assert ours == hashes
         assert group_hash(ours) == hash_of_group
+
+
+SHARERS_MAX, SHARED_MAX = 12, 12
+"""Members, and partitions of a topic: so few, and without gaps, that Kafka's hash tables of their numbers are in order."""
+
+
+def random_share_groups(seed: int, *, homogeneous: bool) -> list[ShareGroupSpec]:
+    """Groups that change: members come and go, change their topics, and partitions get a state."""
+    random = Random(seed)
+    specs: list[ShareGroupSpec] = []
+    for _ in range(GROUPS // 5):
+        topics = [random.randbytes(16) for _ in range(random.randint(1, 4))]
+        counts = {each: random.randint(0, SHARED_MAX // 2) for each in topics}
+        same = frozenset(random.sample(topics, random.randint(1, len(topics))))
+        members: dict[str, ShareMemberSpec] = {}
+        for _ in range(5):
+            for _ in range(random.randint(1, 4)):
+                names = (
+                    same if homogeneous else frozenset(random.sample(topics, random.randint(0, len(topics))))
+                )
+                name = f"m{random.randrange(SHARERS_MAX)}"
+                if name in members and random.random() < 0.4:
+                    del members[name]
+                else:
+                    former = members[name].assigned if name in members else {}
+                    members[name] = ShareMemberSpec(names, former)
+            if random.random() < 0.5:
+                topic = random.choice(topics)
+                counts[topic] = min(counts[topic] + 1, SHARED_MAX)
+            if not members:
+                continue
+            assignable = {each: range(count) for each, count in counts.items()}
+            spec = ShareGroupSpec(dict(members), assignable, homogeneous)
+            specs.append(spec)
+            for name, assigned in run(assign_shares(spec)).items():
+                members[name] = ShareMemberSpec(members[name].topic_ids, assigned)
+    return specs
+
+
+def test_simple_assigns_as_kafka_does() -> None:
+    specs = random_share_groups(5, homogeneous=False)
+    for spec, target in zip(specs, kafkas_shares(specs), strict=True):
+        ours = run(assign_shares(spec))
+        assert ours == {member_id: target.get(member_id, {}) for member_id in spec.members}
+
+
+def shares_of(target: Mapping[str, Assignment]) -> list[tuple[Uuid, int]]:
+    return [
+        (topic_id, partition)
+        for assigned in target.values()
+        for topic_id, partitions in assigned.items()
+        for partition in partitions
+    ]
+
+
+def test_simple_gives_each_member_as_much_as_kafka_does() -> None:
+    specs = random_share_groups(6, homogeneous=True)
+    for spec, target in zip(specs, kafkas_shares(specs), strict=True):
+        ours, kafkas = run(assign_shares(spec)), {name: target.get(name, {}) for name in spec.members}
+        assert sizes(ours) == sizes(kafkas)
+        shared = [sorted(Counter(shares_of(target)).values()) for target in (ours, kafkas)]
+        assert shared[0] == shared[1]
