@@ -163,41 +163,33 @@ class Scene:
 
     def persisted(self, group: str, leader: Leader) -> State:
         """The state for a leader of this epoch. The share coordinator fences older ones from now on."""
-        partitions = [{"Partition": 0, "LeaderEpoch": leader.epoch}]
-        body = {"GroupId": group, "Topics": [{"TopicId": self.ids[HELD], "Partitions": partitions}]}
-
-        def probe() -> State | None:
-            answer = self.call(STATE_TOPIC, "ReadShareGroupState", 0, body)
-            if answer is None:
-                return None
-            (found,) = answer["Results"][0]["Partitions"]
-            if found["ErrorCode"] in PASSING:
-                return None
-            assert found["ErrorCode"] == 0, (group, found)
-            records = {
-                offset: (each["DeliveryState"], each["DeliveryCount"])
-                for each in found["StateBatches"]
-                for offset in range(each["FirstOffset"], each["LastOffset"] + 1)
-            }
-            return State(found["StateEpoch"], found["StartOffset"], records)
-
-        return self.cluster.wait(probe, f"the share coordinator tells the state of {group}")
+        found = self._told("ReadShareGroupState", group, leader.epoch)
+        records = {
+            offset: (each["DeliveryState"], each["DeliveryCount"])
+            for each in found["StateBatches"]
+            for offset in range(each["FirstOffset"], each["LastOffset"] + 1)
+        }
+        return State(found["StateEpoch"], found["StartOffset"], records)
 
     def has_state(self, group: str) -> bool:
-        partitions = [{"Partition": 0, "LeaderEpoch": -1}]
+        return bool(self._told("ReadShareGroupStateSummary", group, -1)["StateEpoch"] != 0)
+
+    def _told(self, api: str, group: str, leader_epoch: int) -> Any:
+        """What the share coordinator answers for the group's partition of `HELD`."""
+        partitions = [{"Partition": 0, "LeaderEpoch": leader_epoch}]
         body = {"GroupId": group, "Topics": [{"TopicId": self.ids[HELD], "Partitions": partitions}]}
 
-        def probe() -> tuple[bool] | None:
-            answer = self.call(STATE_TOPIC, "ReadShareGroupStateSummary", 0, body)
+        def probe() -> Any:
+            answer = self.call(STATE_TOPIC, api, 0, body)
             if answer is None:
                 return None
             (found,) = answer["Results"][0]["Partitions"]
             if found["ErrorCode"] in PASSING:
                 return None
             assert found["ErrorCode"] == 0, (group, found)
-            return (found["StateEpoch"] != 0,)
+            return found
 
-        return self.cluster.wait(probe, f"the share coordinator tells whether {group} has a state")[0]
+        return self.cluster.wait(probe, f"the share coordinator answers {api} for {group}")
 
     def described(self, group: str) -> dict[str, tuple[int, int]]:
         """DescribeShareGroupOffsets: start offset and lag by topic. Empty for a group that is not there."""

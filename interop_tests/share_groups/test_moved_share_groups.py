@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from interop_tests.cli.command import output_of
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.harness.groups import coordinator
 from interop_tests.harness.raw_kafka import create_topic, produce, topic_id
@@ -28,7 +30,7 @@ from interop_tests.share_groups.sides import has_share_coordinator
 pytestmark = pytest.mark.needs_control
 
 OTHER = {APACHE: KAFKACOMPAT, KAFKACOMPAT: APACHE}
-GROUP, TOPIC = "group", "queue"
+GROUP, TOPIC, LETTERS = "group", "queue", "dlq.queue"
 RECORDS = 12
 
 
@@ -89,5 +91,63 @@ def test_the_other_program_opens_the_directory_and_gives_it_back(tmp_path: Path,
             with Connection(broker.bootstrap) as connection:
                 assert list(lag(connection, GROUP)) == [(0, 0)]
                 fill(connection, RECORDS)
+    finally:
+        broker.kill()
+
+
+def test_apache_kafka_opens_the_directory_after_dead_letters_were_removed(tmp_path: Path) -> None:
+    """In the steps of docs/how-to/keep-dead-letters.md. What was rejected stays so, its letter is there, and the group
+    goes on."""
+    settings = {"group.share.assignment.interval.ms": "0"}
+    broker = SwitchingBroker(KAFKACOMPAT, tmp_path / "node", True, settings)
+
+    def hand(name: str, id_: UUID) -> Hand:
+        return Hand(lambda: Leader(broker.bootstrap), GROUP, name, id_)
+
+    def has_lag(count: int) -> bool:
+        with Connection(broker.bootstrap) as connection:
+            return list(lag(connection, GROUP)) == [(0, count)]
+
+    try:
+        broker.start()
+        create_topic(broker.bootstrap, TOPIC)
+        create_topic(broker.bootstrap, LETTERS, configs={"errors.deadletterqueue.group.enable": "true"})
+        with Connection(broker.bootstrap) as connection:
+            coordinator(connection, GROUP)
+            wait_until(lambda: has_share_coordinator(connection), "there is a share coordinator")
+            read_from_start(
+                connection,
+                GROUP,
+                errors_deadletterqueue_topic_name=LETTERS,
+                errors_deadletterqueue_copy_record_enable="true",
+            )
+            fill(connection, 4)
+            id_ = topic_id(connection, TOPIC)
+        initialize(lambda: broker.bootstrap, [GROUP], TOPIC)
+        before = hand("before", id_)
+        for offset in range(4):
+            assert wait_until(before.fetch, f"{offset} is delivered") == [(offset, offset, 1)]
+        assert before.acknowledge(0, 0, REJECT) == 0
+        assert before.acknowledge(1, 1, ACCEPT) == 0
+        assert before.acknowledge(2, 3, RELEASE) == 0
+        wait_until(lambda: has_lag(2), "the rejected record is archived")
+        before.hang_up()
+        of_group = ["errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"]
+        unset = [word for name in of_group for word in ("--unset", name)]
+        output_of("groups", "alter", GROUP, "--bootstrap", broker.bootstrap, *unset)
+        unset = ["--unset", "errors.deadletterqueue.group.enable"]
+        output_of("topics", "alter", LETTERS, "--bootstrap", broker.bootstrap, *unset)
+        broker.become(APACHE)
+        after = hand("after", id_)
+        counts: dict[int, int] = {}
+        while len(counts) < 2:
+            for first, last, count in wait_until(after.fetch, "the rest is delivered"):
+                counts |= dict.fromkeys(range(first, last + 1), count)
+                assert after.acknowledge(first, last) == 0
+        assert counts == {2: 2, 3: 2}
+        wait_until(lambda: has_lag(0), "nothing is left")
+        words = ("--bootstrap", broker.bootstrap, "--from-beginning", "--until-end", "--print", "value")
+        assert output_of("consume", LETTERS, *words).split() == ["0"]
+        after.hang_up()
     finally:
         broker.kill()
