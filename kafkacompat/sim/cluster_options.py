@@ -124,6 +124,8 @@ class ClusterOptions:
     """Dead letters have key, value and headers of the record."""
     share_letters_made: bool = False
     """The brokers create the dead-letter topic when it is needed."""
+    share_letters_switch_ms: int = 0
+    """Mean pause between changes of whether the dead-letter topic takes dead letters. 0: it always does."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
@@ -262,6 +264,7 @@ def share_group_shape(seed: int) -> dict[str, Any]:
         "share_dead_letters": letters.happens(0.5),
         "share_letters_copy": letters.happens(0.5),
         "share_letters_made": letters.happens(0.3),
+        "share_letters_switch_ms": letters.between(300, 3_000) if letters.happens(0.4) else 0,
         "remake_ms": 0,
         "unclean": False,
         "members": 0,

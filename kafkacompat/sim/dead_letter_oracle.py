@@ -1,5 +1,6 @@
 """Checks what docs/how-to/keep-dead-letters.md promises of one share group (KIP-1191): an undeliverable record is archived
-after its dead letter is committed, none is given up lightly, and what was accepted has none.
+after its dead letter is committed, none is given up lightly, what was accepted has none, and a topic that takes none gets
+none.
 
 It shares no code with the queue except the parser of records.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.records.read import records_of
 from kafkacompat.sim.ledgers import Key, opened
@@ -17,6 +19,7 @@ from kafkacompat.sim.share_group_counters import ShareGroupCounters
 from kafkacompat.sim.topics import DEAD_LETTERS
 
 if TYPE_CHECKING:
+    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
     from kafkacompat.sim.share_ledgers import Fate, Led
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 PATIENCE_MS = 13_000
 """All attempts take 15 s. The clock of the node may be faster."""
 PREFIX = "__dlq.errors."
+TAKES_LETTERS = "errors.deadletterqueue.group.enable"
 
 
 class Letter(NamedTuple):
@@ -61,12 +65,17 @@ class DeadLetterOracle:
         self.given_up: set[tuple[Key, int]] = set()
         self._values: dict[tuple[Key, int], bytes | None] = {}
         """What members were shown."""
+        self._images: dict[Life, Callable[[], MetadataImage]] = {}
+        self._refused_since_us: dict[Life, int] = {}
+        """Since when a node has known that the topic takes no dead letters."""
 
     # What a node does.
 
     def watch(self, life: Life, queue: Any) -> None:
         """`queue` writes the dead letters of a node that is about to start."""
         enqueue = queue.enqueue
+        self._images = {each: image for each, image in self._images.items() if each.alive}
+        self._images[life] = queue._image
 
         def watched(
             key: Any, source: Any, letters: Any, is_wanted: Callable[[], bool] = lambda: True
@@ -108,14 +117,25 @@ class DeadLetterOracle:
         where = f"node {life.id}, offsets {offsets.start} to {offsets.stop - 1} of partition {key[1]}"
         if not is_written:
             waited_ms = (self._simulation.scheduler.now_us - asked_us) // 1000
-            if waited_ms < PATIENCE_MS:
+            if self._is_refused(life):
+                self._counters.letters_refused += len(offsets)
+            elif waited_ms < PATIENCE_MS:
                 raise Breach("dead letters are not given up lightly", f"{where} after {waited_ms} ms")
             self.given_up.update((key, offset) for offset in offsets)
             return
+        if self._refused_since_us.get(life, asked_us + 1) <= asked_us:
+            raise Breach("dead letters go where they are taken", where)
         self.follow(life)
         missing = [offset for offset in offsets if (key, offset) not in self.written]
         if missing:
             raise Breach("dead letters are written before it is said", f"{where}: {missing} is missing")
+
+    def _is_refused(self, life: Life) -> bool:
+        """Whether the topic takes no dead letters, as far as the node knows."""
+        image = self._images.get(life)
+        if image is None or DEAD_LETTERS not in image().topics:
+            return False
+        return image().config(int(ConfigResourceType.TOPIC), DEAD_LETTERS).get(TAKES_LETTERS) != "true"
 
     # What is committed.
 
@@ -124,6 +144,10 @@ class DeadLetterOracle:
         partitions = life.partitions
         if not self.is_on or partitions is None or not life.alive:
             return
+        if not self._is_refused(life):
+            self._refused_since_us.pop(life, None)
+        else:
+            self._refused_since_us.setdefault(life, self._simulation.scheduler.now_us)
         for key, core in partitions.by_id.items():
             if core.topic_partition.topic == DEAD_LETTERS and core.is_leader:
                 end = core.log.high_watermark

@@ -49,6 +49,8 @@ class ShareGroupCounters:
     letters_with_copy: int = 0
     letters_in_vain: int = 0
     """Deliveries of records that had a dead letter, because the leader that gave them up could not say so."""
+    letters_refused: int = 0
+    """Records whose dead letters were given up because the topic takes none."""
     loads: int = 0
     takeovers: int = 0
     """Loads of a state that had records of an earlier leader in flight."""

@@ -12,6 +12,7 @@ from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.clients import TIMEOUT_MS, Client
 from kafkacompat.sim.cluster_changes import settings_request
 from kafkacompat.sim.cluster_options import REPLICATION_FACTOR, ClusterOptions
+from kafkacompat.sim.dead_letter_oracle import TAKES_LETTERS
 from kafkacompat.sim.group_commits import GROUP_SESSION_MS, HEARTBEAT_MS
 from kafkacompat.sim.share_group_counters import ShareGroupCounters
 from kafkacompat.sim.share_oracles import ShareOracles
@@ -32,19 +33,28 @@ GROUP_ID = "workers"
 RESET, EARLIEST = "share.auto.offset.reset", "earliest"
 LETTERS_TOPIC = "errors.deadletterqueue.topic.name"
 LETTERS_COPY = "errors.deadletterqueue.copy.record.enable"
-TAKES_LETTERS = "errors.deadletterqueue.group.enable"
 LETTERS_PARTITIONS = 2
 AGAIN_MS = 300
 
 
 class ShareGroupSettings(Client):
-    """Sets where the group begins and where its dead letters go. Repeats each request until it is carried out."""
+    """Sets where the group begins and where its dead letters go. Repeats each request until it is carried out.
+
+    Then it may switch the dead-letter topic on and off.
+    """
+
+    def __init__(self, simulation: ClusterSimulation, client_id: int, is_ready: Callable[[], bool]) -> None:
+        super().__init__(simulation, client_id)
+        self._is_ready = is_ready
 
     def start(self) -> None:
         options = self.simulation.options
         self._configure()
-        if options.share_dead_letters and not options.share_letters_made:
-            self._create_topic()
+        if options.share_dead_letters:
+            if not options.share_letters_made:
+                self._create_topic()
+            if options.share_letters_switch_ms:
+                self.later(self._switch, AGAIN_MS)
 
     def _configure(self) -> None:
         request = settings_request(
@@ -66,6 +76,16 @@ class ShareGroupSettings(Client):
             lambda done: self._repeat(done, "topics", self._create_topic)
         )
 
+    def _switch(self) -> None:
+        """While the topic does not exist, the request is refused."""
+        if self.simulation.is_over_for_producers:
+            return
+        if self._is_ready():
+            value = "true" if self.chance.happens(0.5) else "false"
+            request = settings_request(int(ConfigResourceType.TOPIC), DEAD_LETTERS, {TAKES_LETTERS: value})
+            self.ask(self.any_broker(), request, "admin").on_done(_ignored)
+        self.later(self._switch, 2 * self.simulation.options.share_letters_switch_ms)
+
     def _repeat(self, done: Deferred[Any], rows: str, ask: Callable[[], None]) -> None:
         try:
             error: int = getattr(done.result(), rows)[0].error_code
@@ -73,6 +93,10 @@ class ShareGroupSettings(Client):
             error = ErrorCode.REQUEST_TIMED_OUT
         if error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             self.later(ask, AGAIN_MS)
+
+
+def _ignored(done: Deferred[Any]) -> None:
+    """Whether it is carried out does not matter."""
 
 
 def group_settings(options: ClusterOptions) -> dict[str, str]:
@@ -90,22 +114,24 @@ class ShareGroups:
         self.oracles = ShareOracles(simulation, GROUP_ID, self.counters)
         self._simulation = simulation
         self._workers = [ShareWorker(simulation, first_id + each, self) for each in range(workers)]
-        self._settings = ShareGroupSettings(simulation, first_id + workers)
+        self._settings = ShareGroupSettings(simulation, first_id + workers, self.is_ready)
+        self._was_ready = False
 
     @property
     def clients(self) -> list[Client]:
         return [*self._workers, self._settings] if self._workers else []
 
     def is_ready(self) -> bool:
-        """Whether all brokers know where the group begins, and its dead-letter topic. Before that a leader would begin at
-        the latest records, and give dead letters up."""
-        return all(
+        """Whether all brokers have known where the group begins, and its dead-letter topic. Before that a leader would begin
+        at the latest records, and give dead letters up."""
+        self._was_ready = self._was_ready or all(
             machine.life is not None
             and hasattr(machine.life, "metadata")
             and self._is_known(machine.life.metadata.core.image)
             for machine in self._simulation.ordered
             if machine.is_broker
         )
+        return self._was_ready
 
     def _is_known(self, image: MetadataImage) -> bool:
         options = self._simulation.options

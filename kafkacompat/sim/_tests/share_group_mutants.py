@@ -12,7 +12,7 @@ from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.deferred import Deferred
 from kafkacompat.share import dead_letter_deliveries, dead_letter_queue, releases, transitions
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
-from kafkacompat.share.in_flight import ACKNOWLEDGED, ARCHIVED, AVAILABLE, Run
+from kafkacompat.share.in_flight import ACKNOWLEDGED, ARCHIVED, AVAILABLE, InFlightBatch, Run
 from kafkacompat.share.partition_cache import SharePartitionCache
 from kafkacompat.share.transitions import EndedLocks, StateBatches
 from kafkacompat.share_coordinator import batches, operations
@@ -40,10 +40,10 @@ def locks_do_not_end(patch: pytest.MonkeyPatch) -> None:
 def released_records_forget_their_deliveries(patch: pytest.MonkeyPatch) -> None:
     original = StateBatches.add
 
-    def add(self: StateBatches, run: Run) -> None:
+    def add(self: StateBatches, batch: InFlightBatch, run: Run) -> None:
         if run.state is AVAILABLE:
             run.delivery_count = 0
-        original(self, run)
+        original(self, batch, run)
 
     patch.setattr(StateBatches, "add", add)
 
@@ -108,6 +108,15 @@ def dead_letters_are_given_up_at_the_first_error(patch: pytest.MonkeyPatch) -> N
     patch.setattr(dead_letter_deliveries, "ATTEMPTS", 1)
 
 
+def dead_letters_go_to_a_topic_that_takes_none(patch: pytest.MonkeyPatch) -> None:
+    original = dead_letter_queue.flaw_of_topic
+    patch.setattr(
+        dead_letter_queue,
+        "flaw_of_topic",
+        lambda policy, exists, takes_letters: original(policy, exists, True),
+    )
+
+
 def a_range_of_dead_letters_is_finished_after_its_first_batch(patch: pytest.MonkeyPatch) -> None:
     original = dead_letter_queue.build
 
@@ -132,6 +141,7 @@ SHARE_GROUP_MUTANTS: tuple[Plant, ...] = (
     records_are_archived_before_their_dead_letters,
     dead_letters_are_said_to_be_written_at_once,
     dead_letters_are_given_up_at_the_first_error,
+    dead_letters_go_to_a_topic_that_takes_none,
     a_range_of_dead_letters_is_finished_after_its_first_batch,
 )
 SHARE_GROUP_MUTANTS_SEEN_AT = {
