@@ -104,13 +104,6 @@ BUGS = (
     ),
     # serving
     PlantedBug(
-        "a request that ends its share session fetches once more",
-        "share/serving.py",
-        "        if session is not None and not self._renews():\n",
-        "        if not self._renews():\n            session = session or self._parts.sessions.get(self._key)\n",
-        (SESSIONS,),
-    ),
-    PlantedBug(
         "a renewal fetches as well",
         "share/serving.py",
         "        if session is not None and not self._renews():\n",

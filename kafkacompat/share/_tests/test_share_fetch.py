@@ -357,6 +357,92 @@ def test_records_in_flight_are_limited() -> None:
     world.parked("b", partitions=[0])
 
 
+def test_a_full_share_partition_goes_on_when_there_is_room() -> None:
+    world = filled(batches=1, records=150, share_partition_max_record_locks="100")
+    world.produce()
+    assert taken(world.fetched("a", partitions=[0])) == {0: [(0, 149, 1)]}
+    answer = world.parked("b", partitions=[0])
+    world.acknowledged("a", 1, {0: [(0, 149, ACCEPT)]})
+    assert taken(answer.result()) == {0: [(150, 150, 1)]}
+
+
+def test_a_fetch_has_its_maximum_of_records_from_all_partitions_together() -> None:
+    world = ShareWorld()
+    for partition in range(3):
+        world.produce("t", partition, b"a", b"b", b"c")
+    found = taken(world.fetched(partitions=[0, 1, 2], max_records=4, share_acquire_mode=1))
+    assert found == {0: [(0, 2, 1)], 1: [(0, 0, 1)]}
+
+
+def test_a_first_batch_that_is_too_large_leaves_no_bytes_for_other_partitions() -> None:
+    world = ShareWorld()
+    world.produce("t", 0, b"x" * 500)
+    world.produce("t", 1, b"y")
+    assert taken(world.fetched(partitions=[0, 1], max_bytes=300)) == {0: [(0, 0, 1)]}
+    assert taken(world.fetched(epoch=1, max_bytes=300)) == {1: [(0, 0, 1)]}
+
+
+def test_an_earlier_lock_ends_before_a_later_one() -> None:
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0], max_records=1, share_acquire_mode=1)
+    world.configure(share_record_lock_duration_ms="15000")
+    assert taken(world.fetched("b", partitions=[0], max_records=1, share_acquire_mode=1)) == {0: [(1, 1, 1)]}
+    answer = world.parked("c", partitions=[0], max_wait_ms=60_000)
+    world.time.advance(14_999)
+    assert not answer.done
+    world.time.advance(1)
+    assert taken(answer.result()) == {0: [(1, 1, 2)]}
+
+
+def test_a_group_that_comes_back_while_its_state_is_written_is_not_forgotten() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    core = world.core()
+    world.persister.is_held = True
+    world.disconnect("a")
+    answer = world.parked("b", partitions=[0])
+    world.persister.answer_all()
+    assert taken(answer.result()) == {0: [(0, 0, 2)]}
+    assert world.core() is core
+
+
+def test_a_group_that_comes_back_while_records_are_released_is_not_forgotten() -> None:
+    partitions = 3 * RELEASED_AT_ONCE
+    world = ShareWorld(topic_image("t", partitions))
+    for partition in range(partitions):
+        world.produce("t", partition)
+    assert len(taken(world.fetched("a", partitions=range(partitions)))) == partitions
+    core = world.core()
+    world.disconnect("a")
+    assert taken(world.fetched("b", partitions=[0])) == {0: [(0, 0, 2)]}
+    world.settle()
+    assert world.core() is core
+
+
+def test_a_share_partition_that_is_dropped_while_a_worker_reads_gives_nothing() -> None:
+    world = filled()
+    world.disk.cold = True
+    answer = world.parked("a", partitions=[0])
+    world.publish(replace(world.image, features={**world.image.features, "share.version": 1}))
+    world.publish(
+        replace(world.image, features={k: v for k, v in world.image.features.items() if k != "share.version"})
+    )
+    world.workers.run_all()
+    response = answer.result()
+    assert all(not row.acquired_records for row in rows(response).values())
+
+
+def test_who_finds_a_lock_taken_for_several_steps_gets_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkacompat.share.delayed_share_fetch.ACQUIRED_AT_ONCE", 10)
+    world = many_batches()
+    answer = world.parked("a", partitions=[0, 1, 2], max_records=20, batch_size=1, share_acquire_mode=1)
+    other = world.parked("b", partitions=[2], max_wait_ms=60_000)
+    while not answer.done:
+        world.time.step()
+    assert taken(answer.result()) == {0: [(0, 7, 1)], 1: [(0, 7, 1)], 2: [(0, 3, 1)]}
+    assert taken(other.result()) == {2: [(4, 7, 1)]}
+
+
 def test_aborted_records_are_not_delivered_under_read_committed() -> None:
     world = ShareWorld(share_isolation_level="read_committed")
     from kafkacompat.records.control import build_end_transaction_marker

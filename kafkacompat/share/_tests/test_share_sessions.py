@@ -10,7 +10,7 @@ import pytest
 
 from kafkacompat.api.share_services import TopicIdPartition
 from kafkacompat.partition._tests.fakes import topic_image
-from kafkacompat.share._tests.share_world import ShareWorld, codes, rows, taken
+from kafkacompat.share._tests.share_world import GROUP, ShareWorld, codes, rows, taken
 from kafkacompat.share.partition_cache import STALE_KEPT
 from kafkacompat.share.requests import max_bytes_of_each
 from kafkacompat.share.sessions import (
@@ -149,6 +149,28 @@ def test_a_renewal_fetches_nothing() -> None:
     )
     assert taken(response) == {}
     assert rows(response)[0].acknowledge_error_code == ErrorCode.NONE
+
+
+def test_a_renewal_tells_nothing_of_the_other_partitions() -> None:
+    world = ShareWorld()
+    world.produce()
+    unknown = {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert codes(world.fetched(partitions=[0, 7])) == {0: ErrorCode.NONE} | unknown
+    response = world.fetched(
+        epoch=1, partitions={0: [(0, 0, 4)]}, is_renew_ack=True, max_wait_ms=0, max_records=0, max_bytes=0
+    )
+    assert codes(response) == {0: ErrorCode.NONE}
+    assert codes(world.fetched(epoch=2, max_wait_ms=0)) == unknown
+
+
+def test_a_partition_with_records_is_the_last_one_of_the_next_fetch() -> None:
+    world = ShareWorld()
+    world.fetched(partitions=[0, 1, 2], max_wait_ms=0)
+    world.produce("t", 0)
+    assert taken(world.fetched(epoch=1)) == {0: [(0, 0, 1)]}
+    session = world.shares.sessions.get(SessionKey(GROUP, "m"))
+    assert session is not None
+    assert [each.partition for each in session.partitions] == [1, 2, 0]
 
 
 def test_a_fetch_of_no_records_is_answered_at_once() -> None:
