@@ -287,6 +287,8 @@ def test_an_interrupted_worker_releases_its_record(
     bootstrap: str, topic: str, unique: Unique, tmp_path: Path, number: signal.Signals
 ) -> None:
     group = unique("group")
+    lock = "share.record.lock.duration.ms=60000"
+    assert run("groups", "alter", group, "--config", lock, "--bootstrap", bootstrap).returncode == 0
     produce(bootstrap, topic, "long")
     with worker(tmp_path / "out", *consume(bootstrap, group, topic, "--exec", "sleep 300")) as process:
         (program,) = wait_until(lambda: children(process.pid), "the program runs")
@@ -297,7 +299,7 @@ def test_an_interrupted_worker_releases_its_record(
     began = time.monotonic()
     words = consume(bootstrap, group, topic, "--until-end", "--print", "deliveries,value")
     assert output_of(*words) == "2\tlong\n"
-    assert time.monotonic() - began < 25, "the record was released with the lock only"
+    assert time.monotonic() - began < 55, "the record was released with the lock only"
 
 
 @pytest.mark.needs_control

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from kafkacompat.cli import consume_share
 from kafkacompat.cli.connection import BrokerAway
 from kafkacompat.cli.consume_share import Answers, share_renderer
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.output import Terminated, terminable
 from kafkacompat.cli.record_command import Outcome, ending_of, outcome_of, run_for, variables_of, words_of
 from kafkacompat.cli.share_group import Stand
 from kafkacompat.cli.share_member import ShareMember
@@ -585,6 +587,25 @@ def test_a_program_is_ended_with_those_it_started(tmp_path: Any) -> None:
     with pytest.raises(Interrupt):
         run_for(delivery(Record(0, 5, None, b"")), words, None, tend)
     is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_program_is_ended_though_the_signal_comes_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **options: Any) -> None:
+            super().__init__(*words, **options)
+            made.append(self)
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    try:
+        with terminable(), pytest.raises(Terminated):
+            run_for(delivery(Record(0, 5, None, b"")), ["sleep", "300"], None, lambda: None)
+        assert [process.returncode for process in made] == [-signal.SIGTERM]
+    finally:
+        for process in made:
+            process.kill()
 
 
 def is_gone(pid: int) -> None:

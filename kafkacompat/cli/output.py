@@ -47,6 +47,23 @@ def terminable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def signals_later() -> Iterator[None]:
+    """Inside this block signals that would raise an exception wait. They arrive at its end."""
+    arrived: list[int] = []
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if callable(signal.getsignal(number)):
+            before[number] = signal.signal(number, lambda number, _: arrived.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for each in arrived:
+            signal.raise_signal(each)
+
+
 def failing_clearly(command: Command) -> Command:
     """Turn a failure into one line on standard error and exit status 1, and a signal into the status that shells use for it."""
 

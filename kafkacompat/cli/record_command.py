@@ -16,6 +16,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.output import signals_later
 from kafkacompat.cli.share_reader import Delivery
 
 REJECTED = 65
@@ -93,15 +94,13 @@ def run_for(delivery: Delivery, words: list[str], limit_s: float | None, tend: C
     """Run the program to its end and return its status, negative for a signal. `tend` is called meanwhile. The program
     is ended after the limit, and if this is interrupted."""
     inherited = {name: value for name, value in os.environb.items() if not name.startswith(b"RECORD_")}
-    try:
-        process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, env=inherited | variables_of(delivery), process_group=0
-        )
-    except OSError as error:
-        raise CommandFailed(f"--exec: {words[0]}: {error.strerror or error}") from error
+    process: subprocess.Popen[bytes] | None = None
     deadline = None if limit_s is None else time.monotonic() + limit_s
     value: bytes | None = bytes(delivery.record.value or b"")
     try:
+        # A signal within Popen would leave a program that nobody ends.
+        with signals_later():
+            process = started(words, inherited | variables_of(delivery))
         while True:
             try:
                 process.communicate(value, timeout=TICK_S)
@@ -113,8 +112,16 @@ def run_for(delivery: Delivery, words: list[str], limit_s: float | None, tend: C
                 return -signal.SIGTERM
             tend()
     except BaseException:
-        end(process)
+        if process is not None:
+            end(process)
         raise
+
+
+def started(words: list[str], environment: dict[bytes, bytes]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(words, stdin=subprocess.PIPE, env=environment, process_group=0)
+    except OSError as error:
+        raise CommandFailed(f"--exec: {words[0]}: {error.strerror or error}") from error
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -271,4 +271,11 @@ BUGS = (
         "    if False and listed_type(",
         ("_tests/test_cli_groups.py::test_a_group_that_begins_between_two_questions_is_found",),
     ),
+    PlantedBug(
+        "a signal that comes while a worker starts its program leaves the program alone",
+        "cli/record_command.py",
+        "        with signals_later():\n            process = started",
+        "        if True:\n            process = started",
+        ("_tests/test_cli_share.py::test_a_program_is_ended_though_the_signal_comes_while_it_starts",),
+    ),
 )
