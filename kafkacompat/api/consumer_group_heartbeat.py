@@ -49,4 +49,5 @@ HANDLER = Handler(
     is_served=serves_consumer_groups,
     function=consumer_group_heartbeat,
     error_response=top_level_error(ConsumerGroupHeartbeatResponse),
+    repeats=True,
 )

@@ -109,6 +109,8 @@ class Handler:
     needs_connection: bool = False
     """Whether the request is dropped if its connection closes before the function is called: what the function keeps for
     the connection would stay for ever."""
+    repeats: bool = False
+    """Whether the function may tell how to answer the same request again (RequestContext.again)."""
     slices: Slices | None = None
     long: LongHandling | None = None
     """Without `slices` and `long`, a request of any size is handled in one step."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from kafkacompat.ports.dispatcher import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkacompat.ports.throttling import Throttling
 
 NO_CONNECTION = -1
@@ -25,6 +27,7 @@ class RequestContext:
     """The sender, connection and version of one request."""
 
     __slots__ = (
+        "again",
         "api_key",
         "api_version",
         "client_host",
@@ -74,3 +77,7 @@ class RequestContext:
         """None if no quota applies to the request."""
         self.client_software: tuple[str, str] | None = None
         """Name and version. Only the context of an ApiVersions request has them."""
+        self.again: Callable[[], bool] | None = None
+        """Set by a handler that says so (Handler.repeats), if the same request from the same host would get the same answer.
+        A call carries the request out once more if that is still so, and otherwise does nothing and returns False. The answer
+        has no error. It is not called for a sender with a quota or rights."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api import access
 from kafkacompat.api.handler import Message
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
+from kafkacompat.api.repeats import Repeats
 from kafkacompat.wire.apis import APIS, request_class, response_class
 from kafkacompat.wire.codec import decoder, encode_parts, encoder
 
@@ -57,6 +58,7 @@ class Route:
         "needs",
         "needs_connection",
         "prefix",
+        "repeats",
         "slices",
         "version",
         "waits_at_will",
@@ -80,6 +82,7 @@ class Route:
         self.waits_at_will = handler.waits_at_will
         self.ends_with_connection = handler.ends_with_connection
         self.needs_connection = handler.needs_connection
+        self.repeats = Repeats() if handler.repeats else None
         self.slices = handler.slices
         self.long = handler.long
         for rights in entry.named:

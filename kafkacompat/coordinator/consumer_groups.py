@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import Refused
@@ -10,6 +11,7 @@ from kafkacompat.coordinator.group_sweeps import machine_of
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.consumer.heartbeat import HeartbeatCaller, consumer_group_heartbeat
+from kafkacompat.group.consumer.steady import SteadyHeartbeat, steady_heartbeat
 from kafkacompat.group.consumer.validation import validate_heartbeat
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -44,7 +46,20 @@ def heartbeat(
         )
     except Refused as refusal:
         return Deferred.of(_refused(refusal))
-    return or_refused(answer, _refused)
+    answer = or_refused(answer, _refused)
+    if answer.done and may_describe is None:
+        steady = steady_heartbeat(machine_of(shard).env, request, caller, answer.result())
+        if steady is not None:
+            context.again = partial(_again, shard_of, steady)
+    return answer
+
+
+def _again(shard_of: Callable[[str], Shard], steady: SteadyHeartbeat) -> bool:
+    try:
+        shard = shard_of(steady.group_id)
+    except Refused:
+        return False
+    return shard.at_once(lambda now_ms: steady.again(machine_of(shard).env, now_ms))
 
 
 def _refused(refusal: Refused) -> ConsumerGroupHeartbeatResponse:

@@ -62,6 +62,10 @@ class ShardState(Enum):
     CLOSED = "closed"
 
 
+_ACTIVE = ShardState.ACTIVE
+"""A module's name, because looking up an enum member is far slower."""
+
+
 class Shard:
     __slots__ = (
         "_began_ms",
@@ -227,6 +231,13 @@ class Shard:
     def in_turn(self, act: Callable[[], Deferred[T]]) -> Deferred[T]:
         """Do what looks at the state before it writes: now, or when the record of the present operation is replayed."""
         return self._turns.next(act)
+
+    def at_once(self, operation: Callable[[int], bool]) -> bool:
+        """Run an operation that writes nothing and answers nobody. It returns whether it has done what is to be done. False
+        without a call if another operation is under way, or what is seen is not committed yet."""
+        if self.state is not _ACTIVE or self._turns.is_taken or self._log.when_all_committed() is not None:
+            return False
+        return operation(self._clock.now_ms())
 
     def read(self, operation: Callable[[], T]) -> Deferred[T]:
         """An answer from the state, given when everything it may show is committed."""

@@ -54,6 +54,17 @@ class ShardTimers:
             self._arm(entry)
             return
         entry.operation = operation
+        self._move(entry, deadline_ms)
+
+    def reschedule(self, key: TimerKey, delay_ms: int) -> bool:
+        """Like `schedule`, with the operation that the key has. False if it has none."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return False
+        self._move(entry, self._clock.monotonic_ms() + delay_ms)
+        return True
+
+    def _move(self, entry: _Entry, deadline_ms: int) -> None:
         entry.deadline_ms = deadline_ms
         if deadline_ms < entry.alarm_ms:
             if entry.handle is not None:

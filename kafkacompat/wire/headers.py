@@ -49,9 +49,18 @@ def parse_request_header(frame: ByteSequence) -> RequestHeader:
     The rest is read if possible, and `body_offset` is the position where reading stopped. The caller checks whether
     the version is supported.
     """
+    return rest_of_header(frame, *request_start(frame))
+
+
+def request_start(frame: ByteSequence) -> tuple[int, int, int]:
+    """Return key, version and correlation id of a frame (without its size)."""
     if len(frame) < START.size:
         raise WireError(f"a request of {len(frame)} bytes has no header")
-    api_key, api_version, correlation_id = START.unpack_from(frame)
+    return START.unpack_from(frame)
+
+
+def rest_of_header(frame: ByteSequence, api_key: int, api_version: int, correlation_id: int) -> RequestHeader:
+    """`parse_request_header` for a frame whose start is known."""
     api = APIS.get(api_key)
     if api is None:
         return RequestHeader(api_key, api_version, correlation_id, None, START.size)

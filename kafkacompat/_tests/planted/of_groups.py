@@ -220,7 +220,7 @@ BUGS = (
     ),
     PlantedBug(
         "a member whose answer was lost is fenced",
-        "group/consumer/heartbeat.py",
+        "group/consumer/membership.py",
         "and received == member.previous_member_epoch\n",
         "and False\n",
         ("coordinator/_tests/test_consumer_groups.py",),

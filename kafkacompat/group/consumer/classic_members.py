@@ -16,7 +16,10 @@ from kafkacompat.group.classic.rebalance import join_refusal
 from kafkacompat.group.consumer.consumer_group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from kafkacompat.group.consumer.conversion import downgraded, may_downgrade_replacing
 from kafkacompat.group.consumer.embedded_protocol import assignment_bytes, subscription_of, version_of
-from kafkacompat.group.consumer.heartbeat import (
+from kafkacompat.group.consumer.large_conversion import CONVERTED_AT_ONCE, downgrade_later
+from kafkacompat.group.consumer.leaving import fence_members
+from kafkacompat.group.consumer.member import ClassicMemberMetadata, ConsumerGroupMember, MemberState
+from kafkacompat.group.consumer.membership import (
     maybe_update_epoch,
     note_member,
     reconcile,
@@ -24,9 +27,6 @@ from kafkacompat.group.consumer.heartbeat import (
     throw_if_fenced,
     throw_if_full,
 )
-from kafkacompat.group.consumer.large_conversion import CONVERTED_AT_ONCE, downgrade_later
-from kafkacompat.group.consumer.leaving import fence_members
-from kafkacompat.group.consumer.member import ClassicMemberMetadata, ConsumerGroupMember, MemberState
 from kafkacompat.group.consumer.regular_expressions import RegexUpdate, maybe_update_regular_expressions
 from kafkacompat.group.consumer.sessions import (
     cancel_join_timeout,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.member import MemberState
-from kafkacompat.group.environment import Environment, GroupResult, nothing
+from kafkacompat.group.environment import Environment, GroupResult, TimerKey, nothing
 from kafkacompat.group.fencing import Fencing
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 def schedule_session_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
     key = _key("session", group_id, member_id)
     env.timers.schedule(key, timeout_ms, _Fencing(env, key))
+
+
+def session_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer that `schedule_session_timeout` sets."""
+    return _key("session", group_id, member_id)
 
 
 def take_up(

@@ -14,6 +14,7 @@ from kafkacompat.group.consumer import (
     consumer_group,
     conversion,
     heartbeat,
+    membership,
     replay,
     target_assignment,
 )
@@ -106,7 +107,7 @@ def a_twin_joins_before_its_instance_is_released(patch: pytest.MonkeyPatch) -> N
 
 
 def a_twin_that_was_replaced_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    for module in (heartbeat, classic_members):
+    for module in (heartbeat, classic_members, membership):
         patch.setattr(module, "throw_if_fenced", lambda *_: None)
 
 
@@ -115,7 +116,7 @@ def changed_topics_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_members_are_taken_to_subscribe_to_the_same_topics(patch: pytest.MonkeyPatch) -> None:
-    for module in (heartbeat, target_assignment):
+    for module in (membership, target_assignment):
         patch.setattr(module, "is_homogeneous", lambda *_: True)
 
 
