@@ -17,6 +17,7 @@ from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupSt
 from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
 from kafkacompat.group.classic.rebalance import end_group, prepare_rebalance, reschedule_heartbeat
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
+from kafkacompat.group.consumer.large_conversion import resume_downgrade
 from kafkacompat.group.consumer.leaving import fence_members
 from kafkacompat.group.consumer.records import ConsumerGroupRecord
 from kafkacompat.group.consumer.replay import replay_consumer_record
@@ -126,6 +127,8 @@ class GroupMachine:
                     if found is not None and self.groups.get(group.group_id) is group:
                         take_up(self.env, group, (found,))
                     yield None
+                if self.groups.get(group.group_id) is group:
+                    resume_downgrade(self.env, group, now_ms)
             elif isinstance(group, ShareGroup):
                 yield from self._take_up_share_group(group)
             if not isinstance(group, ClassicGroup):

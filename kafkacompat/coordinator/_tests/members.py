@@ -46,7 +46,8 @@ def topic_partitions(owned: Owned) -> list[TopicPartitions]:
 
 
 class Member:
-    """A client of the consumer protocol. It gives up at once what it is told to revoke, unless `keeps`."""
+    """A client of the consumer protocol. It does at once what its assignment tells it, unless it `keeps` what it has.
+    Then it does so in `catch_up`."""
 
     def __init__(
         self,
@@ -64,6 +65,8 @@ class Member:
         self.epoch = 0
         self.owned: Owned = {}
         self.keeps = False
+        self._due: Owned | None = None
+        """An assignment that it was told and has not followed yet."""
         self._told: dict[str, Any] = {
             "subscribed_topic_names": list(topics) if topics or regex is None else None,
             "subscribed_topic_regex": regex,
@@ -72,7 +75,7 @@ class Member:
         }
 
     def join(self) -> Any:
-        self.epoch, self.owned = 0, {}
+        self.lose_all()
         return self._send(**self._told, topic_partitions=[])
 
     def beat(self, **fields: Any) -> Any:
@@ -96,11 +99,21 @@ class Member:
         )
         if answer.error_code == 0:
             self.epoch = answer.member_epoch
-            if answer.assignment is not None and not self.keeps:
-                self.owned = {
+            if answer.assignment is not None:
+                self._due = {
                     each.topic_id: set(each.partitions) for each in answer.assignment.topic_partitions
                 }
+            if not self.keeps:
+                self.catch_up()
         return answer
+
+    def catch_up(self) -> None:
+        if self._due is not None:
+            self.owned, self._due = self._due, None
+
+    def lose_all(self) -> None:
+        """The coordinator does not know it, or knows a later one: it has to join anew."""
+        self.epoch, self.owned, self._due = 0, {}, None
 
     @property
     def partitions(self) -> set[tuple[str, int]]:

@@ -7,6 +7,7 @@ everything out.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,16 @@ from kafkacompat.coordinator._tests.test_consumer_groups import AT_ONCE, state
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.consumer_group_mutants import RARE_CONSUMER_GROUP_MUTANTS
 from kafkacompat.wire.errors import ErrorCode as E
 
 STEPS = 120
 SEEDS = 12
 ROUNDS_TO_SETTLE = 60
 HEARTBEAT_MS = 1_000
+SLOW = 0.3
+"""The part of heartbeats after which a member still has what it was told to give up."""
 
 
 class Life:
@@ -83,12 +88,15 @@ class Life:
         if isinstance(member, ClassicMember):
             member.step()
             return
+        member.keeps = self.random.random() < SLOW
+        if not member.keeps:
+            member.catch_up()
         answer = member.beat() if member.epoch else member.join()
         if (
             answer.error_code in (E.UNKNOWN_MEMBER_ID, E.FENCED_MEMBER_EPOCH)
             or answer.error_code == E.GROUP_ID_NOT_FOUND
         ):
-            member.owned, member.epoch = {}, 0
+            member.lose_all()
         else:
             assert answer.error_code == E.NONE, answer.error_message
 
@@ -122,11 +130,32 @@ class Life:
                 member.join_again()  # clients of a classic group look for new partitions themselves
         for _ in range(ROUNDS_TO_SETTLE):
             self.beat_all()
+        for member in self.members:
+            if isinstance(member, Member):
+                member.catch_up()
 
 
 @pytest.mark.parametrize("classic", [False, True], ids=["new", "mixed"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_partition_has_one_owner_and_none_is_forgotten(seed: int, classic: bool) -> None:
+    live(seed, classic)
+
+
+@pytest.mark.parametrize("plant", RARE_CONSUMER_GROUP_MUTANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
+    """These are rare in the simulation. Here a coordinator often ends while members give something up."""
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        for seed in range(SEEDS):
+            try:
+                live(seed, classic=False)
+            except AssertionError:
+                faults.take()
+                return
+    pytest.fail(f"{plant.__name__} survives {SEEDS} seeds")
+
+
+def live(seed: int, classic: bool) -> None:
     life = Life(seed, classic)
     for _ in range(STEPS):
         life.step()

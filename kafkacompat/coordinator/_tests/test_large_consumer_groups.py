@@ -13,6 +13,7 @@ from kafkacompat.coordinator._tests.harness import World, topic_image
 from kafkacompat.coordinator._tests.members import Member, described
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.coordinator.group_sweeps import machine_of
+from kafkacompat.coordinator.service import CoordinatorSettings
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
@@ -278,8 +279,60 @@ def test_a_downgrade_of_a_large_group_that_the_log_refuses_leaves_it(world: Worl
     assert machine(world).env.subscribers == {"t": {"g"}}
 
 
-def test_of_a_downgrade_that_the_log_refuses_no_rebalance_is_left(world: World) -> None:
+def test_a_downgrade_of_a_large_group_that_the_log_refuses_is_tried_again(world: World) -> None:
+    new = converted(world)
+    members = [each for each in group_of(world).members if each != "new"]
+    new.leave()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    drive(world)
+    world.time.advance(large_conversion.RETRY_MS)
+    drive(world)
+    assert type(group_of(world)) is ConsumerGroup
+    world.partitions.refusal = None
+    world.time.advance(large_conversion.RETRY_MS)
+    drive(world)
+    assert (type(group_of(world)), list(group_of(world).members)) == (ClassicGroup, members)
+
+
+def test_the_next_coordinator_goes_on_with_a_downgrade_of_a_large_group(world: World) -> None:
+    new = converted(world)
+    members = [each for each in group_of(world).members if each != "new"]
+    new.leave()
+    assert type(group_of(world)) is ConsumerGroup
+    world.restart()
+    drive(world)
+    group = group_of(world)
+    assert (type(group), list(group.members)) == (ClassicGroup, members)
+    assert machine(world).env.subscribers == {}
+    world.restart()
+    drive(world)
+    assert (type(group_of(world)), list(group_of(world).members)) == (ClassicGroup, members)
+
+
+def test_the_next_coordinator_leaves_a_large_group_with_a_new_member_as_it_is(world: World) -> None:
+    converted(world)
+    end = world.log().log_end_offset
+    world.restart()
+    drive(world)
+    assert type(group_of(world)) is ConsumerGroup
+    assert world.log().log_end_offset == end
+
+
+def test_a_downgrade_that_the_policy_forbids_is_not_gone_on_with(world: World) -> None:
+    new = converted(world)
+    new.leave()
+    policy = ConsumerGroupSettings(assignment_interval_ms=0, migration_policy="upgrade")
+    world.settings = CoordinatorSettings(group=GroupSettings(consumer=policy))
+    world.restart()
+    drive(world)
+    assert type(group_of(world)) is ConsumerGroup
+
+
+def test_of_a_downgrade_that_the_log_refuses_no_rebalance_is_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would end with the record of an empty classic group, and the consumer group would be gone at the next load."""
+    monkeypatch.setattr(large_conversion, "RETRY_MS", 2 * REBALANCE_MS)
     new = converted(world, has_static_members=False, session_ms=REBALANCE_MS + 1_000)
     members = [each for each in group_of(world).members if each != "new"]
     new.leave()
@@ -288,9 +341,10 @@ def test_of_a_downgrade_that_the_log_refuses_no_rebalance_is_left(world: World) 
     world.partitions.refusal = None
     world.time.advance(REBALANCE_MS)
     drive(world)
+    assert type(group_of(world)) is ConsumerGroup
     world.restart()
     drive(world)
-    assert (type(group_of(world)), list(group_of(world).members)) == (ConsumerGroup, members)
+    assert list(group_of(world).members) == members
 
 
 def calls_of_longest_write(monkeypatch: pytest.MonkeyPatch, size: int) -> tuple[int, int]:

@@ -2,7 +2,8 @@
 
 What a conversion writes is prepared beside the requests, and is used if nothing has changed meanwhile. An upgrade takes
 place when a member asks for it again: the first time it is told to come back. A downgrade follows after the last member
-of the consumer protocol has gone. A coordinator that ends in between leaves a consumer group of classic members.
+of the consumer protocol has gone. If the coordinator ends in between, the next one finds a consumer group of classic
+members, and goes on with it. In Kafka the last member and the group go together.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kafkacompat.group.classic.records import group_metadata_record
 from kafkacompat.group.consumer.conversion import (
     classic_group_of,
     consumer_group_of,
+    may_downgrade_without,
     tell_to_rejoin,
     upgrade_records,
 )
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 CONVERTED_AT_ONCE = 100
 """Members of a group that is converted within a request. Each takes about 100 us."""
 TIMER_COST = 6
+RETRY_MS = 10_000
+"""A downgrade that the log refuses is tried again after this time. It is prepared anew, which takes long."""
 
 
 # --- from classic to consumer
@@ -181,6 +185,12 @@ def downgrade_later(env: Environment, group: ConsumerGroup, now_ms: int) -> None
     )
 
 
+def resume_downgrade(env: Environment, group: ConsumerGroup, now_ms: int) -> None:
+    """Go on with a downgrade that has not come to its end."""
+    if len(group.members) > CONVERTED_AT_ONCE and may_downgrade_without(env, group, ()):
+        downgrade_later(env, group, now_ms)
+
+
 def _has_only_classic_members(env: Environment, group: ConsumerGroup) -> bool:
     return env.groups.get(group.group_id) is group and group.classic_count == len(group.members) > 0
 
@@ -222,6 +232,12 @@ def _downgraded(
         cancel_rebalance_timers(env, classic)
         env.groups[group.group_id] = group
         group.remember()
+        env.timers.schedule(("downgrade", group), RETRY_MS, again)
+
+    def again(at_ms: int) -> GroupResult:
+        if env.groups.get(group.group_id) is group:
+            resume_downgrade(env, group, at_ms)
+        return nothing()
 
     prepare_rebalance(env, classic, now_ms)
     env.tasks.schedule(

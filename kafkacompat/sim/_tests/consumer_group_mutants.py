@@ -138,7 +138,7 @@ RARE_CONSUMER_GROUP_MUTANTS: tuple[Plant, ...] = (
     a_new_coordinator_forgets_targets,
 )
 """Found by few seeds: a coordinator has to move in the middle of a revocation, or before a target is reached. Soaks look for
-them. Unit tests restart coordinators in both states."""
+them here. The random lives of coordinator/_tests find them in ordinary tests."""
 CONSUMER_GROUP_MUTANTS_SEEN_AT = {
     "every_epoch_of_a_consumer_may_commit": 3,
     "a_heartbeat_that_tells_nothing_gives_everything_up": 1,
