@@ -16,10 +16,10 @@ M = TypeVar("M")
 
 ASKED_AT_ONCE = 500
 """Topics for which the authorizer is asked in one step. One takes some microseconds, more with very many lists."""
-NAMES_MAX = 50_000
+NAMES_MAX = 20_000
 NAMES_LENGTH_MAX = 524_288
-"""Characters of all names. Each name takes the loop for a microsecond or more. Kafka too refuses a subscription that does
-not fit into a record, with the same error."""
+"""Characters of all names. Each name takes the loop for several microseconds in one step. Kafka too refuses a subscription
+that does not fit into a record, with the same error."""
 
 
 def are_too_many(names: Sequence[str] | None) -> bool:

@@ -93,7 +93,7 @@ class Reconciliation:
         return replace(member, previous_member_epoch=member.member_epoch, assigned=assigned)
 
     def _towards_target(self, member: ConsumerGroupMember, epoch: int) -> ConsumerGroupMember:
-        assigned: dict[Uuid, dict[int, int]] = {}
+        assigned: dict[Uuid, Mapping[int, int]] = {}
         revoked: dict[Uuid, dict[int, int]] = {}
         added: dict[Uuid, list[int]] = {}
         has_unreleased = False
@@ -102,9 +102,11 @@ class Reconciliation:
                 self.target.get(topic_id, NO_PARTITIONS) if topic_id in self.subscribed else NO_PARTITIONS
             )
             present = member.assigned.get(topic_id, NOTHING)
-            kept = {partition: at for partition, at in present.items() if partition in wanted}
-            if kept:
-                assigned[topic_id] = kept
+            kept = NOTHING
+            if present:
+                kept = {partition: at for partition, at in present.items() if partition in wanted}
+                if kept:
+                    assigned[topic_id] = kept
             if len(kept) < len(present):
                 revoked[topic_id] = {
                     partition: at for partition, at in present.items() if partition not in wanted
@@ -131,8 +133,9 @@ class Reconciliation:
                 pending_revocation=revoked,
             )
         for topic_id, partitions in added.items():
-            at_epoch = assigned.setdefault(topic_id, {})
-            at_epoch.update(dict.fromkeys(partitions, self.target_epoch))
+            given = dict.fromkeys(partitions, self.target_epoch)
+            kept = assigned.get(topic_id)
+            assigned[topic_id] = {**kept, **given} if kept else given
         return replace(
             member,
             state=MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE,

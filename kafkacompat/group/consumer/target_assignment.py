@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.consumer import range_assignor, uniform_assignor
-from kafkacompat.group.consumer.assignor import Assign, Assignment, GroupSpec, MemberSpec, Meter
+from kafkacompat.group.consumer.assignor import (
+    Assign,
+    Assignment,
+    GroupSpec,
+    MemberSpec,
+    Meter,
+    assign_to_one,
+)
 from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGroup
 from kafkacompat.group.consumer.metadata_hash import group_hash, topic_hash
 from kafkacompat.group.consumer.records import target_epoch_record, target_record
@@ -137,7 +144,7 @@ def maybe_update_target(
             lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, instances, assigned, at_ms),
         )
         return last
-    assigned = at_once(assign(spec))
+    assigned = assign_to_one(spec) if len(spec.members) == 1 else at_once(assign(spec))
     records += _changed(group, assigned, assigned)
     records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
     return Target(group_epoch, assigned.get(member.member_id, NO_PARTITIONS))

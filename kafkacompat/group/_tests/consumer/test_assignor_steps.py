@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
 
-from kafkacompat.group._tests.consumer.groups import check_complete, member, run, spec_of, topic
+from kafkacompat.group._tests.consumer.groups import (
+    A,
+    check_complete,
+    groups,
+    member,
+    run,
+    spec_of,
+    topic,
+)
 from kafkacompat.group.consumer import range_assignor, uniform_assignor
-from kafkacompat.group.consumer.assignor import STEP_NS, Assign, GroupSpec, Meter
+from kafkacompat.group.consumer.assignor import STEP_NS, Assign, GroupSpec, Meter, assign_to_one
 
 ASSIGNORS = pytest.mark.parametrize(
     "assign", [range_assignor.assign, uniform_assignor.assign], ids=["range", "uniform"]
@@ -54,6 +64,20 @@ def test_a_large_group_is_assigned_in_steps(
 def test_the_estimates_grow_with_the_subscriptions(assign: Assign) -> None:
     """A million subscriptions of members to topics take some ten ms, even though there are few partitions."""
     assert sum(assign(large_group(1000, 1000, 1, homogeneous=False))) > 10 * STEP_US
+
+
+@ASSIGNORS
+@pytest.mark.parametrize("homogeneous", [True, False])
+@given(earlier=groups(), now=groups())
+def test_a_single_member_gets_what_every_assignor_would_give_it(
+    assign: Assign, homogeneous: bool, earlier: GroupSpec, now: GroupSpec
+) -> None:
+    """Whatever it had of a larger group before. One that names topics and has an expression does not count as homogeneous."""
+    had = next(iter(run(assign(earlier)).values()))
+    name, one = next(iter(now.members.items()))
+    counts = now.partition_counts | {A: 0}
+    spec = GroupSpec({name: replace(one, assigned=had)}, counts, homogeneous)
+    assert assign_to_one(spec) == run(assign(spec))
 
 
 def test_a_meter_tells_the_cost_of_a_step_when_it_is_over() -> None:
