@@ -31,13 +31,13 @@ from kafkacompat.coordinator.loading import (
     Loader,
     Loading,
 )
+from kafkacompat.coordinator.replies import send_replies
 from kafkacompat.coordinator.shard_log import ShardLog
 from kafkacompat.coordinator.timers import Operation, ShardTimers
 from kafkacompat.coordinator.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.records.batch import NO_SEQUENCE
-from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.stepping.works import Steps, Work
 from kafkacompat.wire.errors import ErrorCode
 
@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-REPLIES_AT_ONCE = 50
-"""More replies of one operation are sent in steps: a rebalance may answer a group of 10,000 members at once."""
-REPLY_COST = 80
 OPERATION_COST = 200
 
 
@@ -210,16 +207,12 @@ class Shard:
         self, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, version: int
     ) -> Deferred[ErrorCode]:
         self.require_active()
-        marker = build_end_transaction_marker(
-            committed=committed,
-            coordinator_epoch=coordinator_epoch,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            timestamp_ms=self._clock.now_ms(),
-        )
+        now_ms = self._clock.now_ms()
 
         def append() -> tuple[ErrorCode, int]:
-            error, offset = self._log.append_marker(marker, version)
+            error, offset = self._log.append_marker(
+                producer_id, epoch, committed, coordinator_epoch, version, now_ms
+            )
             if error is ErrorCode.NONE:
                 self.machine.replay_end_transaction(producer_id, epoch, committed, offset)
             return error, offset
@@ -330,12 +323,7 @@ class Shard:
         return pending.then(release)
 
     def _send_replies(self) -> None:
-        replies = self.machine.take_replies()
-        if len(replies) > REPLIES_AT_ONCE:
-            self._steps.start_now("answering members", _send(replies))
-            return
-        for waiter, message in replies:
-            _answer(waiter, message)
+        send_replies(self.machine.take_replies(), self._steps)
 
     def _run_timer(self, operation: Operation) -> None:
         if self.state is not ShardState.ACTIVE:
@@ -408,16 +396,3 @@ class Shard:
             self._timers.call_after(delay_ms, lambda: self._activate_when_committed(end_offset))
 
         pending.on_done(decided)
-
-
-def _send(replies: list[tuple[Any, Any]]) -> Work:
-    for waiter, message in replies:
-        _answer(waiter, message)
-        yield REPLY_COST
-
-
-def _answer(waiter: Deferred[Any], message: Any) -> None:
-    try:
-        waiter.resolve(message)
-    except Exception as error:  # it was answered before
-        report("answering a member", error)

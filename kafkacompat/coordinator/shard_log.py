@@ -9,13 +9,14 @@ from kafkacompat.coordinator.core import UNBOUNDED, InTransaction, PartitionWrit
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import TransactionTerms
 from kafkacompat.records.batch import build_batch
+from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.record import Record
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkacompat.ports import Buffer, Log
+    from kafkacompat.ports import Log
 
     Encode = Callable[[Any], tuple[bytes, bytes | None]]
 
@@ -109,8 +110,23 @@ class ShardLog:
         self._told = error
         return error, last_offset - count + 1, last_offset + 1
 
-    def append_marker(self, marker: Buffer, transaction_version: int) -> tuple[ErrorCode, int]:
-        """Returns (error, offset of the marker)."""
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> tuple[ErrorCode, int]:
+        """End a transaction. Returns (error, offset of the marker)."""
+        marker = build_end_transaction_marker(
+            committed=committed,
+            coordinator_epoch=coordinator_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=now_ms,
+        )
         terms = TransactionTerms(transaction_version=transaction_version)
         return self._writer.append_transactional(self._partition, marker, terms)
 

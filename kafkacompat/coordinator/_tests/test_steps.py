@@ -13,7 +13,6 @@ from kafkacompat.api.delete_groups import HANDLER as DELETE
 from kafkacompat.api.describe_groups import HANDLER as DESCRIBE
 from kafkacompat.api.list_groups import HANDLER as LIST
 from kafkacompat.api.txn_offset_commit import HANDLER as TXN_OFFSET_COMMIT
-from kafkacompat.coordinator import shard as shard_module
 from kafkacompat.coordinator._tests.clients import (
     commit,
     fetch,
@@ -29,7 +28,8 @@ from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world
 from kafkacompat.coordinator._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
 from kafkacompat.coordinator.group_sweeps import BATCH_BYTES_MAX, STRETCH, batches, machine_of
 from kafkacompat.coordinator.loading import RECORD_COST
-from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, ShardState
+from kafkacompat.coordinator.replies import REPLIES_AT_ONCE, REPLY_COST
+from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.group import retention
 from kafkacompat.group.classic import subscription as subscriptions
 from kafkacompat.group.classic.classic_group import ClassicGroupState
@@ -613,4 +613,4 @@ def test_replies_of_an_operation_that_raises_are_sent(monkeypatch: pytest.Monkey
 def test_the_bounds_leave_room() -> None:
     """By the estimates the longest piece takes half of what a step of the loop may take."""
     assert ONE_STEP <= 10_000
-    assert shard_module.REPLY_COST * REPLIES_AT_ONCE <= TURN_COST
+    assert REPLY_COST * REPLIES_AT_ONCE <= TURN_COST

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.faults import report
 from kafkacompat.group.consumer.assignor import Assignment
-from kafkacompat.group.consumer.member import ConsumerGroupMember, MemberState, OwnedPartitions
+from kafkacompat.group.consumer.counts import (
+    PartitionEpochs,
+    SubscriptionCount,
+    add,
+    move,
+    release,
+    take,
+)
+from kafkacompat.group.consumer.member import ConsumerGroupMember, MemberState
 from kafkacompat.group.consumer.records import group_tombstones
 from kafkacompat.group.kinds import DEAD, GroupKind
 from kafkacompat.wire.errors import ErrorCode
@@ -34,16 +42,6 @@ class ResolvedRegularExpression:
     version: int
     """The metadata offset at which it was resolved."""
     timestamp_ms: int
-
-
-class SubscriptionCount:
-    """How many members name a topic, and how many regular expressions match it."""
-
-    __slots__ = ("by_name", "by_regex")
-
-    def __init__(self, by_name: int = 0, by_regex: int = 0) -> None:
-        self.by_name = by_name
-        self.by_regex = by_regex
 
 
 Subscribers = dict[str, set[str]]
@@ -91,8 +89,7 @@ class ConsumerGroup:
         """Instance id -> member id."""
         self.targets: dict[str, Assignment] = {}
         """Member id -> target assignment."""
-        self.partition_epochs: dict[Uuid, dict[int, int]] = {}
-        """Topic id -> partition -> epoch of the member that owns it, or still has to revoke it."""
+        self.partition_epochs: PartitionEpochs = {}
         self.topic_names: dict[str, SubscriptionCount] = {}
         self.assignors: dict[str, int] = {}
         """Server-side assignor -> members that prefer it."""
@@ -197,54 +194,31 @@ class ConsumerGroup:
                 self._add_to_topic(name, -1, 0)
             for name in new_names - old_names:
                 self._add_to_topic(name, 1, 0)
-        _move(
+        move(
             self.assignors,
             None if old is None else old.server_assignor,
             None if new is None else new.server_assignor,
         )
-        _move(self.regexes, None if old is None else old.regex, None if new is None else new.regex)
+        move(self.regexes, None if old is None else old.regex, None if new is None else new.regex)
         old_classic = None if old is None else old.classic
         new_classic = None if new is None else new.classic
         if old_classic is not new_classic:
             self.classic_count += (new_classic is not None) - (old_classic is not None)
             for classic, step in ((old_classic, -1), (new_classic, 1)):
                 for name, _ in () if classic is None else classic.protocols:
-                    _add(self.classic_protocols, name, step)
+                    add(self.classic_protocols, name, step)
         if old is not None and new is not None and old.member_epoch == new.member_epoch:
             is_same = old.assigned is new.assigned and old.pending_revocation is new.pending_revocation
             if is_same:
                 return
         if old is not None:
-            self._remove_partition_epochs(old.assigned, old.member_epoch)
-            self._remove_partition_epochs(old.pending_revocation, old.member_epoch)
-        if new is not None:
-            self._add_partition_epochs(new.assigned, new.member_epoch)
-            self._add_partition_epochs(new.pending_revocation, new.member_epoch)
-
-    def _remove_partition_epochs(self, owned: OwnedPartitions, epoch: int) -> None:
-        for topic_id, partitions in owned.items():
-            epochs = self.partition_epochs.get(topic_id)
-            if epochs is None:
-                continue
-            for partition in partitions:
-                if epochs.get(partition) == epoch:  # otherwise another member has it by now
-                    del epochs[partition]
-            if not epochs:
-                del self.partition_epochs[topic_id]
-
-    def _add_partition_epochs(self, owned: OwnedPartitions, epoch: int) -> None:
-        doubled = 0
-        for topic_id, partitions in owned.items():
-            epochs = self.partition_epochs.setdefault(topic_id, {})
-            for partition in partitions:
-                if epochs.get(partition, -1) >= epoch >= 0:
-                    doubled += 1
-                else:
-                    epochs[partition] = epoch
-        if doubled:
+            release(self.partition_epochs, old)
+        if new is not None and (doubled := take(self.partition_epochs, new)):
             report(
                 f"group {self.group_id[:64]}",
-                AssertionError(f"{doubled} partitions have another owner of epoch {epoch} or later"),
+                AssertionError(
+                    f"{doubled} partitions have another owner of epoch {new.member_epoch} or later"
+                ),
             )
 
     def partition_epoch(self, topic_id: Uuid, partition: int) -> int:
@@ -326,7 +300,7 @@ class ConsumerGroup:
         """The assignor that most members name, with this change of one member. In a tie it is uniform, as in Kafka. None
         if nobody names one."""
         counts = dict(self.assignors)
-        _move(
+        move(
             counts, None if old is None else old.server_assignor, None if new is None else new.server_assignor
         )
         return max(counts, key=lambda name: (counts[name], name)) if counts else None
@@ -420,20 +394,3 @@ class ConsumerGroup:
             member_id if renamed is None else renamed.get(member_id, member_id) for member_id in self.members
         ]
         return list(group_tombstones(self.group_id, ids, self.resolved))
-
-
-def _add(counts: dict[str, int], name: str, step: int) -> None:
-    count = counts.get(name, 0) + step
-    if count > 0:
-        counts[name] = count
-    else:
-        counts.pop(name, None)
-
-
-def _move(counts: dict[str, int], old: str | None, new: str | None) -> None:
-    if old == new:
-        return
-    if old is not None:
-        _add(counts, old, -1)
-    if new is not None:
-        _add(counts, new, 1)
