@@ -19,6 +19,8 @@ from kafkacompat.api.repeats import Repeat
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.coordinator._tests.harness import NODE_ID, World, topic_image
 from kafkacompat.coordinator._tests.members import Owned, topic_partitions
+from kafkacompat.coordinator.group_sweeps import machine_of
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
@@ -381,6 +383,24 @@ def test_a_twin_takes_the_place_of_a_static_member(both: Both) -> None:
     assert answer is not None
     assert answer.error_code == E.FENCED_INSTANCE_ID
     both.compare()
+
+
+def test_a_static_member_is_looked_for_by_its_instance(both: Both) -> None:
+    one = Client(both, "one", 1, instance_id="i")
+    settled(both, one)
+    one.beat()
+    assert both.repeated
+
+    def replace_instance(side: Side) -> None:
+        (shard,) = side.world.coordinator._shards
+        group = machine_of(shard).groups["g"]
+        assert isinstance(group, ConsumerGroup)
+        group.static_members["i"] = "another"
+
+    both.each(replace_instance)
+    answer = one.beat()
+    assert answer is not None
+    assert answer.error_code == E.UNKNOWN_MEMBER_ID
 
 
 def test_expressions_are_resolved_when_that_is_due(both: Both) -> None:

@@ -54,7 +54,6 @@ class SteadyHeartbeat:
             or group.assignment_epoch != epoch
             or group.group_epoch != epoch
             or group.has_metadata_expired(now_ms)
-            or group.is_dead()
             or (self._instance_id is not None and group.static_member(self._instance_id) is not member)
             or env.group_configs(self.group_id) != self._configs
             or not env.timers.reschedule(self._session_key, self._session_timeout_ms)
