@@ -233,6 +233,7 @@ class ApiDispatcher:
             raise
         except Exception:
             answer = stand_in_for_failure(route, context, request)
+            context.again = None
         if header.api_key == API_VERSIONS and context.client_software is not None:
             connection.client_software = " ".join(context.client_software)
         reply = self._reply(route, context, request, answer)
