@@ -228,7 +228,7 @@ class Shard:
     def at_once(self, operation: Callable[[int], bool]) -> bool:
         """Run an operation that writes nothing and answers nobody. It returns whether it has done what is to be done. False
         without a call if another operation is under way, or what is seen is not committed yet."""
-        if self.state is not _ACTIVE or self._turns.is_taken or self._log.when_all_committed() is not None:
+        if self.state is not _ACTIVE or self._turns.is_taken or not self._log.is_all_committed:
             return False
         return operation(self._clock.now_ms())
 

@@ -139,6 +139,11 @@ class ShardLog:
             self._doubtful_end = end_offset
         return pending
 
+    @property
+    def is_all_committed(self) -> bool:
+        """False if that is not known."""
+        return self._uncommitted is None and self._doubtful_end < 0
+
     def when_all_committed(self) -> Deferred[ErrorCode] | None:
         """The result that a read must wait for. None if everything is committed."""
         if self._uncommitted is None and self._doubtful_end >= 0:

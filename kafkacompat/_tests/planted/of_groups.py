@@ -389,7 +389,7 @@ BUGS = (
     PlantedBug(
         "a steady heartbeat does not wait for what is not committed",
         "coordinator/shard.py",
-        " or self._log.when_all_committed() is not None:\n            return False\n",
+        " or not self._log.is_all_committed:\n            return False\n",
         ":\n            return False\n",
         ("coordinator/_tests/test_steady_heartbeats.py",),
     ),
