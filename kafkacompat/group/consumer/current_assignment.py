@@ -134,7 +134,7 @@ class Reconciliation:
             )
         for topic_id, partitions in added.items():
             given = dict.fromkeys(partitions, self.target_epoch)
-            kept = assigned.get(topic_id)
+            kept = assigned.get(topic_id, NOTHING)
             assigned[topic_id] = {**kept, **given} if kept else given
         return replace(
             member,
