@@ -49,7 +49,7 @@ def main() -> int:
     for each in (each for pair in pairs for each in pair.accidental):
         print(f"once: {each}", flush=True)
     for each in (each for pair in pairs for each in pair.known):
-        print(f"Kafka's internal error: {each}", flush=True)
+        print(f"known of Kafka: {each}", flush=True)
     told = [each for pair in pairs for each in pair.told]
     for each in told:
         print(each, flush=True)

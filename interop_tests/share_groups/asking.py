@@ -27,7 +27,7 @@ Acks = Mapping[Place, Sequence[Batch]]
 
 
 class KnownAccident(Exception):
-    """Kafka has failed with an internal error where docs/compatibility.md says that it may. Its state is spoiled."""
+    """Kafka has failed where docs/compatibility.md says that it may. The two states differ from then on."""
 
 
 def is_known_accident(request: str, theirs: Any, ours: Any) -> bool:
@@ -43,6 +43,27 @@ def is_known_accident(request: str, theirs: Any, ours: Any) -> bool:
     return False
 
 
+def begins_where_kafka_fails(theirs: Any, ours: Any, cut: Mapping[Place, int]) -> bool:
+    """Kafka's start offset has moved back below the start of the log, when held records there were released, and the next
+    share fetch is out of range and gives nothing. Ours gives the first records of the log."""
+    if isinstance(theirs, str) or isinstance(ours, str):
+        return False
+    gives_nothing = {
+        (topic["TopicId"].partition("#")[0], each["PartitionIndex"])
+        for topic in theirs["Responses"]
+        for each in topic["Partitions"]
+        if each["ErrorCode"] == 0 and not each["AcquiredRecords"]
+    }
+    return any(
+        each["AcquiredRecords"]
+        and each["AcquiredRecords"][0]["FirstOffset"] == cut.get(place)
+        and place in gives_nothing
+        for topic in ours["Responses"]
+        for each in topic["Partitions"]
+        for place in [(topic["TopicId"].partition("#")[0], each["PartitionIndex"])]
+    )
+
+
 class SharePair(Pair):
     """Compares the records of both coordinators. Those of a share coordinator are in the order of their keys, since the
     states of different partitions are written side by side."""
@@ -56,14 +77,21 @@ class SharePair(Pair):
         self.accidental: list[str] = []
         """Differences of talks that did not differ when they were held again."""
         self.known: list[str] = []
-        """Requests over which Kafka failed with an internal error, as is known."""
+        """Requests over which Kafka failed, as is known."""
         self.members: list[tuple[str, str]] = []
         """Group and name of each member that may have a session."""
+        self.cut: Mapping[Place, int] = {}
+        """Where the log of a partition begins that has lost records."""
 
     def _compare(self, request: str, answers: list[Any], *arguments: Any, **more: Any) -> None:
         theirs, *others = answers
         if self._stops_at_first and any(
-            each != theirs and is_known_accident(request, theirs, each) for each in others
+            each != theirs
+            and (
+                is_known_accident(request, theirs, each)
+                or (request.startswith("ShareFetch") and begins_where_kafka_fails(theirs, each, self.cut))
+            )
+            for each in others
         ):
             self.known.append(f"{self.place}: {request}")
             raise KnownAccident(request)

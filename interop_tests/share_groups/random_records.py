@@ -23,8 +23,9 @@ class RandomTopic:
         self._borders: dict[Place, list[int]] = {}
         """Where batches begin or end."""
         self._open_transactions: set[Place] = set()
-        self.cut: set[Place] = set()
-        """Partitions that have lost their first records."""
+        self.cut: dict[Place, int] = {}
+        """Partitions that have lost their first records, and where they begin."""
+        self._pair.cut = self.cut
         self.made = 0
         """How often the topic was created."""
 
@@ -94,5 +95,6 @@ class RandomTopic:
     def delete_records(self) -> None:
         place = self._chance.choice(self.places)
         # Of a batch that is cut, Kafka acquires deleted records too.
-        self._group.delete_records(self.name, self._chance.choice(self._borders[place]), place[1])
-        self.cut.add(place)
+        offset = self._chance.choice(self._borders[place])
+        self._group.delete_records(self.name, offset, place[1])
+        self.cut[place] = max(offset, self.cut.get(place, 0))
