@@ -338,6 +338,13 @@ BUGS = (
         ("coordinator/_tests/test_steady_heartbeats.py",),
     ),
     PlantedBug(
+        "a steady member is kept when it has left",
+        "group/consumer/steady.py",
+        "        self._member = ref(member)\n",
+        "        self._member = lambda: member\n",
+        ("coordinator/_tests/test_steady_heartbeats.py",),
+    ),
+    PlantedBug(
         "a steady member does not hear of other topics",
         "group/consumer/steady.py",
         "            or group.has_metadata_expired(now_ms)\n",

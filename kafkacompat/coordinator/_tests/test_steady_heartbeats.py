@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -220,6 +221,13 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Both:
     return Both(monkeypatch)
 
 
+def group_of(side: Side) -> ConsumerGroup:
+    (shard,) = side.world.coordinator._shards
+    group = machine_of(shard).groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    return group
+
+
 def settled(both: Both, *clients: Client) -> None:
     for _ in range(6):
         both.advance(1_000)
@@ -254,6 +262,16 @@ def test_it_keeps_the_session(both: Both) -> None:
     answer = one.beat()
     assert answer is not None
     assert answer.error_code == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_has_left_is_not_kept(both: Both) -> None:
+    one = Client(both, "one", 1)
+    settled(both, one)
+    one.beat()
+    assert both.repeated == 1
+    members = [ref(group_of(side).members["one"]) for side in both.sides]
+    one.leave()
+    assert [member() for member in members] == [None, None]
 
 
 def test_a_member_that_is_not_at_the_targets_epoch_is_not_steady(both: Both) -> None:
@@ -392,10 +410,7 @@ def test_a_static_member_is_looked_for_by_its_instance(both: Both) -> None:
     assert both.repeated
 
     def replace_instance(side: Side) -> None:
-        (shard,) = side.world.coordinator._shards
-        group = machine_of(shard).groups["g"]
-        assert isinstance(group, ConsumerGroup)
-        group.static_members["i"] = "another"
+        group_of(side).static_members["i"] = "another"
 
     both.each(replace_instance)
     answer = one.beat()

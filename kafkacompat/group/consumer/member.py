@@ -43,7 +43,7 @@ class ClassicMemberMetadata:
     """(name, metadata) pairs in its order of preference."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ConsumerGroupMember:
     """Two members are equal if no record is needed to turn one into the other."""
 

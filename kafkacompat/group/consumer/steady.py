@@ -7,6 +7,7 @@ effects that consumer_group_heartbeat would have: the session goes on, and expre
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.heartbeat import is_full, told_of
@@ -37,7 +38,8 @@ class SteadyHeartbeat:
     ) -> None:
         """`instance_id` is that of the request. `configs`: the group's own settings, on which the answer depends."""
         self.group_id = group_id
-        self._member = member
+        self._member = ref(member)
+        """Repetitions are kept for long, and a member that has left may have had many partitions."""
         self._instance_id = instance_id
         self._configs = configs
         self._session_timeout_ms = session_timeout_ms
@@ -46,7 +48,9 @@ class SteadyHeartbeat:
     def again(self, env: Environment, now_ms: int) -> bool:
         """Carry the heartbeat out. False, and nothing done, if it might have another answer now or records to write."""
         group = env.groups.get(self.group_id)
-        member = self._member
+        member = self._member()
+        if member is None:
+            return False
         epoch = member.member_epoch
         if (
             type(group) is not ConsumerGroup
