@@ -24,7 +24,10 @@ from interop_tests.security.stores import Stores
 
 LISTENERS = ("PLAIN_TLS", "ONLY12", "ONLY13", "REQUESTED", "REQUIRED")
 SILENT_S = 1.0
-ANSWER_S = 10
+"""A broker that says nothing for this long waits for more."""
+PATIENT_S = 15.0
+"""The same if the brokers seem to differ, because one of them may only be slow on a busy machine."""
+ANSWER_S = 30
 SERVED, REFUSED, WAITS = "served", "refused", "waits"
 Damage = Callable[[bytes, random.Random], bytes]
 
@@ -130,7 +133,8 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 class Client:
     """One handshake over memory buffers, so that its flights can be changed."""
 
-    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext, silent_s: float) -> None:
+        self._silent_s = silent_s
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
         self._socket = socket.create_connection(("127.0.0.1", port), ANSWER_S)
@@ -156,7 +160,7 @@ class Client:
                     flight = case.damage(flight, random.Random(case.seed))
                 self.flights += 1
                 self._socket.sendall(flight)
-            self._socket.settimeout(SILENT_S)
+            self._socket.settimeout(self._silent_s)
             received = self._socket.recv(65_536)
             if not received:
                 return REFUSED
@@ -212,9 +216,15 @@ def compared(folder: Path, seed: int, count: int) -> tuple[Counter[str], list[st
         shown = stores.keystore("alice", stores.authority.issue("alice", ()))
         for case in cases(seed, count):
             context = context_of(case, stores, shown)
-            apache, ours = (Client(listening[case.listener], context).outcome(case) for listening in ports)
+            for silent_s in (SILENT_S, PATIENT_S):
+                apache, ours = (
+                    Client(listening[case.listener], context, silent_s).outcome(case) for listening in ports
+                )
+                differ = apache != ours and not is_excused(case, apache, ours)
+                if not differ:
+                    break
             outcomes[apache] += 1
-            if apache != ours and not is_excused(case, apache, ours):
+            if differ:
                 told.append(f"{case}: Apache Kafka {apache}, ours {ours}")
     return outcomes, told
 
