@@ -15,6 +15,7 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 BATCHES, RECORDS = 0, 1
 """The modes of acquisition: whole batches, or as many records as were asked for."""
 INTERNAL_ERROR, INVALID_RECORD_STATE = -1, 121
+OFFSET_NOT_AVAILABLE = 78
 OPEN, FINAL = 0, -1
 """The epochs that open and close a session."""
 SOON_MS, COMES_MS = 80, 8000
@@ -44,15 +45,16 @@ def is_known_accident(request: str, theirs: Any, ours: Any) -> bool:
 
 
 def begins_where_kafka_fails(theirs: Any, ours: Any, cut: Mapping[Place, int]) -> bool:
-    """Kafka's start offset has moved back below the start of the log, when held records there were released, and the next
-    share fetch is out of range and gives nothing. Ours gives the first records of the log."""
+    """Ours gives the first records of a log that has lost others, and Kafka gives nothing: its start offset has moved back
+    below the start of the log, when held records there were released, and the share fetch is out of range. Or the group
+    begins by a time, for which Kafka finds no offset."""
     if isinstance(theirs, str) or isinstance(ours, str):
         return False
     gives_nothing = {
         (topic["TopicId"].partition("#")[0], each["PartitionIndex"])
         for topic in theirs["Responses"]
         for each in topic["Partitions"]
-        if each["ErrorCode"] == 0 and not each["AcquiredRecords"]
+        if each["ErrorCode"] in (0, OFFSET_NOT_AVAILABLE) and not each["AcquiredRecords"]
     }
     return any(
         each["AcquiredRecords"]

@@ -60,6 +60,8 @@ class ShareOracles:
         self._led: dict[Life, dict[Any, Led]] = {}
         self._released: list[tuple[Any, list[Any]]] = []
         """Sessions that have ended in this event, and their partitions."""
+        self._undone: set[Any] = set()
+        """Share-partitions of which a write has failed in this event. What was released is held until its lock ends."""
         self._given: set[str] = set()
         """Members that have got records in this event."""
         self._asked: dict[tuple[Life, Key, str], dict[int, tuple[int, int]]] = {}
@@ -137,8 +139,15 @@ class ShareOracles:
             self._counters.locks_ended += core.expired_records - before
             return result
 
+        def watched_completion(token: int, error: Any, now_ms: int) -> Any:
+            if error.code is not ErrorCode.NONE:
+                self._undone.add(core)
+            return completed(token, error, now_ms)
+
+        completed = core.write_completed
         core.acquire, core.acknowledge = watched_acquire, watched_acknowledge
         core.initialize, core.expire_locks = watched_initialize, watched_expire
+        core.write_completed = watched_completion
 
     def _kept(self, key: Key) -> Kept:
         return self.states.of((self._group_id, *key))
@@ -296,16 +305,21 @@ class ShareOracles:
         self.states.follow(life)
         released, self._released = self._released, []
         given, self._given = self._given, set()
+        undone, self._undone = self._undone, set()
         shares = life.shares
         if not released or shares is None or not life.alive or shares._ends._releases:
             return  # the rest is released in the next turn
         for key, partitions in released:
             # As in Kafka a late last request ends a session that was opened after it, while that one fetches.
             if shares.sessions.get(key) is None and key.member_id not in given:
-                self._check_released(life, key.member_id, partitions)
+                self._check_released(life, key.member_id, partitions, undone)
 
-    def _check_released(self, life: Life, member_id: str, partitions: Iterable[tuple[Uuid, int]]) -> None:
+    def _check_released(
+        self, life: Life, member_id: str, partitions: Iterable[tuple[Uuid, int]], undone: set[Any]
+    ) -> None:
         for led in self._led_of(life, partitions):
+            if led.core in undone:
+                continue
             for run in chain.from_iterable(batch.runs for batch in led.core._records.batches):
                 if run.state == ACQUIRED and run.member_id == member_id:
                     raise Breach("who leaves holds nothing", f"{led} keeps {run.first} for {member_id}")
