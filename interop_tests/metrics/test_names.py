@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Consumer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,10 +26,14 @@ from interop_tests.harness.jmx_exporter import exporting
 from interop_tests.harness.kafka_jars import MissingTool
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection
+from interop_tests.share_groups.hand import Hand, Leader, initialize, read_from_start
 
 PAGE = CHECKOUT / "docs" / "reference" / "metrics.md"
 TOPIC = "orders"
 RECORDS = 20
+SHARE_GROUP = "shared"
+NO_ID = uuid.UUID(int=0)
 WAITED = "kafka_server_delayedfetchmetrics_expires_total"
 ODD_CLIENT = 'a "b" *c, d'
 ODD_CLIENT_LABEL = '"a \\"b\\" \\*c, d"'
@@ -43,6 +49,7 @@ QUOTAS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
 )
 TIMEOUT_S = 30.0
+MEMBERS_S = 60.0
 
 pytestmark = [
     pytest.mark.needs_control,
@@ -65,6 +72,8 @@ class Node:
         if kind == APACHE:
             self.broker.jvm_options = exporting(self.port)
         self.root = root
+        self.hand: Hand | None = None
+        """A member of a share group. It stays, because Apache Kafka forgets share-partitions that nobody fetches."""
 
     def text(self, path: str = "metrics") -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", timeout=TIMEOUT_S) as answer:
@@ -110,6 +119,28 @@ class Node:
 
         wait_until(has_waited, TIMEOUT_S)
         consumer.close()
+        self._work_of_members(bootstrap)
+
+    def _work_of_members(self, bootstrap: str) -> None:
+        """A consumer group of the new protocol that reads and commits, and a share group that accepts and holds records."""
+        options = {"bootstrap.servers": bootstrap, "group.id": "g848", "group.protocol": "consumer"}
+        member = Consumer(options | {"auto.offset.reset": "earliest", "client.id": "reader"})
+        member.subscribe([TOPIC])
+        wait_until(lambda: member.poll(0.5), "a member of the new protocol reads", MEMBERS_S)
+        member.commit(asynchronous=False)
+        member.close()
+        with Connection(bootstrap, client_id="reader") as connection:
+            read_from_start(connection, SHARE_GROUP)
+            asked = {"Topics": [{"TopicId": NO_ID, "Name": TOPIC}]}
+            topics = connection.call("Metadata", 12, asked)["Topics"]
+        initialize(lambda: bootstrap, [SHARE_GROUP], TOPIC, 3)
+        hand = self.hand = Hand(lambda: Leader(bootstrap), SHARE_GROUP, "m", topics[0]["TopicId"])
+
+        def accepts() -> bool:
+            return any(hand.acknowledge(first, last) == 0 for first, last, _ in hand.fetch())
+
+        wait_until(accepts, "a member of the share group accepts a record", MEMBERS_S)
+        wait_until(hand.fetch, "it holds another one", MEMBERS_S)
 
     def _limit(self, bootstrap: str) -> None:
         """The quota of user and client is the first one that applies, then the user's, then the client's."""
@@ -149,6 +180,8 @@ def _at_work(kind: str, root: Path) -> Iterator[Node]:
         node.work()
         yield node
     finally:
+        if node.hand is not None:
+            node.hand.hang_up()
         node.broker.kill()
 
 
@@ -185,6 +218,8 @@ def test_what_is_missing_is_listed_by_name(ours: Node, theirs: Node) -> None:
     assert not unlisted
     stale = [each for each in patterns if not any(fnmatchcase(name, each) for name in missing)]
     assert not stale
+    hidden = sorted({each for each in patterns for name in served if fnmatchcase(name, each)})
+    assert not hidden, "these say that something is missing that is served"
 
 
 @pytest.mark.parametrize(
@@ -208,6 +243,27 @@ def test_what_is_missing_is_listed_by_name(ours: Node, theirs: Node) -> None:
         ("kafka_server_raft_metrics_current_state", {"state": "leader"}),
         ("kafka_server_kafkaserver_brokerstate", {}),
         ("kafka_server_raft_metrics_number_of_voters", {}),
+        ("kafka_coordinator_group_groupmetadatamanager_numoffsets", {}),
+        ("kafka_server_group_coordinator_metrics_offset_deletion_count", {}),
+        ("kafka_server_group_coordinator_metrics_group_completed_rebalance_count", {}),
+        (
+            "kafka_server_sharepartitionmetrics_inflightmessagecount",
+            {"group": SHARE_GROUP, "topic": TOPIC, "partition": "0"},
+        ),
+        (
+            "kafka_server_sharepartitionmetrics_inflightbatchcount",
+            {"group": SHARE_GROUP, "topic": TOPIC, "partition": "0"},
+        ),
+        ("kafka_server_metadataloader_currentmetadataversion", {}),
+        ("kafka_server_metadataloader_currentcontrollerid", {}),
+        ("kafka_server_metadataloader_finalizedlevel", {"featureName": "shareVersion"}),
+        ("kafka_server_node_metrics_feature_name_metadata_version_maximum_supported_level", {}),
+        ("kafka_server_node_metrics_feature_name_transaction_version_minimum_supported_level", {}),
+        ("kafka_controller_controllerstats_uncleanleaderelections_total", {}),
+        ("kafka_controller_kafkacontroller_newactivecontrollerscount", {}),
+        ("kafka_server_replicamanager_partitionswithlatetransactionscount", {}),
+        ("kafka_log_log_retentionsizeinpercent", {"topic": TOPIC, "partition": "1"}),
+        ("kafka_log_logmanager_cordonedlogdirectorycount", {}),
     ],
 )
 def test_values_are_equal_after_the_same_work(

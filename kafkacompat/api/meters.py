@@ -7,6 +7,7 @@ timed, later ones one in eight, because reading the clock costs more than counti
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from struct import Struct
@@ -94,13 +95,29 @@ class NewestTimes:
 class KindMeter:
     """All versions of an API that share a name in Kafka's RequestMetrics."""
 
-    __slots__ = ("errors", "name", "recent", "versions")
+    __slots__ = ("_throttled", "errors", "name", "recent", "versions")
 
     def __init__(self, name: str, errors: list[int]) -> None:
         self.name = name
         self.recent = NewestTimes()
         self.versions: dict[int, RouteMeter] = {}
         self.errors = errors
+        self._throttled: deque[tuple[int, int]] = deque(maxlen=KEPT)
+        """(number of the request, throttle time in ms) of the newest requests that were throttled."""
+
+    @property
+    def requests(self) -> int:
+        return sum([each.requests for each in self.versions.values()])
+
+    def throttled(self, throttle_ms: int) -> None:
+        """The newest request was throttled. The others cost nothing here."""
+        self._throttled.append((self.requests, throttle_ms))
+
+    def throttle_times_ms(self) -> list[float]:
+        """Of the newest requests, at most KEPT of them, those with 0 included."""
+        requests = self.requests
+        told = [float(ms) for number, ms in self._throttled if number > requests - KEPT]
+        return told + [0.0] * (min(requests, KEPT) - len(told))
 
 
 class RouteMeter:

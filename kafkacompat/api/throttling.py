@@ -169,6 +169,9 @@ class Throttling:
         request_ms = min(request_ms, self._quotas.request_throttle_max_ms)
         self._count(bandwidth_ms, request_ms, now_s)
         throttle_ms = max(told_ms, bandwidth_ms, request_ms)
+        if told_ms and not bandwidth_ms and not request_ms:
+            now_ms = milliseconds(now_s)
+            self._quotas.request.muted.add(now_ms + told_ms, now_ms)
         if hasattr(answer, "throttle_time_ms"):
             answer.throttle_time_ms = throttle_ms
         self._throttle(throttle_ms)
@@ -180,11 +183,17 @@ class Throttling:
 
     def _count(self, bandwidth_ms: int, request_ms: int, now_s: float) -> None:
         """The throttle counts for the quota whose time is longer."""
+        now_ms, quotas = milliseconds(now_s), self._quotas
         if bandwidth_ms > request_ms and self._bandwidth is not None:
-            self._bandwidth.throttled(bandwidth_ms, milliseconds(now_s))
+            self._bandwidth.throttled(bandwidth_ms, now_ms)
+            kind = quotas.produce if self.route.key == PRODUCE else quotas.fetch
+            kind.muted.add(now_ms + bandwidth_ms, now_ms)
         elif request_ms and self._request is not None:
-            self._request.throttled(request_ms, milliseconds(now_s))
+            self._request.throttled(request_ms, now_ms)
+            quotas.request.muted.add(now_ms + request_ms, now_ms)
 
     def _throttle(self, throttle_ms: int) -> None:
+        if self.route.meter is not None:
+            self.route.meter.kind.throttled(throttle_ms)
         if self._mute is not None:
             self._mute(throttle_ms)

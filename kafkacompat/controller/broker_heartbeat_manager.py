@@ -88,6 +88,11 @@ class BrokerHeartbeatManager:
         if fenced:
             progress.controlled_shutdown_offset = NO_OFFSET
 
+    def since_contact_ms(self, broker_id: int, now_ms: int) -> int:
+        """The time since the broker's last heartbeat. The length of a session if it is longer, or there was none."""
+        contact = self._contacts.get(broker_id)
+        return self._timeout_ms if contact is None else min(now_ms - contact[1], self._timeout_ms)
+
     def maybe_update_controlled_shutdown_offset(self, broker_id: int, offset: int) -> None:
         """Only the first offset of a controlled shutdown counts."""
         progress = self._progress[broker_id]

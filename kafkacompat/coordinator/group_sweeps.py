@@ -32,6 +32,7 @@ from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest,
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
 
 if TYPE_CHECKING:
+    from kafkacompat.coordinator.group_meters import GroupMeters
     from kafkacompat.group.group import Group
     from kafkacompat.ids import Uuid
     from kafkacompat.ports import Clock
@@ -71,9 +72,10 @@ def batches(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
 
 
 class GroupSweeps:
-    def __init__(self, steps: Steps, clock: Clock) -> None:
+    def __init__(self, steps: Steps, clock: Clock, meters: GroupMeters) -> None:
         self._steps = steps
         self._clock = clock
+        self._meters = meters
         self._is_expiring = False
         self._dropping: set[Shard] = set()
 
@@ -94,7 +96,9 @@ class GroupSweeps:
                 for stretch in stretches(places(machine)):
                     if shard.state is not ShardState.ACTIVE:
                         break
-                    yield self._write(shard, expired_records(machine, stretch, self._clock.now_ms()))
+                    records = expired_records(machine, stretch, self._clock.now_ms())
+                    self._meters.expired(sum(isinstance(each, OffsetRecord) for each in records))
+                    yield self._write(shard, records)
         finally:
             self._is_expiring = False
 
@@ -180,7 +184,7 @@ class GroupSweeps:
         """Delete offsets. Raises Refused. A request for more partitions than a stretch is carried out in pieces, like
         many small requests."""
         if sum(len(topic.partitions) for topic in request.topics) <= STRETCH:
-            return shard.write(lambda _: delete_offsets(machine_of(shard), request))
+            return shard.write(lambda _: self._meters.deleted(delete_offsets(machine_of(shard), request)))
         shard.require_active()
         together: Deferred[OffsetDeleteResponse] = Deferred()
         self._steps.start_now("the deletion of offsets", self._delete_pieces(shard, request, together))
@@ -198,7 +202,11 @@ class GroupSweeps:
                     )
                     piece = OffsetDeleteRequest(group_id=request.group_id, topics=[part])
                     answers.append(
-                        shard.write(lambda _, piece=piece: delete_offsets(machine_of(shard), piece))  # type: ignore[misc]
+                        shard.write(
+                            lambda _, piece=piece: self._meters.deleted(  # type: ignore[misc]
+                                delete_offsets(machine_of(shard), piece)
+                            )
+                        )
                     )
                     yield len(part.partitions) * (PLACE_COST + TOMBSTONE_COST)
         except Exception as error:

@@ -107,6 +107,8 @@ class MarkerSender:
         self._queues: NodeQueues[Part] = NodeQueues(channel, timeout_ms, _request, self._answered)
         self._sendings: dict[int, dict[Sending, None]] = {}
         """By partition of the transaction topic. Bounded by the transactions that are being ended."""
+        self.without_leader = 0
+        """Markers that wait until they are sent again, because their partition had no leader."""
 
     def send(self, markers: Markers, shard_partition: int, coordinator_epoch: int) -> None:
         sending = Sending(markers, shard_partition, coordinator_epoch)
@@ -147,7 +149,8 @@ class MarkerSender:
 
     def _send_to(self, node_id: int, sending: Sending, part: list[TopicPartition]) -> None:
         if node_id == NO_LEADER:
-            self._later(sending, part, RETRY_MS)
+            self.without_leader += len(part)
+            self._timers.call_after(RETRY_MS, partial(self._look_for_leader, sending, part))
         elif node_id == self._node_id:
             self._write_own(sending, part, 0)
         else:
@@ -170,6 +173,10 @@ class MarkerSender:
         except Exception as error:
             report(f"writing markers of {sending.markers.transactional_id!r}", error)
             self._later(sending, partitions[start:], WRONG_RETRY_MS)
+
+    def _look_for_leader(self, sending: Sending, partitions: list[TopicPartition]) -> None:
+        self.without_leader -= len(partitions)
+        self._send(sending, partitions)
 
     def _later(self, sending: Sending, partitions: list[TopicPartition], delay_ms: int) -> None:
         self._timers.call_after(delay_ms, lambda: self._send(sending, partitions))

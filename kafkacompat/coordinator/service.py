@@ -14,6 +14,7 @@ from kafkacompat.coordinator import classic_calls, consumer_groups
 from kafkacompat.coordinator.consumer_groups import ImageTopics, changed_topics, topics_with_other_racks
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_listing import describe_all, list_all
+from kafkacompat.coordinator.group_meters import GroupMeters
 from kafkacompat.coordinator.group_sweeps import GroupSweeps
 from kafkacompat.coordinator.group_sweeps import machine_of as _machine
 from kafkacompat.coordinator.group_tasks import StepTasks
@@ -112,15 +113,14 @@ class GroupCoordinator:
         self._settings = settings
         self._writer = ServicePartitionWriter(partitions, OFFSETS_TOPIC, settings.commit_timeout_ms)
         self._steps = Steps(timers, keep)
-        self._sweeps = GroupSweeps(self._steps, clock)
+        self.meters = GroupMeters(clock)
+        self._sweeps = GroupSweeps(self._steps, clock, self.meters)
         self.load_times = RecentTimes()
         """Of partitions of the offsets topic."""
         self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
-        self.transactional_offsets = TransactionalOffsets(partitions, clock, self._shard, self._shard_at)
-        self.consumer_group_rebalances = 0
-        """New epochs of consumer groups since the start."""
-        self.share_group_rebalances = 0
-        """New epochs of share groups since the start."""
+        self.transactional_offsets = TransactionalOffsets(
+            partitions, clock, self._shard, self._shard_at, self.meters
+        )
         self.share = ShareGroups(self._shard, self.is_active, timers, self._steps)
         self.share_offsets = ShareGroupOffsets(self.share, self._shard, lambda: self._topics, self._steps)
         self._active = False
@@ -146,18 +146,18 @@ class GroupCoordinator:
         """The state of each shard on this node."""
         return [shard.state.value for shard in self._shards]
 
-    def _note_rebalance(self) -> None:
-        self.consumer_group_rebalances += 1
-
-    def _note_share_rebalance(self) -> None:
-        self.share_group_rebalances += 1
-
     def group_states(self) -> Iterator[tuple[str, str]]:
         """Type and state of each group of the shards that are loaded, as the protocol names them."""
         for shard in self._shards:
             if shard.state is ShardState.ACTIVE:
                 for group in list(_machine(shard).groups.values()):
                     yield group.kind.value, group.state_name
+
+    def offset_counts(self) -> Iterator[int]:
+        """How many offsets each group with offsets has committed, in the shards that are loaded."""
+        for shard in self._shards:
+            if shard.state is ShardState.ACTIVE:
+                yield from _machine(shard).offsets.counts()
 
     def is_active(self) -> bool:
         return self._active
@@ -214,8 +214,9 @@ class GroupCoordinator:
     def _make_machine(self, timers: ShardTimers) -> GroupMachine:
         machine = GroupMachine(self._settings.group, timers, StepTasks(self._steps, timers), self._random)
         machine.env.group_configs = self._group_configs
-        machine.env.note_rebalance = self._note_rebalance
-        machine.env.note_share_rebalance = self._note_share_rebalance
+        machine.env.note_rebalance = self.meters.consumer_rebalanced
+        machine.env.note_share_rebalance = self.meters.share_rebalanced
+        machine.env.note_completed_rebalance = self.meters.rebalance_completed
         if self._assignment_interval_ms is not None:
             machine.env.assignment_interval_ms = self._assignment_interval_ms
         if self._share_assignment_interval_ms is not None:
@@ -263,7 +264,9 @@ class GroupCoordinator:
         try:
             shard = self._shard(request.group_id, may_be_empty=True)
             answer = shard.write(
-                lambda now_ms: commit_offsets(_machine(shard), request, context.api_version, now_ms)
+                lambda now_ms: self.meters.committed(
+                    commit_offsets(_machine(shard), request, context.api_version, now_ms)
+                )
             )
         except Refused as refusal:
             return Deferred.of(commit_refusal(request, refusal.code))

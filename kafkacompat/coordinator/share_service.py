@@ -36,6 +36,7 @@ from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, Uuid
 from kafkacompat.meters import RecentTimes
+from kafkacompat.quota.counted import Counted
 from kafkacompat.share_coordinator.machine import Environment, ShareCoordinatorMachine
 from kafkacompat.share_coordinator.operations import batches_if_due
 from kafkacompat.stepping.works import Steps
@@ -106,7 +107,7 @@ class ShareCoordinator:
         """Of partitions of the state topic."""
         self.write_times = RecentTimes()
         """Of requests that write states."""
-        self.writes = 0
+        self.writes = Counted()
         """States written, and reads that recorded a newer leader."""
         self._shards = Shards(node_id, SHARE_STATE_TOPIC, self._make_shard)
         self._env = Environment(
@@ -275,7 +276,8 @@ class ShareCoordinator:
                 records.append(record)
             found.append(answer)
         if api is WRITE or api is READ:
-            self.writes += len(asked) if api is WRITE else len(records)
+            number = len(asked) if api is WRITE else len(records)
+            self.writes.note(self._clock.monotonic_ms(), number)
         return CoordinatorResult(tuple(records), found)
 
 

@@ -119,6 +119,10 @@ class TransactionCoordinator:
         self._active = False
         self._sweeps = TransactionSweeps(self._steps, clock, timers, self._shards)
 
+    @property
+    def markers_without_leader(self) -> int:
+        return self._sender.without_leader
+
     # --- life
 
     def start(self) -> None:

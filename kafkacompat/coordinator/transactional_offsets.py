@@ -21,6 +21,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.transaction_services import TransactionVerifier
+    from kafkacompat.coordinator.group_meters import GroupMeters
     from kafkacompat.ports import Clock
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
     from kafkacompat.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
@@ -42,12 +43,14 @@ class TransactionalOffsets:
         clock: Clock,
         find: Callable[[str], Shard],
         at: Callable[[int], Shard],
+        meters: GroupMeters,
     ) -> None:
         """`find` and `at` return the shard of a group and of a partition, or raise Refused."""
         self._partitions = partitions
         self._clock = clock
         self._find = find
         self._at = at
+        self._meters = meters
         self.verifier: TransactionVerifier | None = None
 
     def commit(self, request: TxnOffsetCommitRequest, version: int) -> Deferred[TxnOffsetCommitResponse]:
@@ -125,7 +128,10 @@ class TransactionalOffsets:
         owner = InTransaction(request.producer_id, request.producer_epoch, verification_guard)
         try:
             return shard.transactional_write(
-                lambda now_ms: commit_transactional_offsets(machine, request, version, now_ms), owner
+                lambda now_ms: self._meters.committed(
+                    commit_transactional_offsets(machine, request, version, now_ms)
+                ),
+                owner,
             )
         except Refused as refusal:
             failed: Deferred[TxnOffsetCommitResponse] = Deferred()

@@ -129,6 +129,7 @@ class Environment:
         "group_configs",
         "groups",
         "new_topics_version",
+        "note_completed_rebalance",
         "note_rebalance",
         "note_share_rebalance",
         "random",
@@ -176,6 +177,8 @@ class Environment:
         """Called for each new epoch of a consumer group."""
         self.note_share_rebalance: Callable[[], None] = lambda: None
         """Called for each new epoch of a share group for another reason than a member that leaves."""
+        self.note_completed_rebalance: Callable[[], None] = lambda: None
+        """Called for each generation of a classic group whose assignment is written."""
 
     def classic_group(self, group_id: str) -> ClassicGroup | None:
         """None also if the group is of another kind."""

@@ -132,7 +132,12 @@ class OffsetStore:
                         yield 1
 
     def count(self) -> int:
-        return sum(len(partitions) for topics in self._committed.values() for partitions in topics.values())
+        return sum(self.counts())
+
+    def counts(self) -> Iterator[int]:
+        """The number of committed offsets of each group. The state may change between two of them."""
+        for topics in list(self._committed.values()):
+            yield sum(map(len, topics.values()))
 
 
 def _places(offsets: Offsets, group_id: str) -> Iterator[tuple[str, int]]:

@@ -258,9 +258,19 @@ class ProducerStateManager:
 
     def stable_offset_after(self, completed: CompletedTxn) -> int:
         """The last stable offset after a transaction's end is replicated, as stored in the transaction index."""
+        first = self._first_open()
+        return completed.last_offset + 1 if first is None else first
+
+    def oldest_open_timestamp_ms(self) -> int:
+        """When the producer of the earliest open transaction has last written. -1: none is open."""
+        first = self._first_open()
+        producer = None if first is None else self.producers.get(self._ongoing[first])
+        return -1 if producer is None else producer.last_timestamp_ms
+
+    def _first_open(self) -> int | None:
         while self._open and self._open[0] not in self._ongoing:
             self._open.popleft()
-        return self._open[0] if self._open else completed.last_offset + 1
+        return self._open[0] if self._open else None
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Ended transactions whose marker is now below the high watermark no longer hold back the last stable offset."""

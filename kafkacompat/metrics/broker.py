@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.metrics.families import (
-    COUNTED_A_STEP,
     Families,
     Sample,
     counter,
@@ -17,7 +16,6 @@ from kafkacompat.metrics.families import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.coordinator.service import GroupCoordinator
     from kafkacompat.coordinator.share_service import ShareCoordinator
     from kafkacompat.meters import RecentTimes
     from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from kafkacompat.partition.replication import Replication
     from kafkacompat.share.delayed_share_fetch import DelayedShareFetch
 
-GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
-SHARE_GROUP_STATES = ("Empty", "Stable", "Dead")
-CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 SHARD_STATES = ("loading", "active", "failed")
 
 
@@ -124,58 +119,12 @@ def _lags(followed: Sequence[tuple[int, int, PartitionFetchState]]) -> Iterator[
         )
 
 
-def group_families(groups: GroupCoordinator) -> Families:
-    classic = dict.fromkeys(GROUP_STATES, 0)
-    consumer = dict.fromkeys(CONSUMER_GROUP_STATES, 0)
-    share = dict.fromkeys(SHARE_GROUP_STATES, 0)
-    by_kind = {"classic": classic, "consumer": consumer, "share": share}
-    for counted, (kind, state) in enumerate(groups.group_states(), 1):
-        if kind in by_kind:
-            by_kind[kind][state] += 1
-        if counted % COUNTED_A_STEP == 0:
-            yield None
-    shards = groups.shard_states()
-    name = "kafka_coordinator_group_groupmetadatamanager_numgroups"
-    yield gauge(name, "Groups of the classic protocol that this broker coordinates.", sum(classic.values()))
-    for state, count in classic.items():
-        yield gauge(f"{name}{state.lower()}", f"Of these in state {state}.", count)
-    name = "kafka_server_group_coordinator_metrics_"
-    yield gauge(
-        f"{name}protocol_classic_group_count", "Groups of the classic protocol.", sum(classic.values())
-    )
-    yield gauge(
-        f"{name}protocol_consumer_group_count", "Groups of the consumer protocol.", sum(consumer.values())
-    )
-    for state, count in consumer.items():
-        text = f"Groups of the consumer protocol in state {state}."
-        yield gauge(f"{name}state_{state.lower()}_consumer_group_count", text, count)
-    yield gauge(
-        f"{name}consumer_group_rebalance_count",
-        "New epochs of consumer groups since the start.",
-        groups.consumer_group_rebalances,
-    )
-    yield gauge(f"{name}protocol_share_group_count", "Share groups.", sum(share.values()))
-    for state, count in share.items():
-        yield gauge(
-            f"{name}state_{state.lower()}_share_group_count", f"Share groups in state {state}.", count
-        )
-    yield gauge(
-        f"{name}share_group_rebalance_count",
-        "New epochs of share groups since the start.",
-        groups.share_group_rebalances,
-    )
-    for shard_state in SHARD_STATES:
-        yield gauge(
-            f"{name}state_{shard_state}_num_partitions",
-            f"Partitions of __consumer_offsets that are {shard_state}.",
-            shards.count(shard_state),
-        )
-
-
 def share_coordinator_families(coordinator: ShareCoordinator, now_ms: int) -> Families:
     """`now_ms` is monotonic."""
     name = "kafka_server_share_coordinator_metrics_"
-    yield counter(f"{name}write", "Writes of the states of share-partitions.", coordinator.writes)
+    writes, rate = coordinator.writes.read(now_ms)
+    yield counter(f"{name}write", "Writes of the states of share-partitions.", writes)
+    yield gauge(f"{name}write_rate", "Writes of the states of share-partitions, per second.", rate)
     mean, longest = coordinator.write_times.mean_and_max(now_ms)
     text = "time of a request that writes states, its replication included, in the last minute, ms; NaN: none"
     yield gauge(f"{name}write_latency_avg", f"Mean {text}.", mean)
@@ -195,6 +144,15 @@ def share_coordinator_families(coordinator: ShareCoordinator, now_ms: int) -> Fa
             f"Partitions of __share_group_state that are {shard_state}.",
             shards.count(shard_state),
         )
+
+
+def marker_families(without_leader: int) -> Families:
+    """Of the transaction coordinator. `without_leader`: markers."""
+    yield gauge(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        "Markers of transactions that wait for a partition's leader.",
+        without_leader,
+    )
 
 
 def load_families(coordinator: str, times: RecentTimes, now_ms: int) -> Families:

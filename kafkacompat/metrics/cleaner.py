@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from kafkacompat.log.cleaner.candidates import first_dirty_offset
 from kafkacompat.metrics.families import Families, gauge, gauges, mbean_value
 
 if TYPE_CHECKING:
     from kafkacompat.log.cleaner.cleaner import LogCleaner
+    from kafkacompat.log.log import PartitionLog
     from kafkacompat.log.manager import LogManager
 
 
@@ -43,6 +46,11 @@ def cleaner_families(cleaner: LogCleaner, manager: LogManager, now_ms: int) -> F
     )
     homes = (manager.directory_of(name) for name in cleaner.uncleanable)
     counts = Counter(home.path for home in homes if home is not None)
+    dirty: Counter[str] = Counter()
+    for partition, log in cleaner.uncleanable.items():
+        home = manager.directory_of(partition)
+        if home is not None:
+            dirty[home.path] += _dirty_bytes(log)
     yield gauges(
         f"{name}uncleanable_partitions_count",
         "Partitions that the cleaner cannot read and leaves as they are.",
@@ -52,3 +60,18 @@ def cleaner_families(cleaner: LogCleaner, manager: LogManager, now_ms: int) -> F
             if each.online
         ],
     )
+    yield gauges(
+        f"{name}uncleanable_bytes",
+        "Bytes of these partitions that are not cleaned.",
+        [
+            ({"logDirectory": mbean_value(each.path)}, dirty[each.path])
+            for each in manager.directories
+            if each.online
+        ],
+    )
+
+
+def _dirty_bytes(log: PartitionLog) -> int:
+    """Of the closed segments."""
+    first = first_dirty_offset(log)
+    return sum(segment.size for segment, following in pairwise(log.segments) if following.base_offset > first)

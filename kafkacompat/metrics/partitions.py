@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from kafkacompat.partition.hosted_partitions import HostedPartitions
 
 
-def replica_families(hosted: HostedPartitions) -> Families:
-    """Counts over the partitions of this broker."""
+LATE_MS = 300_000
+"""A transaction is late so long after the longest time that one may take, as in Kafka."""
+
+
+def replica_families(hosted: HostedPartitions, late_before_ms: int) -> Families:
+    """Counts over the partitions of this broker. `late_before_ms`: a transaction is late if its producer has written
+    nothing since then, by the wall clock."""
     cores = list(hosted.by_id.values())
-    led = under_replicated = under_min_isr = at_min_isr = reassigning = producers = 0
+    led = under_replicated = under_min_isr = at_min_isr = reassigning = producers = late = 0
     topics = hosted.image.topics
     for number, core in enumerate(cores, 1):
         producers += core.log.producer_count
@@ -28,6 +33,7 @@ def replica_families(hosted: HostedPartitions) -> Families:
             under_replicated += is_under_replicated(core)
             under_min_isr += is_under_min_isr(core)
             at_min_isr += is_at_min_isr(core)
+            late += 0 < core.log.producer_state.oldest_open_timestamp_ms() < late_before_ms
             topic, partition = core.topic_partition
             known = topics.get(topic)
             image = None if known is None else known.partitions.get(partition)
@@ -37,6 +43,11 @@ def replica_families(hosted: HostedPartitions) -> Families:
     name = "kafka_server_replicamanager_"
     yield gauge(f"{name}partitioncount", "Partitions that this broker has a replica of.", len(cores))
     yield gauge(f"{name}produceridcount", "Producer ids that the logs remember, by partition.", producers)
+    yield gauge(
+        f"{name}partitionswithlatetransactionscount",
+        "Led partitions with a transaction that is open for longer than any may be: its producer or coordinator hangs.",
+        late,
+    )
     yield gauge(f"{name}leadercount", "Partitions that this broker leads.", led)
     yield gauge(
         f"{name}underreplicatedpartitions", "Led partitions with replicas out of sync.", under_replicated
@@ -119,6 +130,7 @@ def log_families(manager: LogManager) -> Families:
         ("numlogsegments", "Segments of a log.", lambda log: len(log.segments)),
         ("logstartoffset", "First offset of a log.", lambda log: log.log_start_offset),
         ("logendoffset", "Offset that the next record of a log gets.", lambda log: log.log_end_offset),
+        ("retentionsizeinpercent", "Size of a log in percent of retention.bytes; 0 without.", _of_retention),
     )
     for suffix, text, value_of in shown:
         yield gauges(f"{name}{suffix}", text, _each_log(logs, value_of))
@@ -137,6 +149,24 @@ def log_families(manager: LogManager) -> Families:
         "1 for a log directory that failed.",
         [({"logDirectory": path}, is_offline) for path, is_offline in offline],
     )
+    cordoned = [
+        (mbean_value(each.path), each.directory_id in manager.cordoned) for each in manager.directories
+    ]
+    yield gauge(
+        f"{name}cordonedlogdirectorycount",
+        "Log directories that get no new replicas (cordoned.log.dirs).",
+        sum(is_cordoned for _, is_cordoned in cordoned),
+    )
+    yield gauges(
+        f"{name}logdirectorycordoned",
+        "1 for a log directory that gets no new replicas.",
+        [({"logDirectory": path}, is_cordoned) for path, is_cordoned in cordoned],
+    )
+
+
+def _of_retention(log: PartitionLog) -> int:
+    most = log.config.retention_bytes
+    return 100 * log.size_bytes() // most if most > 0 else 0
 
 
 def _each_log(

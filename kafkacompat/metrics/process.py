@@ -20,6 +20,25 @@ class Stalls(Protocol):
     longest_s: float
 
 
+IO = "/proc/self/io"
+SERVERS = {"broker": "kafkaserver", "controller": "controllerserver"}
+
+
+def disk_families(roles: Sequence[str], path: str = IO) -> Families:
+    """What the process has read from disks and written to them, under the names of its roles. None where the system
+    does not tell."""
+    try:
+        with open(path, encoding="ascii") as file:
+            told = dict(line.split(": ") for line in file)
+        numbers = {kind: int(told[f"{kind}_bytes"]) for kind in ("read", "write")}
+    except (OSError, ValueError, KeyError):
+        return
+    for role in roles:
+        for kind, number in numbers.items():
+            name = f"kafka_server_{SERVERS[role]}_linux_disk_{kind}_bytes"
+            yield gauge(name, "Bytes that the process has read from or written to disks.", number)
+
+
 def process_families(
     stalls: Stalls | None, loads: Sequence[tuple[str, int, int]], index_bytes: int | None
 ) -> Families:

@@ -5,20 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.metrics.families import COUNTED_A_STEP, Families, gauge, gauges
+from kafkacompat.metrics.families import COUNTED_A_STEP, Families, counter, gauge, gauges
 from kafkacompat.metrics.histograms import histogram_families
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkacompat.controller.controller_meters import ControllerMeters
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.meters import Histogram
     from kafkacompat.raft.quorum_view import QuorumView
 
+METADATA_VERSION = "metadata.version"
 REGISTRATION_FENCED, REGISTRATION_CONTROLLED_SHUTDOWN, REGISTRATION_ACTIVE = 10, 20, 30
 """Values of Kafka's BrokerRegistrationState (KIP-1131)."""
 
 
-def raft_families(quorum: QuorumView) -> Families:
-    """Of every node."""
+def raft_families(quorum: QuorumView, now_ms: int) -> Families:
+    """Of every node. `now_ms` is monotonic."""
     name = "kafka_server_raft_metrics_"
     yield gauges(
         f"{name}current_state",
@@ -35,14 +39,50 @@ def raft_families(quorum: QuorumView) -> Families:
     observers = quorum.observer_count
     if observers is not None:
         yield gauge(f"{name}number_of_observers", "Observers that the leader knows.", observers)
+    yield gauge(
+        f"{name}append_records_rate",
+        "Records that this member appends as the leader, per second.",
+        quorum.appended.read(now_ms)[1],
+    )
+    yield gauge(
+        f"{name}fetch_records_rate",
+        "Records that this member fetches from the leader, per second.",
+        quorum.fetched.read(now_ms)[1],
+    )
+    mean, longest = quorum.commit_times.mean_and_max(now_ms)
+    text = "time until what the leader appends is committed, in the last minute, ms; NaN: nothing was"
+    yield gauge(f"{name}commit_latency_avg", f"Mean {text}.", mean)
+    yield gauge(f"{name}commit_latency_max", f"Longest {text}.", longest)
+    size_bytes, age_ms = quorum.snapshot_written_last()
+    name = "kafka_server_snapshotemitter_latestsnapshotgenerated"
+    yield gauge(f"{name}bytes", "Size of the last metadata snapshot of this node; 0: none yet.", size_bytes)
+    yield gauge(f"{name}agems", "Time since that snapshot, or since the start, ms.", age_ms)
 
 
-def controller_families(image: MetadataImage, *, is_active: bool, end_offset: int) -> Families:
+def controller_families(
+    image: MetadataImage, meters: ControllerMeters, *, is_active: bool, end_offset: int
+) -> Families:
     """Of a node with the controller role. `end_offset`: of what this node has replayed, committed or not."""
     name = "kafka_controller_kafkacontroller_"
     yield gauge(f"{name}activecontrollercount", "1 on the active controller.", is_active)
     yield gauge(f"{name}lastcommittedrecordoffset", "Last committed metadata offset.", image.offset)
     yield gauge(f"{name}lastappliedrecordoffset", "Last replayed metadata offset.", end_offset - 1)
+    yield gauge(
+        f"{name}newactivecontrollerscount",
+        "Leaders of the quorum that this node has seen come.",
+        meters.new_active_controllers,
+    )
+    stats = "kafka_controller_controllerstats_"
+    yield counter(
+        f"{stats}uncleanleaderelections",
+        "Leaders that were elected without being in sync: records may be lost.",
+        meters.unclean_elections,
+    )
+    yield counter(
+        f"{stats}electionfromeligibleleaderreplicas",
+        "Leaders that were elected from the eligible replicas that are not in sync (KIP-966).",
+        meters.eligible_elections,
+    )
     brokers = image.brokers.values()
     fenced = sum(each.fenced for each in brokers)
     leaving = sum(each.in_controlled_shutdown for each in brokers)
@@ -72,6 +112,54 @@ def controller_families(image: MetadataImage, *, is_active: bool, end_offset: in
         "Partitions whose leader is not their first replica.",
         imbalanced,
     )
+
+
+def heartbeat_families(since_ms: Mapping[int, int]) -> Families:
+    """Of the active controller. `since_ms`: by broker, the time since its last heartbeat."""
+    yield gauges(
+        "kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms",
+        "Time since the last heartbeat of a broker, at most broker.session.timeout.ms.",
+        [({"broker": str(broker)}, each) for broker, each in since_ms.items()],
+    )
+
+
+def applied_families(last_timestamp_ms: int, now_ms: int) -> Families:
+    """Of a node with the controller role. Both are of the wall clock."""
+    name = "kafka_controller_kafkacontroller_lastappliedrecord"
+    yield gauge(f"{name}timestamp", "Time of the last committed metadata record, ms.", last_timestamp_ms)
+    yield gauge(
+        f"{name}lagms",
+        "Time since the last committed metadata record was written.",
+        max(now_ms - last_timestamp_ms, 0),
+    )
+
+
+def loader_families(
+    image: MetadataImage, leader_id: int, supported: Mapping[str, tuple[int, int]]
+) -> Families:
+    """Of every node. `supported`: by feature, its lowest and highest level here."""
+    name = "kafka_server_metadataloader_"
+    yield gauge(
+        f"{name}currentmetadataversion",
+        "The level of metadata.version.",
+        image.features.get(METADATA_VERSION, 0),
+    )
+    yield gauge(f"{name}currentcontrollerid", "Node id of the active controller; -1: unknown.", leader_id)
+    yield gauges(
+        f"{name}finalizedlevel",
+        "The levels of features that the cluster uses.",
+        [({"featureName": _joined(feature)}, level) for feature, level in image.features.items()],
+    )
+    for feature, (lowest, highest) in supported.items():
+        name = f"kafka_server_node_metrics_feature_name_{feature.replace('.', '_')}_"
+        yield gauge(f"{name}minimum_supported_level", f"Lowest level of {feature} of this node.", lowest)
+        yield gauge(f"{name}maximum_supported_level", f"Highest level of {feature} of this node.", highest)
+
+
+def _joined(feature: str) -> str:
+    """As Kafka's label has it: metadataVersion."""
+    first, *others = feature.split(".")
+    return first + "".join(each.capitalize() for each in others)
 
 
 def queue_families(queue_times_ms: Histogram, processing_times_ms: Histogram) -> Families:

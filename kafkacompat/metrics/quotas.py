@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from kafkacompat.metrics.families import Families, Labels, Sample, gauges, mbean_value
+from kafkacompat.metrics.families import Families, Labels, Sample, gauge, gauges, mbean_value
 
 if TYPE_CHECKING:
     from kafkacompat.quota.client_quotas import ClientQuotas, Sensor, Tags
@@ -61,6 +61,14 @@ def quota_families(
             for tags, sensor in tokens
         ),
     )
+    if quotas is not None:
+        for resource, muted in (
+            ("produce", quotas.produce.muted),
+            ("fetch", quotas.fetch.muted),
+            ("request", quotas.request.muted),
+        ):
+            text = f"Connections that are muted because of {resource} quotas."
+            yield gauge(f"kafka_server_{resource}_queue_size", text, muted.count(now_ms))
     yield gauges(
         f"{NAME}throttle_time",
         "Mean of the recent throttle times in ms; NaN: none.",

@@ -17,7 +17,7 @@ NAME = "kafka_network_requestmetrics_"
 MERGED = ("Fetch", ("FetchConsumer", "FetchFollower"))
 """Kafka shows fetches by kind and under one name."""
 REQUEST_QUEUE, LOCAL, REMOTE, RESPONSE_QUEUE, RESPONSE_SEND, SIZE = range(len(Times._fields))
-TOTAL = -1
+TOTAL, THROTTLE = -1, -2
 HISTOGRAMS = (
     ("requestqueuetimems", "ms from a readable connection to the request's turn", REQUEST_QUEUE),
     ("localtimems", "ms in which the request was handled", LOCAL),
@@ -25,6 +25,7 @@ HISTOGRAMS = (
     ("responsequeuetimems", "ms for which its answer waited to be sent", RESPONSE_QUEUE),
     ("responsesendtimems", "ms in which its answer was sent", RESPONSE_SEND),
     ("totaltimems", "ms from a readable connection to the sent answer", TOTAL),
+    ("throttletimems", "ms for which quotas throttle the client", THROTTLE),
 )
 
 
@@ -38,19 +39,22 @@ class Shown:
             for version, meter in kind.versions.items():
                 if meter.requests:
                     self.versions[version] = self.versions.get(version, 0) + meter.requests
-        self._recent = [kind.recent for kind in kinds]
+        self._kinds = kinds
 
     def values(self, which: int) -> list[float]:
-        """A field of the newest times, or TOTAL."""
-        return [
-            value
-            for recent in self._recent
-            for value in (recent.totals() if which == TOTAL else recent.column(which))
-        ]
+        """A field of the newest times, TOTAL, or THROTTLE."""
+        return [value for kind in self._kinds for value in _values_of(kind, which)]
 
     @property
     def requests(self) -> int:
         return sum(self.versions.values())
+
+
+def _values_of(kind: KindMeter, which: int) -> list[float]:
+    """In seconds."""
+    if which == THROTTLE:
+        return [ms / 1000 for ms in kind.throttle_times_ms()]
+    return kind.recent.totals() if which == TOTAL else kind.recent.column(which)
 
 
 def request_families(meters: RequestMeters) -> Families:

@@ -18,6 +18,7 @@ from kafkacompat.metrics.families import (
     gauges,
     mbean_value,
 )
+from kafkacompat.metrics.histograms import histogram_families
 
 if TYPE_CHECKING:
     from kafkacompat.share.dead_letter_queue import DeadLetterQueue
@@ -47,6 +48,16 @@ def share_families(shares: SharePartitionManager, dead_letters: DeadLetterQueue,
         "kafka_server_sharegroupmetrics_recordacknowledgements",
         "Records that members have acknowledged.",
         [({"ackType": text}, shares.acknowledged[number]) for number, text in TYPES],
+    )
+    yield counter(
+        "kafka_server_delayedsharefetchmetrics_expires",
+        "Share fetches that waited as long as they may.",
+        shares.fetches.purgatory.expirations,
+    )
+    yield from histogram_families(
+        "kafka_server_sharegroupmetrics_partitionloadtimems",
+        "ms to load the state of a share-partition",
+        shares.load_times_ms,
     )
     name = "kafkacompat_share_dead_letters_"
     yield counter(f"{name}written", "Dead letters that were written.", dead_letters.written)

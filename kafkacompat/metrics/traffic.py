@@ -30,8 +30,20 @@ BY_TOPIC = (
     ),
 )
 IN_ALL = (
+    ("invalidmessagecrcrecords", "invalid_crcs", "Batches refused because of their crc."),
+    (
+        "invalidoffsetorsequencerecords",
+        "invalid_sequences",
+        "Batches refused because of their offsets or sequence number.",
+    ),
+    ("nokeycompactedtopicrecords", "no_keys", "Records without a key that compacted topics have refused."),
     ("replicationbytesin", "replication_bytes_in", "Bytes fetched from leaders."),
     ("replicationbytesout", "replication_bytes_out", "Bytes fetched by followers."),
+    (
+        "reassignmentbytesin",
+        "reassignment_bytes_in",
+        "Bytes fetched from leaders for replicas that are being added.",
+    ),
     ("reassignmentbytesout", "reassignment_bytes_out", "Bytes fetched by followers that are being added."),
 )
 

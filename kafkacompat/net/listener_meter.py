@@ -1,32 +1,9 @@
-"""What one listener has counted: connections that came and went, and authentications (socket-server-metrics).
-
-Rates are Kafka's: over two samples of 30 seconds (metrics.num.samples, metrics.sample.window.ms).
-"""
+"""What one listener has counted: connections that came and went, and authentications (socket-server-metrics)."""
 
 from __future__ import annotations
 
 from kafkacompat.ports.network import ListenerReading
-from kafkacompat.quota.rate import Rate
-
-SAMPLES, SAMPLE_MS = 2, 30_000
-
-
-class Counted:
-    """A number of events, and their rate."""
-
-    __slots__ = ("_rate", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._rate = Rate(SAMPLES, SAMPLE_MS)
-
-    def note(self, now_ms: int) -> None:
-        self.count += 1
-        self._rate.record(1, now_ms)
-
-    def read(self, now_ms: int) -> tuple[int, float]:
-        """(number, number per second)."""
-        return self.count, self._rate.measure(now_ms)
+from kafkacompat.quota.counted import Counted
 
 
 class ListenerMeter:

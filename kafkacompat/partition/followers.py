@@ -78,12 +78,15 @@ class FollowerFetches:
         broker_epoch: Callable[[], int],
         settings: FetchSettings,
         throttle: ReplicationQuotaManager | None = None,
+        is_being_added: Callable[[PartitionCore, int], bool] = lambda core, replica: False,
     ) -> None:
+        """`is_being_added`: whether a reassignment adds the replica with this id."""
         self.partitions: dict[Key, PartitionFetchState] = {}
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._settings = settings
         self._throttle = throttle
+        self._is_being_added = is_being_added
         self._session_id = INVALID_SESSION_ID
         self._session_epoch = INITIAL_EPOCH
         self._changed: dict[Key, PartitionFetchState] = {}
@@ -332,6 +335,8 @@ class FollowerFetches:
             if outcome.batches < 0:
                 return False
             core.traffic.replication_bytes_in += size
+            if self._is_being_added(core, self._node_id):
+                core.traffic.reassignment_bytes_in += size
         followed.lag = max(answer.high_watermark - core.log.log_end_offset, 0)
         if take_watermarks(core, answer.high_watermark, answer.log_start_offset):
             outcome.advanced.append(core)

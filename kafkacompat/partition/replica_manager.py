@@ -167,6 +167,8 @@ class ReplicaManager:
             traffic.messages_in += info.last_offset - info.first_offset + 1
             traffic.bytes_in += batch.size
         except LogRefused as refused:
+            if refused.fault is not None:
+                core.traffic.count_fault(refused.fault, len(refused.record_errors))
             if refused.code not in WITHOUT_FAILURE:
                 core.traffic.failed_produces += 1
             elif refused.code == ErrorCode.MESSAGE_TOO_LARGE:

@@ -217,6 +217,7 @@ class Replication:
         return fetcher
 
     def _make_fetcher(self, leader_id: int, index: int, address: tuple[str, int]) -> Fetcher:
+        assert self._hosted is not None
         from kafkacompat.partition.fetchers import Fetcher
         from kafkacompat.partition.followers import FetchSettings, FollowerFetches
 
@@ -234,7 +235,13 @@ class Replication:
             leader_id,
             address,
             self._channels.get(*address, f"replica-fetcher-{index}"),
-            FollowerFetches(self._node_id, self._broker_epoch, settings, self._follower_throttle),
+            FollowerFetches(
+                self._node_id,
+                self._broker_epoch,
+                settings,
+                self._follower_throttle,
+                self._hosted.is_being_added,
+            ),
             self,
             self._clock,
             self._timers,

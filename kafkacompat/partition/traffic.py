@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kafkacompat.ports import Fault
+
 
 class IsrChanges:
     """Changes of in-sync sets that the controller has been asked for."""
@@ -33,9 +35,13 @@ class TopicTraffic:
         "failed_share_acknowledgements",
         "failed_share_fetches",
         "fetches",
+        "invalid_crcs",
+        "invalid_sequences",
         "messages_in",
+        "no_keys",
         "partitions",
         "produces",
+        "reassignment_bytes_in",
         "reassignment_bytes_out",
         "replication_bytes_in",
         "replication_bytes_out",
@@ -54,6 +60,12 @@ class TopicTraffic:
         self.produces = 0
         """Attempts to append to a partition, failed ones included, as Kafka's TotalProduceRequestsPerSec counts them."""
         self.failed_produces = 0
+        self.invalid_crcs = 0
+        """Batches that were refused because of their crc. Kafka shows this and the next two only as sums."""
+        self.invalid_sequences = 0
+        """Batches that were refused because of their offsets or sequence number, or as control batches."""
+        self.no_keys = 0
+        """Records without a key that a compacted topic has refused, at most as many of a batch as its refusal names."""
         self.fetches = 0
         """Reads of a partition for a fetch."""
         self.failed_fetches = 0
@@ -63,16 +75,28 @@ class TopicTraffic:
         self.share_acknowledgements = 0
         self.failed_share_acknowledgements = 0
         self.replication_bytes_in = 0
-        """Bytes fetched from leaders. Kafka shows this and the next two only as sums over all topics."""
+        """Bytes fetched from leaders. Kafka shows this and the next three only as sums over all topics."""
         self.replication_bytes_out = 0
+        self.reassignment_bytes_in = 0
+        """The part of `replication_bytes_in` of replicas that a reassignment adds."""
         self.reassignment_bytes_out = 0
         """The part of `replication_bytes_out` sent to replicas that a reassignment adds."""
+
+    def count_fault(self, fault: Fault, records: int) -> None:
+        """`records`: those that are named in the refusal."""
+        name = COUNTER_OF_FAULT[fault]
+        setattr(self, name, getattr(self, name) + (records if fault is Fault.NO_KEY else 1))
 
     def add(self, other: TopicTraffic) -> None:
         for name in COUNTERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+COUNTER_OF_FAULT = {
+    Fault.CRC: "invalid_crcs",
+    Fault.OFFSET_OR_SEQUENCE: "invalid_sequences",
+    Fault.NO_KEY: "no_keys",
+}
 COUNTERS = tuple(name for name in TopicTraffic.__slots__ if name != "partitions")
 
 

@@ -5,6 +5,7 @@ Protocols and their values; nothing here acts. The package log implements them o
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from kafkacompat.wire.errors import ErrorCode
 
 
+class Fault(enum.Enum):
+    """What is wrong with produced records, as far as Kafka counts it."""
+
+    CRC = "the crc of a batch"
+    OFFSET_OR_SEQUENCE = "the offsets or the sequence number of a batch, or a control batch"
+    NO_KEY = "a record without a key for a compacted topic"
+
+
 class LogRefused(Exception):
     """An expected refusal of an append or read, with Kafka's error code."""
 
@@ -27,12 +36,14 @@ class LogRefused(Exception):
         code: ErrorCode,
         message: str | None = None,
         record_errors: Sequence[tuple[int, str | None]] = (),
+        fault: Fault | None = None,
     ) -> None:
         super().__init__(f"{code.name}: {message}")
         self.code = code
         self.message = message
         self.record_errors = tuple(record_errors)
         """(index of the record in the batch, message) for single invalid records."""
+        self.fault = fault
 
 
 class RefusedAtSight(LogRefused):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
+from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
 from kafkacompat.quota.rate import Average
@@ -66,6 +67,26 @@ class Sensor(Generic[S]):
         self.throttles.record(throttle_ms, now_ms)
 
 
+class Muted:
+    """The connections that are muted because of the quotas of one kind. One that closes counts until its time is over,
+    as in Kafka's queue of throttled channels. What the controller tells counts for requests, as in Kafka."""
+
+    __slots__ = ("_until_ms",)
+
+    def __init__(self) -> None:
+        self._until_ms: list[int] = []
+        """A heap."""
+
+    def add(self, until_ms: int, now_ms: int) -> None:
+        self.count(now_ms)
+        heappush(self._until_ms, until_ms)
+
+    def count(self, now_ms: int) -> int:
+        while self._until_ms and self._until_ms[0] <= now_ms:
+            heappop(self._until_ms)
+        return len(self._until_ms)
+
+
 class ClientQuotas(Generic[S]):
     """The quotas of one kind, e.g. producer_byte_rate. `is_active` is False if there are none, which is cheap to ask."""
 
@@ -77,6 +98,7 @@ class ClientQuotas(Generic[S]):
     ) -> None:
         """`when_changed` is called when measurements that `sensor` has returned may no longer be used."""
         self.is_active = False
+        self.muted = Muted()
         self._when_changed = when_changed
         self._new_average = new_average
         self._new_stat = new_stat

@@ -298,7 +298,7 @@ class QuorumDriver(QuorumView):
             if not refused or isinstance(problem, SyncFailed):
                 self._pump.halt(problem)
             raise
-        own.committed, own.lost = committed, lost
+        own.committed, own.lost = self._files.timed(committed), lost
         self._pump.enter(events.Propose(self._remember(own), epoch, None, values.count, own.size_bytes))
         return first
 

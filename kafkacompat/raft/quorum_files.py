@@ -10,6 +10,8 @@ import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkacompat.meters import RecentTimes
+from kafkacompat.quota.counted import Counted
 from kafkacompat.raft import control_records
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft.applier import Own
@@ -42,6 +44,34 @@ class QuorumFiles:
         self.syncs_at_once = False
         """`sync_now` is running, so no worker is needed."""
         self.bytes_since_snapshot = 0
+        self.appended = Counted()
+        """Records that this node has appended as the leader."""
+        self.fetched = Counted()
+        """Records that it has taken from a leader."""
+        self.commit_times = RecentTimes()
+        """From the append of a proposal until it is committed."""
+        self._snapshot_bytes = 0
+        self._snapshot_ms = clock.monotonic_ms()
+
+    def timed(self, committed: Callable[[], None]) -> Callable[[], None]:
+        """What is called when a proposal that was just appended is committed."""
+        began_ms = self._clock.monotonic_ms()
+
+        def told() -> None:
+            now_ms = self._clock.monotonic_ms()
+            self.commit_times.note(now_ms - began_ms, now_ms)
+            committed()
+
+        return told
+
+    def snapshot_written(self, size_bytes: int) -> None:
+        """This node has written a snapshot of its own."""
+        self._snapshot_bytes = size_bytes
+        self._snapshot_ms = self._clock.monotonic_ms()
+
+    def snapshot_written_last(self) -> tuple[int, int]:
+        """Size, and age in ms. Before the first one: 0, and the time since the start."""
+        return self._snapshot_bytes, self._clock.monotonic_ms() - self._snapshot_ms
 
     def sync_names(self) -> None:
         """Make names durable before the files count: after a kill, the name of a vote or snapshot may not be durable.
@@ -98,6 +128,7 @@ class QuorumFiles:
         batch = values.batch(base_offset, epoch, now_ms)
         self.log.append_batch(batch, epoch, now_ms)
         self.bytes_since_snapshot += len(batch)
+        self.appended.note(self._clock.monotonic_ms(), values.count)
         return Own(base_offset, base_offset + values.count, epoch, now_ms, len(batch))
 
     def append_fetched(self, each: effect.AppendFetched) -> None:
@@ -109,6 +140,7 @@ class QuorumFiles:
         data = batches[0].payload if len(batches) == 1 else b"".join(batch.payload for batch in batches)
         self.log.append_fetched(data, batches[-1].epoch)
         self.bytes_since_snapshot += len(data)
+        self.fetched.note(self._clock.monotonic_ms(), self.log.log_end_offset - end)
 
     def try_room(self, size_bytes: int) -> None:
         """Raises OSError if so much cannot be written. The file has the name of an incomplete write, which is never

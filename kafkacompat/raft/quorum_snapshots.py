@@ -88,6 +88,7 @@ class QuorumSnapshots:
             return
         files = self._files
         files.bytes_since_snapshot = max(0, files.bytes_since_snapshot - counted)
+        files.snapshot_written(size)
         previous = log.latest_snapshot
         self._pump.enter(events.SnapshotFrozen(snapshot_id, size))
         leader = self._core.leader

@@ -10,7 +10,9 @@ from kafkacompat.raft.quorum_report import QuorumReport, leader_report
 from kafkacompat.raft.roles import Role
 
 if TYPE_CHECKING:
+    from kafkacompat.meters import RecentTimes
     from kafkacompat.ports import Clock
+    from kafkacompat.quota.counted import Counted
     from kafkacompat.raft.applier import Applier
     from kafkacompat.raft.event_pump import EventPump
     from kafkacompat.raft.quorum import QuorumCore
@@ -116,6 +118,25 @@ class QuorumView:
     @property
     def bytes_since_snapshot(self) -> int:
         return self._files.bytes_since_snapshot
+
+    @property
+    def commit_times(self) -> RecentTimes:
+        """From the append of a proposal until it is committed."""
+        return self._files.commit_times
+
+    @property
+    def appended(self) -> Counted:
+        """Records that this node has appended as the leader."""
+        return self._files.appended
+
+    @property
+    def fetched(self) -> Counted:
+        """Records that it has taken from a leader."""
+        return self._files.fetched
+
+    def snapshot_written_last(self) -> tuple[int, int]:
+        """Size and age in ms of the last snapshot that this node has written since its start."""
+        return self._files.snapshot_written_last()
 
     def report(self) -> QuorumReport | None:
         """The quorum as its leader sees it. None if this node does not lead, or nothing of its epoch is committed yet."""

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.ports import LogRefused
+from kafkacompat.ports import Fault, LogRefused
 from kafkacompat.records import compression as codecs
 from kafkacompat.records.batch import (
     CODEC_MASK,
@@ -101,7 +101,7 @@ def _refuse_records(
 ) -> Generator[None, None, None]:
     """Raise for the invalid records, if any. The quick check may suspect a valid batch."""
     errors: list[tuple[int, str | None]] = []
-    bad_timestamp = False
+    bad_timestamp = lacks_key = False
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
     made = 0
@@ -112,6 +112,7 @@ def _refuse_records(
             yield None
         timestamp_ms = header.max_timestamp_ms if header.is_log_append_time else record.timestamp_ms
         if config.compact and record.key is None:
+            lacks_key = True
             errors.append((index, "Compacted topic cannot accept message without key"))
         elif not stamps_append_time and timestamp_ms != NO_TIMESTAMP:
             if not earliest <= timestamp_ms <= latest:
@@ -129,16 +130,19 @@ def _refuse_records(
             break
     if not errors:
         return
+    fault = Fault.NO_KEY if lacks_key else None
     if bad_timestamp:
         raise LogRefused(
             ErrorCode.INVALID_TIMESTAMP,
             "One or more records have been rejected due to invalid timestamp",
             errors,
+            fault,
         )
     raise LogRefused(
         ErrorCode.INVALID_RECORD,
         f"One or more records have been rejected due to {len(errors)} record errors",
         errors,
+        fault,
     )
 
 

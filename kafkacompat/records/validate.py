@@ -22,7 +22,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kafkacompat.ports import LogRefused, RefusedAtSight
+from kafkacompat.ports import Fault, LogRefused, RefusedAtSight
 from kafkacompat.records import compression as codecs
 from kafkacompat.records.batch import (
     CODEC_MASK,
@@ -165,7 +165,7 @@ def _begin(
     if len(view) != header.size:
         view = view[: header.size]
     if crc_of(view) != header.crc:
-        raise LogRefused(ErrorCode.CORRUPT_MESSAGE, "the batch's crc is wrong")
+        raise LogRefused(ErrorCode.CORRUPT_MESSAGE, "the batch's crc is wrong", fault=Fault.CRC)
     if client:
         _check_client_header(header)
     if header.record_count > limits.records:
@@ -255,13 +255,19 @@ def _check_client_header(header: BatchHeader) -> None:
         raise LogRefused(
             ErrorCode.INVALID_RECORD,
             f"a last offset delta of {header.last_offset_delta} does not go with {count} records",
+            fault=Fault.OFFSET_OR_SEQUENCE,
         )
     if header.attributes & CONTROL_BIT:
-        raise LogRefused(ErrorCode.INVALID_RECORD, "clients may not write control records")
+        raise LogRefused(
+            ErrorCode.INVALID_RECORD,
+            "clients may not write control records",
+            fault=Fault.OFFSET_OR_SEQUENCE,
+        )
     if header.producer_id > -1 and header.base_sequence < 0:
         raise LogRefused(
             ErrorCode.INVALID_RECORD,
             f"producer {header.producer_id} gave the sequence number {header.base_sequence}",
+            fault=Fault.OFFSET_OR_SEQUENCE,
         )
 
 

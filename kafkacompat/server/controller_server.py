@@ -16,6 +16,7 @@ from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import EndPoint
 from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
+from kafkacompat.controller.controller_meters import ControllerMeters
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.own_decisions import OwnDecisions
 from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
@@ -99,6 +100,9 @@ class ControllerServer:
             monotonic_s=doors.monotonic_s,
         )
 
+        self.meters = meters = ControllerMeters()
+        machine.when_leader_changes.append(lambda: meters.leader_changed(machine.leader_id))
+        machine.subscribe(meters.on_image)
         changes = SettingChanges(shared.settings, config.node_id)
 
         def take_image(old: MetadataImage, new: MetadataImage) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.metrics.broker import (
     broker_families,
-    group_families,
     load_families,
+    marker_families,
     replication_families,
     share_coordinator_families,
     waiting_families,
@@ -21,10 +22,19 @@ from kafkacompat.metrics.broker import (
 from kafkacompat.metrics.cleaner import cleaner_families
 from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.families import Families
+from kafkacompat.metrics.groups import group_families
 from kafkacompat.metrics.network import idle_families, listener_families
-from kafkacompat.metrics.partitions import log_families, partition_families, replica_families
-from kafkacompat.metrics.process import Stalls, process_families
-from kafkacompat.metrics.quorum import controller_families, metadata_families, queue_families, raft_families
+from kafkacompat.metrics.partitions import LATE_MS, log_families, partition_families, replica_families
+from kafkacompat.metrics.process import Stalls, disk_families, process_families
+from kafkacompat.metrics.quorum import (
+    applied_families,
+    controller_families,
+    heartbeat_families,
+    loader_families,
+    metadata_families,
+    queue_families,
+    raft_families,
+)
 from kafkacompat.metrics.quotas import quota_families
 from kafkacompat.metrics.requests import request_families
 from kafkacompat.metrics.shares import share_families
@@ -89,6 +99,7 @@ class NodeMetrics:
         yield process_families(self.stalls, self._pool_loads(), index_bytes)
         if self._doors.meters is not None:
             yield request_families(self._doors.meters)
+        yield disk_families(self._doors.config.roles)
         if shared is not None and shared.has_started:
             yield from self._of_quorum(shared)
         readings = {} if broker is None else dict(broker.listener_readings())
@@ -105,7 +116,7 @@ class NodeMetrics:
         )
         manager, series = self._doors.client_metrics, self._doors.client_series
         if manager is not None and series is not None:
-            yield client_families(manager, series)
+            yield client_families(manager, series, now_ms)
         if broker is not None:
             yield broker_families(broker_state(broker).value)
             hosted = broker.partitions.hosted
@@ -113,13 +124,16 @@ class NodeMetrics:
             yield waiting_families(broker.partitions, broker.fetches, shares.fetches.purgatory)
             yield share_families(shares, broker.shares.dead_letters, now_ms)
             yield replication_families(broker.replication)
-            yield group_families(broker.groups)
+            yield group_families(broker.groups, now_ms)
             yield load_families("group", broker.groups.load_times, now_ms)
-            yield load_families("transaction", broker.transactions.coordinator.load_times, now_ms)
+            coordinator = broker.transactions.coordinator
+            yield load_families("transaction", coordinator.load_times, now_ms)
+            yield marker_families(coordinator.markers_without_leader)
             yield share_coordinator_families(broker.shares.state.coordinator, now_ms)
             yield load_families("share", broker.shares.state.coordinator.load_times, now_ms)
             yield traffic_families(hosted.traffic)
-            yield replica_families(hosted)
+            longest_ms = self._doors.config.get_int("transaction.max.timeout.ms")
+            yield replica_families(hosted, self._doors.clock.now_ms() - longest_ms - LATE_MS)
             yield partition_families(hosted)
             yield log_families(broker.logs)
             if broker.cleaner is not None:
@@ -127,12 +141,20 @@ class NodeMetrics:
 
     def _of_quorum(self, shared: SharedServer) -> Iterator[Families]:
         driver, machine = shared.driver, shared.machine
-        yield raft_families(driver)
-        if self._node.controller is not None:
+        controller, clock = self._node.controller, self._doors.clock
+        yield raft_families(driver, clock.monotonic_ms())
+        yield loader_families(machine.image, machine.leader_id, SUPPORTED_FEATURES)
+        if controller is not None:
             is_active = machine.is_active
-            yield controller_families(machine.image, is_active=is_active, end_offset=driver.next_offset)
-            turns = self._node.controller.turns
-            yield queue_families(turns.queue_times_ms, turns.processing_times_ms)
+            yield controller_families(
+                machine.image, controller.meters, is_active=is_active, end_offset=driver.next_offset
+            )
+            yield applied_families(driver.last_timestamp_ms, clock.now_ms())
+            if is_active:
+                sessions, now_ms = controller.liveness.sessions, clock.monotonic_ms()
+                brokers = machine.image.brokers
+                yield heartbeat_families({each: sessions.since_contact_ms(each, now_ms) for each in brokers})
+            yield queue_families(controller.turns.queue_times_ms, controller.turns.processing_times_ms)
         if self._node.broker is not None:
             yield metadata_families(
                 machine.image,

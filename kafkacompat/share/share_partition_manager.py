@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred, when_all_done
+from kafkacompat.meters import Histogram
 from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
 from kafkacompat.share.acknowledging import AcknowledgementMeter, acknowledge, is_long
 from kafkacompat.share.answers import share_acknowledge_response
@@ -61,6 +62,9 @@ class SharePartitionManager:
         """`workers` read what is not in the page cache."""
         self.sessions = sessions = ShareSessionCache(sessions_max)
         self.cache = cache = SharePartitionCache(manager, persister, settings, clock, timers, dead_letters)
+        self.load_times_ms = Histogram()
+        """Of the states of share-partitions."""
+        cache.load_times_ms = self.load_times_ms.note
         purgatory: DelayedOperationPurgatory[DelayedShareFetch] = DelayedOperationPurgatory(
             clock, timers, acted_at_once=WOKEN_AT_ONCE
         )

@@ -23,6 +23,7 @@ from kafkacompat.config.client_metrics import (
     parse_subscription,
 )
 from kafkacompat.ids import Uuid
+from kafkacompat.quota.counted import Counted
 from kafkacompat.telemetry.hash_order import in_hash_order
 from kafkacompat.wire.errors import ErrorCode
 
@@ -117,6 +118,8 @@ class ClientMetricsManager:
     new_id: Callable[[], Uuid]
     instances: OrderedDict[bytes, ClientInstance] = field(default_factory=OrderedDict)
     """The one that was silent for longest comes first."""
+    unknown_subscriptions: Counted = field(default_factory=Counted)
+    """Pushes for another subscription than the client's."""
     _subscriptions: dict[str, Subscription] = field(default_factory=dict)
     _settings: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _version: int = 0
@@ -196,6 +199,7 @@ class ClientMetricsManager:
         if not instance.may_push(now_ms) and not is_last:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         if subscription_id != instance.subscription_id:
+            self.unknown_subscriptions.note(now_ms)
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         if codec not in (NO_CODEC, *ACCEPTED_CODECS):
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

@@ -202,3 +202,18 @@ def test_the_newest_times_are_kept(count: int) -> None:
     assert sorted(newest.column(0)) == list(kept)
     assert newest.column(5) == [7] * len(kept)
     assert sorted(newest.totals()) == [number + 1.75 for number in kept]
+
+
+def test_throttle_times_are_those_of_the_newest_requests() -> None:
+    meter = RequestMeters().of(PRODUCE, 9)
+    kind = meter.kind
+    assert kind.throttle_times_ms() == []
+    meter.requests = 3
+    kind.throttled(70)
+    meter.requests = 5
+    assert sorted(kind.throttle_times_ms()) == [0, 0, 0, 0, 70]
+    meter.requests = 3 + KEPT - 1
+    assert sorted(kind.throttle_times_ms())[-2:] == [0, 70]
+    assert len(kind.throttle_times_ms()) == KEPT
+    meter.requests += 1
+    assert kind.throttle_times_ms() == [0] * KEPT

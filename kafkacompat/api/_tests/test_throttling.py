@@ -9,6 +9,7 @@ import pytest
 from kafkacompat.api._tests.test_long_requests import stepping_api
 from kafkacompat.api._tests.test_produce import request as produce
 from kafkacompat.api._tests.world import Api
+from kafkacompat.api.meters import RequestMeters
 from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.ports.dispatcher import Pending, Principal
 from kafkacompat.wire.codec import encode
@@ -298,3 +299,20 @@ def test_a_quota_that_is_no_positive_number_limits_nothing(bound: float) -> None
     assert response.responses[0].partition_responses[0].error_code == 0
     assert throttled.fetch().responses[0].partitions[0].records
     assert throttled.muted == []
+
+
+def test_throttled_requests_are_measured_among_the_others() -> None:
+    """A request that is not throttled counts as 0, and the connection as muted until its time is over."""
+    api = Api(topic_image("t", 2))
+    api.dispatcher._meters = meters = RequestMeters()
+    throttled = Throttled(api, producer_byte_rate=100.0)
+    response, _ = throttled.produce(10_000)
+    assert response.throttle_time_ms > 0
+    produced = meters.kinds["Produce"]
+    assert produced.throttle_times_ms() == [response.throttle_time_ms]
+    muted = api.node.quotas.produce.muted
+    assert muted.count(api.world.time.ms) == 1
+    throttled.passes(3_600_000)
+    assert muted.count(api.world.time.ms) == 0
+    throttled.produce(10)
+    assert sorted(produced.throttle_times_ms()) == [0, response.throttle_time_ms]

@@ -235,9 +235,11 @@ def test_a_partition_without_a_leader_waits_for_one_and_one_that_is_gone_is_left
     world.nodes[SECOND].last.give_all(E.NONE)
     world.time.advance(RETRY_MS)
     assert world.counts() == [0, 1, 0]
+    assert world.sender.without_leader == 1
     world.lead({T0: THIRD})
     world.time.advance(RETRY_MS)
     assert world.nodes[THIRD].last.partitions == [T0]
+    assert world.sender.without_leader == 0
     assert not world.finished
     world.nodes[THIRD].last.lose()
     world.lead({})

@@ -654,3 +654,24 @@ def test_a_group_to_which_somebody_was_given_an_id_is_not_forgotten() -> None:
     answer = join(world, member_id, session=1_800_000)
     world.time.advance(6_000)
     assert answer.result().error_code == E.NONE
+
+
+def test_offsets_are_counted() -> None:
+    world = World(GroupSettings(offsets_retention_ms=1_000))
+    meters = world.coordinator.meters
+    commit(world, 7)
+    commit(world, 8)
+    commit(world, 8, group="h")
+    assert meters.offset_commits.count == 3
+    assert sorted(world.coordinator.offset_counts()) == [1, 1]
+    named = [OffsetDeleteRequestPartition(partition_index=each) for each in (0, 5)]
+    topics = [OffsetDeleteRequestTopic(name="t", partitions=named)]
+    world.call(OFFSET_DELETE, OffsetDeleteRequest(group_id="h", topics=topics), 0)
+    assert meters.offset_deletions.count == 1
+    assert sum(world.coordinator.offset_counts()) == 1
+    assert meters.offset_expirations.count == 0
+    world.time.advance(1_200_000)
+    assert meters.offset_expirations.count == 1
+    assert sum(world.coordinator.offset_counts()) == 0
+    world.restart()
+    assert world.coordinator.meters.offset_commits.count == 0

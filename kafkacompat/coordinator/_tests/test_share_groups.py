@@ -667,6 +667,6 @@ def test_rebalances_are_counted(world: ShareWorld) -> None:
     one = Sharer(world, "one", "t")
     one.join()
     one.settle()
-    assert world.coordinator.share_group_rebalances == 2
+    assert world.coordinator.meters.share_rebalances.count == 2
     one.leave()
-    assert world.coordinator.share_group_rebalances == 2
+    assert world.coordinator.meters.share_rebalances.count == 2

@@ -32,9 +32,11 @@ def test_every_member_gets_its_bytes_and_the_forgotten_get_none() -> None:
     leader, second, third = completing(world, 3)
     waiting = [sync(world, second, 1), sync(world, third, 1)]
     assert all(parked(each) for each in waiting)
+    assert world.coordinator.meters.completed_rebalances.count == 0
     big = bytes(range(256)) * 400
     assert sync(world, leader, 1, {leader: b"\0\1x", second: big, "stranger": b"z"}).assignment == b"\0\1x"
     assert [each.result().assignment for each in waiting] == [big, b""]
+    assert world.coordinator.meters.completed_rebalances.count == 1
     answer = sync(world, second, 1)
     assert (answer.assignment, answer.protocol_type, answer.protocol_name) == (big, "consumer", "range")
 

@@ -88,6 +88,7 @@ def test_it_is_verified_or_added_before_it_is_written(version: int) -> None:
     partition = TopicPartition(OFFSETS_TOPIC, 0)
     assert committing.verifier.asked == [("tx", PRODUCER_ID, EPOCH, [partition], version >= 5)]
     assert len(committing.world.batches()) == 1
+    assert committing.world.coordinator.meters.offset_commits.count == 1
     assert committing.end(True) is E.NONE
     assert len(committing.world.batches()) == 2
 

@@ -71,6 +71,7 @@ def _write_plan(env: Environment, group: ClassicGroup, request: SyncGroupRequest
         if error is ErrorCode.NONE:
             set_and_propagate_assignments(env, group, assignments)
             group.transition_to(_S.STABLE, at_ms)
+            env.note_completed_rebalance()
             return None
         reset_and_propagate_assignments(env, group, error)
         return maybe_prepare_rebalance_or_complete_join(env, group, at_ms)

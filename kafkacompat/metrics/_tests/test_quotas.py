@@ -38,6 +38,7 @@ def series(quotas: QuotaManagers) -> dict[tuple[str, frozenset[tuple[str, str]]]
         (each.name.removeprefix("kafka_server_quota_"), frozenset(each.labels.items())): each.value
         for family in text_string_to_metric_families(text)
         for each in family.samples
+        if each.name.startswith("kafka_server_quota_")
     }
 
 
@@ -113,3 +114,23 @@ def test_without_quotas_there_are_no_series() -> None:
     quotas = managers()
     assert quotas.produce.sensor("alice", "app", NOW_MS) is None
     assert not series(quotas)
+
+
+def test_muted_connections_are_counted_by_kind_until_their_time_is_over() -> None:
+    quotas = managers()
+    quotas.produce.muted.add(NOW_MS + 10, NOW_MS)
+    quotas.produce.muted.add(NOW_MS + 5, NOW_MS)
+    quotas.request.muted.add(NOW_MS + 5, NOW_MS)
+
+    def sizes(now_ms: int) -> list[float]:
+        text = b"".join(rendered(quota_families(quotas, None, now_ms))).decode()
+        found = {
+            each.name: each.value
+            for family in text_string_to_metric_families(text)
+            for each in family.samples
+        }
+        return [found[f"kafka_server_{kind}_queue_size"] for kind in ("produce", "fetch", "request")]
+
+    assert sizes(NOW_MS) == [2, 0, 1]
+    assert sizes(NOW_MS + 5) == [1, 0, 0]
+    assert sizes(NOW_MS + 10) == [0, 0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,6 +15,7 @@ from kafkacompat.api.meters import RequestMeters
 from kafkacompat.config import ServerConfig
 from kafkacompat.ids import TopicPartition
 from kafkacompat.metrics.loop_idle import Idle
+from kafkacompat.metrics.process import disk_families
 from kafkacompat.metrics.rendering import rendered
 from kafkacompat.quota.client_quotas import CLIENT_ID
 from kafkacompat.quota.managers import PRODUCER_BYTE_RATE
@@ -272,6 +274,78 @@ def test_what_is_of_no_partition_is_shown(world: World) -> None:
         assert series[waiting, frozenset({("delayedOperation", kind)})] == 0
     lag = frozenset({("clientId", "Replica")})
     assert series["kafka_server_replicafetchermanager_maxlag", lag] == 0
+
+
+def test_what_operators_of_kafka_look_for_is_shown(world: World) -> None:
+    world.create("orders")
+    series = world.scrape()
+
+    def value(name: str, **labels: str) -> float:
+        return series[name, frozenset(labels.items())]
+
+    for name in (
+        "kafka_coordinator_group_groupmetadatamanager_numoffsets",
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "kafka_server_group_coordinator_metrics_offset_commit_count",
+        "kafka_server_share_coordinator_metrics_write_rate",
+        "kafka_server_delayedsharefetchmetrics_expires_total",
+        "kafka_server_sharegroupmetrics_partitionloadtimems_count_total",
+        "kafka_server_produce_queue_size",
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        "kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total",
+        "kafka_log_logmanager_cordonedlogdirectorycount",
+        "kafka_server_brokertopicmetrics_invalidmessagecrcrecords_total",
+        "kafka_server_brokertopicmetrics_nokeycompactedtopicrecords_total",
+        "kafka_server_brokertopicmetrics_reassignmentbytesin_total",
+        "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes",
+    ):
+        assert value(name) == 0, name
+    assert value("kafka_controller_kafkacontroller_newactivecontrollerscount") == 1
+    assert value("kafka_server_metadataloader_currentcontrollerid") == 1
+    newest = value("kafka_server_metadataloader_currentmetadataversion")
+    assert value("kafka_server_metadataloader_finalizedlevel", featureName="metadataVersion") == newest
+    feature = "kafka_server_node_metrics_feature_name_metadata_version_"
+    assert value(f"{feature}minimum_supported_level") < newest <= value(f"{feature}maximum_supported_level")
+    assert value("kafka_server_raft_metrics_append_records_rate") > 0
+    assert value("kafka_server_raft_metrics_commit_latency_max") >= 0
+    assert value("kafka_controller_kafkacontroller_lastappliedrecordtimestamp") > 0
+    contact = value("kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms", broker="1")
+    assert 0 <= contact <= 9_000
+    for server in ("kafkaserver", "controllerserver"):
+        for kind in ("read", "write"):
+            assert value(f"kafka_server_{server}_linux_disk_{kind}_bytes") >= 0
+    assert value("kafka_log_log_retentionsizeinpercent", topic="orders", partition="0") == 0
+
+
+def test_where_the_system_tells_nothing_of_disks_there_are_no_series(tmp_path: Path) -> None:
+    assert not list(disk_families(["broker"], str(tmp_path / "io")))
+    (tmp_path / "io").write_text("rchar: 5\nread_bytes: 7\nwrite_bytes: 9\n")
+    told: dict[str, float] = {}
+    for each in disk_families(["broker"], str(tmp_path / "io")):
+        assert each is not None
+        ((_, told[each.name]),) = each.samples  # type: ignore[misc]
+    name = "kafka_server_kafkaserver_linux_disk_"
+    assert told == {f"{name}read_bytes": 7, f"{name}write_bytes": 9}
+
+
+def test_refused_records_are_counted_by_what_is_wrong_with_them(world: World) -> None:
+    world.create("orders")
+    good = build_batch([Record(0, 0, b"k", b"v")], producer_id=-1, producer_epoch=-1, base_sequence=-1)
+    broken = bytearray(good)
+    broken[-1] ^= 1
+    counted = {
+        "invalidmessagecrcrecords": bytes(broken),
+        "invalidoffsetorsequencerecords": build_batch(
+            [Record(0, 0, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=-1
+        ),
+    }
+    for records in counted.values():
+        data = [PartitionProduceData(index=0, records=records)]
+        topic = TopicProduceData(name="orders", partition_data=data)
+        world.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 9)
+    for name in counted:
+        assert world.value(f"kafka_server_brokertopicmetrics_{name}_total") == 1, name
 
 
 def test_the_idle_time_is_shown_where_it_is_measured(world: World) -> None:
