@@ -358,9 +358,8 @@ BUGS = (
     PlantedBug(
         "the stable offset after an abort is looked for among all open transactions",
         "log/producer_state.py",
-        "        while self._open and self._open[0] not in self._ongoing:\n"
-        "            self._open.popleft()\n"
-        "        return self._open[0] if self._open else completed.last_offset + 1",
+        "        first = self._first_open()\n"
+        "        return completed.last_offset + 1 if first is None else first",
         "        return min(self._ongoing, default=completed.last_offset + 1)",
         (
             "log/_tests/test_producer_state.py::test_the_first_unstable_offset_is_found_without_a_look_at_all_open_transactions",

@@ -168,7 +168,8 @@ BUGS = (
     PlantedBug(
         "a marker for a partition without a leader is sent to nobody",
         "coordinator/marker_sender.py",
-        "        if node_id == NO_LEADER:\n            self._later(sending, part, RETRY_MS)\n        elif",
+        "        if node_id == NO_LEADER:\n            self.without_leader += len(part)\n"
+        "            self._timers.call_after(RETRY_MS, partial(self._look_for_leader, sending, part))\n        elif",
         "        if",
         ("coordinator/_tests/test_marker_sender.py",),
     ),

@@ -142,6 +142,22 @@ def test_transactions_hold_the_stable_offset_until_replicated() -> None:
     assert state.first_unstable_offset == -1
 
 
+def test_the_earliest_open_transaction_tells_when_its_producer_has_last_written() -> None:
+    partition = Partition()
+    state = partition.state
+    assert state.oldest_open_timestamp_ms() == -1
+    partition.write(0, producer_id=1, transactional=True)
+    partition.write(0, producer_id=2, transactional=True)
+    state.apply_data(1, 0, 1, partition.end, partition.end, NOW_MS + 5, True)
+    state.apply_data(2, 0, 1, partition.end + 1, partition.end + 1, NOW_MS + 9, True)
+    partition.end += 2
+    assert state.oldest_open_timestamp_ms() == NOW_MS + 5
+    partition.end_transaction(True, producer_id=1)
+    assert state.oldest_open_timestamp_ms() == NOW_MS + 9
+    partition.end_transaction(False, producer_id=2)
+    assert state.oldest_open_timestamp_ms() == -1
+
+
 def test_writes_outside_an_open_transaction_are_refused() -> None:
     partition = Partition()
     partition.write(0, transactional=True)

@@ -318,6 +318,21 @@ def test_what_operators_of_kafka_look_for_is_shown(world: World) -> None:
     assert value("kafka_log_log_retentionsizeinpercent", topic="orders", partition="0") == 0
 
 
+def test_a_transaction_that_hangs_is_late(world: World) -> None:
+    """It is open for five minutes longer than any transaction may be (transaction.max.timeout.ms)."""
+    world.create("orders", 2)
+    broker = world.node.server.broker
+    assert broker is not None
+    log = broker.logs.get(TopicPartition("orders", 1))
+    assert log is not None
+    name = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    now_ms = world.node.server._doors.clock.now_ms()
+    log.producer_state.apply_data(5, 0, 0, 0, 0, now_ms - 1_190_000, True)
+    assert world.value(name) == 0
+    world.node.pass_time(20_000)
+    assert world.value(name) == 1
+
+
 def test_where_the_system_tells_nothing_of_disks_there_are_no_series(tmp_path: Path) -> None:
     assert not list(disk_families(["broker"], str(tmp_path / "io")))
     (tmp_path / "io").write_text("rchar: 5\nread_bytes: 7\nwrite_bytes: 9\n")
