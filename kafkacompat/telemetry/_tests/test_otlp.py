@@ -42,7 +42,7 @@ def message(
 
 def shown(receiver: OtlpReceiver) -> list[str]:
     manager = ClientMetricsManager(100, receiver, lambda: bytes(16))
-    text = b"".join(rendered(client_families(manager, receiver.series))).decode()
+    text = b"".join(rendered(client_families(manager, receiver.series, 0))).decode()
     return [line for line in text.splitlines() if line.startswith("kafka_client_")]
 
 
@@ -225,7 +225,7 @@ def test_no_client_can_send_two_metrics_of_one_name(receiver: OtlpReceiver) -> N
     for kind, name in (("gauge", "sent_total"), ("gauge", "sent.total"), ("sum", "sent"), ("gauge", "sent")):
         receiver.take(A, {}, NO_CODEC, message(name, kind=kind))
     manager = ClientMetricsManager(100, receiver, lambda: bytes(16))
-    text = b"".join(rendered(client_families(manager, receiver.series))).decode()
+    text = b"".join(rendered(client_families(manager, receiver.series, 0))).decode()
     types = [line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE kafka_client_")]
     assert sorted(types) == [
         ["kafka_client_sent", "gauge"],
