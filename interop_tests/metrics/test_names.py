@@ -32,7 +32,8 @@ from interop_tests.share_groups.hand import Hand, Leader, initialize, read_from_
 PAGE = CHECKOUT / "docs" / "reference" / "metrics.md"
 TOPIC = "orders"
 RECORDS = 20
-SHARE_GROUP = "shared"
+SHARE_GROUP, SHARED = "workers", "jobs"
+"""A topic of its own, because a member of a share group may read it once or twice."""
 NO_ID = uuid.UUID(int=0)
 WAITED = "kafka_server_delayedfetchmetrics_expires_total"
 ODD_CLIENT = 'a "b" *c, d'
@@ -94,10 +95,13 @@ class Node:
         self._limit(bootstrap)
         admin = KafkaAdminClient(bootstrap_servers=bootstrap, client_id="reader")
         admin.create_topics([NewTopic(TOPIC, num_partitions=3, replication_factor=1)])
+        admin.create_topics([NewTopic(SHARED, num_partitions=1, replication_factor=1)])
         admin.close()
         producer = KafkaProducer(bootstrap_servers=bootstrap, client_id=ODD_CLIENT)
         for number in range(RECORDS):
             producer.send(TOPIC, b"x" * 100, partition=number % 3).get(TIMEOUT_S)
+        for _ in range(2):
+            producer.send(SHARED, b"x", partition=0).get(TIMEOUT_S)
         producer.close()
         consumer = KafkaConsumer(
             TOPIC, bootstrap_servers=bootstrap, group_id="g", auto_offset_reset="earliest", client_id="reader"
@@ -124,16 +128,18 @@ class Node:
     def _work_of_members(self, bootstrap: str) -> None:
         """A consumer group of the new protocol that reads and commits, and a share group that accepts and holds records."""
         options = {"bootstrap.servers": bootstrap, "group.id": "g848", "group.protocol": "consumer"}
-        member = Consumer(options | {"auto.offset.reset": "earliest", "client.id": "reader"})
-        member.subscribe([TOPIC])
+        # Apache Kafka takes metrics of clients only with a plugin.
+        own = {"auto.offset.reset": "earliest", "client.id": "reader", "enable.metrics.push": False}
+        member = Consumer(options | own)
+        member.subscribe([SHARED])
         wait_until(lambda: member.poll(0.5), "a member of the new protocol reads", MEMBERS_S)
         member.commit(asynchronous=False)
         member.close()
         with Connection(bootstrap, client_id="reader") as connection:
             read_from_start(connection, SHARE_GROUP)
-            asked = {"Topics": [{"TopicId": NO_ID, "Name": TOPIC}]}
+            asked = {"Topics": [{"TopicId": NO_ID, "Name": SHARED}]}
             topics = connection.call("Metadata", 12, asked)["Topics"]
-        initialize(lambda: bootstrap, [SHARE_GROUP], TOPIC, 3)
+        initialize(lambda: bootstrap, [SHARE_GROUP], SHARED)
         hand = self.hand = Hand(lambda: Leader(bootstrap), SHARE_GROUP, "m", topics[0]["TopicId"])
 
         def accepts() -> bool:
@@ -248,11 +254,11 @@ def test_what_is_missing_is_listed_by_name(ours: Node, theirs: Node) -> None:
         ("kafka_server_group_coordinator_metrics_group_completed_rebalance_count", {}),
         (
             "kafka_server_sharepartitionmetrics_inflightmessagecount",
-            {"group": SHARE_GROUP, "topic": TOPIC, "partition": "0"},
+            {"group": SHARE_GROUP, "topic": SHARED, "partition": "0"},
         ),
         (
             "kafka_server_sharepartitionmetrics_inflightbatchcount",
-            {"group": SHARE_GROUP, "topic": TOPIC, "partition": "0"},
+            {"group": SHARE_GROUP, "topic": SHARED, "partition": "0"},
         ),
         ("kafka_server_metadataloader_currentmetadataversion", {}),
         ("kafka_server_metadataloader_currentcontrollerid", {}),

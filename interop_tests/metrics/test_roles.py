@@ -23,8 +23,12 @@ TOPIC = "orders"
 TIMEOUT_S = 60.0
 OF_OUR_CLIENTS = ("kafka_network_requestmetrics_", "kafka_server_socket_server_metrics_")
 """By API, version and listener. Nodes ask each other other things in another order."""
-ONLY_LATER = {"kafka_server_delayedfetchmetrics_expires_total fetcherType"}
-"""Apache Kafka shows it only after a fetch has waited as long as it may."""
+ONLY_LATER = {
+    "kafka_server_delayedfetchmetrics_expires_total fetcherType",
+    "kafka_server_delayedproducemetrics_expires_total",
+    "kafka_server_delayedsharefetchmetrics_expires_total",
+}
+"""Apache Kafka shows them only after the first request that waits."""
 ONLY = {
     CONTROLLER: "kafka_controller_kafkacontroller_activecontrollercount",
     BROKER: "kafka_server_replicamanager_partitioncount",

@@ -126,6 +126,10 @@ class ReadableLog:
         """Producer ids that the log remembers."""
         return len(self._state.producers)
 
+    def oldest_open_timestamp_ms(self) -> int:
+        """When the producer of the earliest open transaction has last written. -1: none is open."""
+        return self._state.oldest_open_timestamp_ms()
+
     @property
     def producer_state(self) -> ProducerStateManager:
         return self._state

@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 HELP = "Sent by clients."
 
 
-def client_families(manager: ClientMetricsManager, series: ClientSeries, now_ms: int) -> Families:
-    """`now_ms` is monotonic."""
-    name = "kafka_server_client_metrics_"
-    yield gauge(f"{name}instance_count", "Clients that are asked for metrics.", manager.present)
-    count, rate = manager.unknown_subscriptions.read(now_ms)
-    text = "Pushes for a subscription that has changed since"
-    yield gauge(f"{name}unknown_subscription_request_count", f"{text}.", count)
-    yield gauge(f"{name}unknown_subscription_request_rate", f"{text}, per second.", rate)
+def client_families(
+    manager: ClientMetricsManager, series: ClientSeries, now_ms: int, *, is_broker: bool = True
+) -> Families:
+    """`now_ms` is monotonic. Controllers take metrics of clients too, and Kafka's have no series of them."""
+    if is_broker:
+        name = "kafka_server_client_metrics_"
+        yield gauge(f"{name}instance_count", "Clients that are asked for metrics.", manager.present)
+        count, rate = manager.unknown_subscriptions.read(now_ms)
+        text = "Pushes for a subscription that has changed since"
+        yield gauge(f"{name}unknown_subscription_request_count", f"{text}.", count)
+        yield gauge(f"{name}unknown_subscription_request_rate", f"{text}, per second.", rate)
     yield gauge("kafkacompat_telemetry_clients", "Clients that are asked for metrics.", manager.present)
     yield gauge("kafkacompat_telemetry_series", "Series that clients have sent.", series.count)
     yield counter(

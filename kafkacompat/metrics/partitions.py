@@ -33,7 +33,7 @@ def replica_families(hosted: HostedPartitions, late_before_ms: int) -> Families:
             under_replicated += is_under_replicated(core)
             under_min_isr += is_under_min_isr(core)
             at_min_isr += is_at_min_isr(core)
-            late += 0 < core.log.producer_state.oldest_open_timestamp_ms() < late_before_ms
+            late += 0 < core.log.oldest_open_timestamp_ms() < late_before_ms
             topic, partition = core.topic_partition
             known = topics.get(topic)
             image = None if known is None else known.partitions.get(partition)

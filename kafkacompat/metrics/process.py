@@ -5,7 +5,7 @@ The standard names of a process (`process_resident_memory_bytes` and others) com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from prometheus_client.process_collector import ProcessCollector
@@ -24,7 +24,7 @@ IO = "/proc/self/io"
 SERVERS = {"broker": "kafkaserver", "controller": "controllerserver"}
 
 
-def disk_families(roles: Sequence[str], path: str = IO) -> Families:
+def disk_families(roles: Iterable[str], path: str = IO) -> Families:
     """What the process has read from disks and written to them, under the names of its roles. None where the system
     does not tell."""
     try:

@@ -164,6 +164,10 @@ class Log(Protocol):
         """Producer ids that the log remembers."""
         ...
 
+    def oldest_open_timestamp_ms(self) -> int:
+        """When the producer of the earliest open transaction has last written, by the wall clock. -1: none is open."""
+        ...
+
     @property
     def last_stable_offset(self) -> int:
         """First offset of the earliest open transaction, otherwise the high watermark. Never above that, nor below the

@@ -116,7 +116,7 @@ class NodeMetrics:
         )
         manager, series = self._doors.client_metrics, self._doors.client_series
         if manager is not None and series is not None:
-            yield client_families(manager, series, now_ms)
+            yield client_families(manager, series, now_ms, is_broker=broker is not None)
         if broker is not None:
             yield broker_families(broker_state(broker).value)
             hosted = broker.partitions.hosted
