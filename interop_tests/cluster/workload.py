@@ -14,7 +14,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -131,13 +132,25 @@ class Work:
 
 
 class ConfluentWork(Work):
-    """librdkafka's producer."""
+    """librdkafka's producer. `security`: its settings of TLS and SASL."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        name: str,
+        security: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(bootstrap, topic, partitions, name)
+        self._security = security
 
     def _run(self) -> None:
         epochs = Epochs()
         producer = Producer(
             {
                 **epochs.settings(),
+                **self._security,
                 "bootstrap.servers": self._bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
@@ -255,7 +268,14 @@ class KafkaPythonWork(Work):
 class Follower:
     """A consumer that reads a topic while it is written, and checks that every partition has no gaps or repeats."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        security: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._security = security
         self.seen: dict[tuple[str, int], int] = {}
         self.faults: list[str] = []
         self.repeats: dict[str, list[str]] = {}
@@ -288,7 +308,7 @@ class Follower:
         assert not self._thread.is_alive(), "the consumer hangs"
 
     def _run(self) -> None:
-        with closing_consumer(self._bootstrap) as consumer:
+        with closing_consumer(self._bootstrap, **self._security) as consumer:
             consumer.assign([TopicPartition(self._topic, each, 0) for each in range(self._partitions)])
             while not self._ended.is_set():
                 for message in consumer.consume(500, 0.2):
@@ -334,10 +354,10 @@ def closing_consumer(bootstrap: str, **settings: Any) -> Any:
         consumer.close()
 
 
-def read_back(bootstrap: str, topic: str, partitions: int) -> dict[int, list[bytes]]:
+def read_back(bootstrap: str, topic: str, partitions: int, **settings: Any) -> dict[int, list[bytes]]:
     """Every value of each partition up to its high watermark, in order."""
     found: dict[int, list[bytes]] = {each: [] for each in range(partitions)}
-    with closing_consumer(bootstrap) as consumer:
+    with closing_consumer(bootstrap, **settings) as consumer:
         for partition in range(partitions):
             low, high = _watermarks(consumer, TopicPartition(topic, partition))
             consumer.assign([TopicPartition(topic, partition, low)])
@@ -362,15 +382,15 @@ def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int
                 raise
 
 
-def assert_exact(bootstrap: str, topic: str, *works: Work) -> None:
+def assert_exact(bootstrap: str, topic: str, *works: Work, **settings: Any) -> None:
     """Read the topic back and check for each partition and producer: in order, no acknowledged record lost, no record
-    twice.
+    twice. `settings`: of the consumer.
 
     If a client assigned new sequence numbers, a repeated record counts at its first place, where it was in order.
     """
     partitions = len(works[0].acknowledged)
     numbers: dict[tuple[str, int], list[int]] = {}
-    for partition, values in read_back(bootstrap, topic, partitions).items():
+    for partition, values in read_back(bootstrap, topic, partitions, **settings).items():
         for value in values:
             name, of_partition, number = parse(value)
             assert of_partition == partition, value

@@ -13,7 +13,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 from interop_tests.raw.canonical import Unnamed, differing
-from interop_tests.raw.side_by_side import CLOSED, CONNECTIONS, WAITS, Side, answers_of
+from interop_tests.raw.side_by_side import CLOSED, CONNECTIONS, WAITS, Connect, Side, answers_of
 from kafkacompat.api.registry import ENTRIES, Entry
 
 SETTINGS = {
@@ -77,11 +77,13 @@ def two_sides(
     seed: int,
     entries: Sequence[Entry],
     settings: Mapping[str, str] = SETTINGS,
-    sender: str | None = None,
+    connecting: Callable[[BrokerProcess], Connect] | None = None,
 ) -> Iterator[list[Side]]:
-    """The sides of kafkacompat and of Apache Kafka, with new brokers. `sender`: see Side."""
+    """The sides of kafkacompat and of Apache Kafka, with new brokers. `connecting` may change the settings of a broker
+    before it starts, and returns what connects to it (see Side)."""
     with ExitStack() as stack:
         brokers = [BrokerProcess(kind, folder / kind, settings) for kind in (APACHE, KAFKACOMPAT)]
+        connects = {broker.kind: connecting and connecting(broker) for broker in brokers}
         for broker in brokers:
             stack.callback(broker.kill)
         brokers[0].launch()  # Apache Kafka's start takes longer, so start it first
@@ -89,7 +91,7 @@ def two_sides(
         brokers[0].wait_until_ready()
         sides = []
         for broker in reversed(brokers):
-            sides.append(Side(broker, seed, entries, sender))
+            sides.append(Side(broker, seed, entries, connects[broker.kind]))
             stack.callback(sides[-1].close)
         yield sides
 

@@ -3,7 +3,8 @@ responses.
 
 python -m interop_tests.raw.rights --seed 1 --sets 20 --requests 100
 
-Every client is ANONYMOUS. The addresses distinguish the administrator from the client whose permissions are tested.
+The addresses distinguish the administrator from the clients whose permissions are tested. These have three connections: of
+nobody, and of a user from two addresses.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
+from interop_tests.harness.broker import BrokerProcess
+from interop_tests.harness.ports import free_port
+from interop_tests.harness.wire import Connection
 from interop_tests.raw.compare import SETTINGS, Outcome, compare, two_sides
-from interop_tests.raw.side_by_side import Side
+from interop_tests.raw.side_by_side import Connect, Side
+from interop_tests.security.stores import with_listener
 from kafkacompat._tests.fuzz.values import GROUPS, TOPICS, TRANSACTIONAL_IDS
-from kafkacompat.api.registry import ENTRIES
+from kafkacompat.api.registry import broker_apis
 from kafkacompat.security.acl import (
     CLUSTER_NAME,
     SUPPORTED_OPERATIONS,
@@ -28,14 +33,20 @@ from kafkacompat.security.acl import (
     PatternType,
     ResourceType,
 )
+from kafkacompat.security.plain import initial_response
 
-ADMINISTRATOR, SENDER = "127.0.0.1", "127.0.0.2"
+ADMINISTRATOR, USER, PASSWORD = "127.0.0.1", "alice", "s3cret"
+SENDER = "127.0.0.2"
+SENDERS = (SENDER, "127.0.0.3")
+CONNECTIONS = ((None, SENDERS[0]), (USER, SENDERS[0]), (USER, SENDERS[1]))
+"""The user and the address of each connection."""
 SECURED = SETTINGS | {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:nobody",
 }
 """While there are no entries, every client may create them."""
+TWO_PHASE_COMMIT = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 KINDS = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID)
 NAMES: dict[ResourceType, tuple[str, ...]] = {
     ResourceType.TOPIC: tuple(name for name in TOPICS if name),
@@ -82,11 +93,11 @@ def _any_entry(chance: random.Random) -> dict[str, Any]:
     return entry(
         kind,
         name,
-        SENDER,
+        chance.choice(SENDERS),
         chance.choice(operations),
         chance.choices([AclPermissionType.ALLOW, AclPermissionType.DENY], [3, 1])[0],
         pattern,
-        chance.choices(["User:ANONYMOUS", "User:*", "User:other"], [4, 2, 1])[0],
+        chance.choices(["User:ANONYMOUS", f"User:{USER}", "User:*", "User:other"], [3, 3, 2, 1])[0],
     )
 
 
@@ -108,21 +119,48 @@ def _drop(side: Side) -> None:
         "ResourceNameFilter": None,
         "PatternTypeFilter": 1,
         "PrincipalFilter": None,
-        "HostFilter": SENDER,
         "Operation": 1,
         "PermissionType": 1,
     }
-    reply = side.own.call("DeleteAcls", 3, {"Filters": [everything]})
+    filters = [everything | {"HostFilter": host} for host in SENDERS]
+    reply = side.own.call("DeleteAcls", 3, {"Filters": filters})
     assert not any(each["ErrorCode"] for each in reply["FilterResults"]), reply
     side.pass_barrier()
 
 
+def _connecting(broker: BrokerProcess) -> Connect:
+    """Give the broker a listener for the user."""
+    port = free_port()
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    broker.settings |= with_listener(broker.settings, port, "SASL_PLAINTEXT") | {
+        "listener.name.safe.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.safe.plain.sasl.jaas.config": f'{module} required user_{USER}="{PASSWORD}";',
+    }
+
+    def connect(number: int) -> Connection:
+        user, host = CONNECTIONS[number]
+        if user is None:
+            return Connection(broker.bootstrap, sender=host)
+        connection = Connection(f"127.0.0.1:{port}", sender=host)
+        handshake = connection.call("SaslHandshake", 1, {"Mechanism": "PLAIN"})
+        assert handshake["ErrorCode"] == 0, handshake
+        answer = connection.call("SaslAuthenticate", 2, {"AuthBytes": initial_response(user, PASSWORD)})
+        assert answer["ErrorCode"] == 0, answer
+        return connection
+
+    return connect
+
+
 def compared_rights(folder: Path, seed: int, sets: int, requests: int, apis: Container[str] = ()) -> Outcome:
     """With two new brokers: this number of sets of entries, and requests for each set."""
-    entries = [each for each in ENTRIES if each.name not in NOT_ASKED and (not apis or each.name in apis)]
+    entries = [
+        each
+        for each in broker_apis(False, True).entries
+        if each.name not in NOT_ASKED and (not apis or each.name in apis)
+    ]
     outcome = Outcome()
     chance = random.Random(f"{seed}/rights")
-    with two_sides(folder, seed, entries, SECURED, SENDER) as sides:
+    with two_sides(folder, seed, entries, SECURED | TWO_PHASE_COMMIT, _connecting) as sides:
         for side in sides:
             _administer(side)
         for number in range(sets):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from interop_tests.harness.broker import BrokerProcess
@@ -45,19 +45,23 @@ CHANGES_METADATA = {
 ENDS_TRANSACTIONS = {"EndTxn", "InitProducerId", "WriteTxnMarkers"}
 
 
+Connect = Callable[[int], Connection]
+"""Returns the connection with this number, 0 to CONNECTIONS - 1."""
+
+
 class Side:
     """One broker: connections, an author that has learned from this broker's responses, and the names of its ids."""
 
     def __init__(
-        self, broker: BrokerProcess, seed: int, entries: Sequence[Entry], sender: str | None = None
+        self, broker: BrokerProcess, seed: int, entries: Sequence[Entry], connect: Connect | None = None
     ) -> None:
-        """`sender`: the source address of the author's requests."""
-        self._sender = sender
+        """`connect`: makes the connections of the author's requests, whose senders may lack rights."""
         self.kind = kind = broker.kind
         self._bootstrap = bootstrap = broker.bootstrap
         self.author = PatientAuthor(
-            SeededChoices(f"{seed}/side by side"), entries, may_lack_rights=sender is not None
+            SeededChoices(f"{seed}/side by side"), entries, may_lack_rights=connect is not None
         )
+        self._connect = connect or (lambda number: Connection(bootstrap))
         self._connections: dict[int, Connection] = {}
         self.own = Connection(bootstrap)
         self.data_dir = str(broker.data_dir)
@@ -91,7 +95,7 @@ class Side:
     def send(self, number: int, request: Request) -> None:
         connection = self._connections.get(number)
         if connection is None:
-            connection = self._connections[number] = Connection(self._bootstrap, sender=self._sender)
+            connection = self._connections[number] = self._connect(number)
         # If a connection was closed meanwhile, reading the response shows it.
         with contextlib.suppress(ConnectionClosed):
             connection.send_bytes(frame(request.frame))

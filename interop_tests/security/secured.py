@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.ports import free_port
@@ -43,7 +44,8 @@ class Secured:
 
 
 @contextmanager
-def secured(folder: Path, kind: str) -> Iterator[Secured]:
+def secured(folder: Path, kind: str, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Secured]:
+    """`more`: settings of the broker."""
     stores = Stores(folder / "stores")
     broker = BrokerProcess(kind, folder / "broker")
     port = free_port()
@@ -62,7 +64,7 @@ def secured(folder: Path, kind: str) -> Iterator[Secured]:
         f"{of}sasl.oauthbearer.expected.audience": AUDIENCE,
         f"{of}sasl.oauthbearer.expected.issuer": ISSUER,
     }
-    broker.settings |= settings
+    broker.settings |= settings | dict(more)
     broker.jvm_options = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}",)
     try:
         broker.start()

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.harness.ports import free_port
-from interop_tests.security.sasl_talks import ITERATIONS, MODULES, SALT
+from interop_tests.security.sasl_talks import MODULES
 from interop_tests.security.stores import Stores
 from interop_tests.security.token_talks import asked, by_token, logged_in
 from kafkacompat.security.sasl_client import AuthenticationFailed
@@ -77,23 +77,6 @@ def make_secured(tmp_path: Path) -> Iterator[MakeSecured]:
     yield make
     for cluster in made:
         cluster.close()
-
-
-def make_node_user(cluster: Cluster) -> None:
-    upsertion = {
-        "Name": NODE,
-        "Mechanism": SCRAM_SHA_512.type,
-        "Iterations": ITERATIONS,
-        "Salt": SALT,
-        "SaltedPassword": SCRAM_SHA_512.salted_password(PASSWORD, SALT, ITERATIONS),
-    }
-
-    def made() -> bool:
-        body = {"Deletions": [], "Upsertions": [upsertion]}
-        reply = cluster.ask(lambda connection: connection.call("AlterUserScramCredentials", 0, body))
-        return reply is not None and reply["Results"][0]["ErrorCode"] == 0
-
-    cluster.wait(made, "the nodes' user is made")
 
 
 def client(address: str, stores: Stores | None) -> dict[str, str]:
@@ -231,39 +214,3 @@ def test_a_node_whose_certificate_is_of_another_authority_is_not_talked_to(
     cluster.wait(lambda: "TLS with 127.0.0.1:" in node.log_text(), "the node says whom it does not believe")
     assert "TLS handshake failed: certificate" in node.log_text()
     assert not any("PRIVATE KEY" in each.log_text() for each in cluster.nodes.values())
-
-
-def test_a_cluster_becomes_encrypted_by_rolling_restarts_and_loses_nothing(
-    tmp_path: Path,
-) -> None:
-    """First every node listens on both listeners, then all nodes use the new one. Then only the test uses the old
-    listener."""
-    stores = Stores(tmp_path / "stores")
-    cluster = Cluster(KAFKACOMPAT, tmp_path)
-    try:
-        cluster.start()
-        cluster.create_topic("topic", partitions=3)
-        plain = {"bootstrap.servers": cluster.bootstrap}
-        produced(plain, "topic", [b"%d" % number for number in range(300)])
-        address = secure(cluster, stores)
-        after = {node_id: dict(node.settings) for node_id, node in cluster.nodes.items()}
-        count = 300
-        for step in ("listens", "speaks"):
-            for node_id, node in cluster.nodes.items():
-                node.stop()
-                node.settings = dict(after[node_id])
-                # The controllers' listener has only one protocol, so the quorum does not change.
-                protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SAFE:SASL_SSL"
-                node.settings["listener.security.protocol.map"] = protocols
-                if step == "listens":
-                    node.settings["inter.broker.listener.name"] = "PLAINTEXT"
-                node.start()
-                cluster.wait_until_whole()
-                produced(plain, "topic", [b"%d" % number for number in range(count, count + 100)])
-                count += 100
-            if step == "listens":
-                make_node_user(cluster)
-        how = client(address, stores)
-        assert sorted(consumed(how, "topic", count), key=int) == [b"%d" % number for number in range(count)]
-    finally:
-        cluster.close()

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from interop_tests.conftest import MakeBroker
-from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+from interop_tests.harness.broker import APACHE, BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.ports import free_port
-from interop_tests.harness.switching import SwitchingBroker
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed
 from interop_tests.raw.rights import entry
@@ -219,19 +218,3 @@ def test_tokens_are_answered_as_apache_kafka_answers_them(tmp_path: Path) -> Non
     assert not told, (
         f"python -m interop_tests.security.token_talks --seed {seed} --requests {requests}\n{said}"
     )
-
-
-def test_a_directory_with_tokens_goes_to_apache_kafka_and_back(tmp_path: Path) -> None:
-    broker = SwitchingBroker(KAFKACOMPAT, tmp_path / "node", True)
-    address = prepared(broker)
-    try:
-        start(broker)
-        token_id, password, hmac = created(address, "alice")
-        for kind in (APACHE, KAFKACOMPAT):
-            broker.become(kind)
-            wait_until(lambda: lets_in(address, token_id, password), f"{kind} knows the token", 20)
-            with by_password(address, "alice") as connection:
-                renewed = asked(connection, RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=-1), 2)
-            assert renewed.error_code == 0
-    finally:
-        broker.kill()

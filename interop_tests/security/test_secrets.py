@@ -11,6 +11,7 @@ import sys
 import time
 from base64 import b64encode
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -146,6 +147,8 @@ def test_no_secret_is_found_anywhere(
     broker, port = make_broker(start=False), free_port()
     secured(broker, port, known, stores, tmp_path)
     broker.hides_settings = True
+    scraped = free_port()
+    broker.settings["metrics.listener.port"] = str(scraped)
     broker.start()
     assert len(known.found_in(broker.settings_path.read_bytes())) > 3, "the search finds what is there"
     search.command_lines()
@@ -256,6 +259,8 @@ def test_no_secret_is_found_anywhere(
         answer = connection.call(asked, response_class(ApiKey.DESCRIBE_CONFIGS))
         search.look("what alice gets", repr(answer))
     search.command_lines()
+    with urlopen(f"http://127.0.0.1:{scraped}/metrics", timeout=ANSWER_S) as answer:
+        search.look("metrics", answer.read())
     assert broker.stop() == 0
     search.look("the node's log", broker.log_text())
     # Whatever else a node keeps. The salted password stands there by no other name than the keys made of it.

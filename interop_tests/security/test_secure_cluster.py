@@ -111,6 +111,13 @@ def test_a_secured_cluster_serves_its_users_and_nobody_else(
         "consume", topic, *known, "--from-beginning", "--until-end"
     )
 
+    # The controllers take a permission for her, and every broker learns it.
+    tools.run(
+        "AclCommand", "--bootstrap-controller", controllers, "--command-config", str(client),
+        "--add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", topic,
+    )  # fmt: skip
+    wait_until(lambda: topic in output_of("topics", "list", *known), "alice sees the topic")
+
     # The cluster's own commands find the file, and another node joins later.
     assert "node 4 joined" in output_of("node", "add", *data)
     assert "every replica is in sync" in output_of("node", "restart", "4", *data)

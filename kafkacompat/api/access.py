@@ -172,16 +172,18 @@ class Right:
 
 
 class ProducerId:
-    """The right that InitProducerId needs (KIP-360, KIP-679).
+    """The right that InitProducerId needs (KIP-360, KIP-679, KIP-939).
 
-    With a transactional id: WRITE on that id. Without one: IDEMPOTENT_WRITE on the cluster, or WRITE on any topic.
+    With a transactional id: WRITE on that id, and TWO_PHASE_COMMIT for a transaction without a timeout. Without one:
+    IDEMPOTENT_WRITE on the cluster, or WRITE on any topic.
     """
 
     __slots__ = ()
 
     def refusal(self, access: Access, request: Any) -> ErrorCode:
         if request.transactional_id is not None:
-            return WRITE_TRANSACTION.refusal(access, request)
+            both = (WRITE_TRANSACTION, COMMIT_IN_TWO_PHASES) if request.enable_2pc else (WRITE_TRANSACTION,)
+            return refusal_of(both, access, request)
         cluster = ResourceType.CLUSTER
         if access.allows(
             AclOperation.IDEMPOTENT_WRITE, cluster, CLUSTER_NAME, logs_denied=False
@@ -233,6 +235,7 @@ END_TRANSACTIONS = Right(AclOperation.CLUSTER_ACTION, instead=AclOperation.ALTER
 READ_GROUP = Right(AclOperation.READ, ResourceType.GROUP, "group_id")
 DELETE_GROUP = Right(AclOperation.DELETE, ResourceType.GROUP, "group_id")
 WRITE_TRANSACTION = Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
+COMMIT_IN_TWO_PHASES = Right(AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, "transactional_id")
 PRODUCER_ID = ProducerId()
 KNOWN_CODES = KnownCodes()
 NAMED_PROTOCOL = NamedProtocol()

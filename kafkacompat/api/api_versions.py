@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.registry import BROKER_APIS, BROKER_APIS_WITH_TELEMETRY
+from kafkacompat.api.registry import broker_apis
 from kafkacompat.wire.apis import APIS, ApiKey
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.api_versions_response import (
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 
+UNSTABLE_APIS = "unstable.api.versions.enable"
 FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_MINIMUM_ZERO = 4
 """Older Java clients throw on a feature whose lowest level is 0."""
@@ -49,13 +50,14 @@ def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> 
     image = node.image
     own = image.brokers.get(node.node_id)
     supported = {} if own is None else own.features
+    unstable = node.config.get_boolean(UNSTABLE_APIS)
     lowest = 0 if context.api_version >= FIRST_VERSION_WITH_MINIMUM_ZERO else 1
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(
                 api_key=entry.key, min_version=entry.advertised_min_version, max_version=entry.max_version
             )
-            for entry in (BROKER_APIS if node.client_metrics is None else BROKER_APIS_WITH_TELEMETRY).entries
+            for entry in broker_apis(node.client_metrics is not None, unstable).entries
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)

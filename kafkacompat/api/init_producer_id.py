@@ -2,7 +2,8 @@
 producers.
 
 Without a transactional id a new id is assigned. With one, the transaction coordinator is asked. If this broker has no
-ids yet, the request waits a while, so that a first producer need not retry. Kafka refuses it instead. KIP-98, KIP-360.
+ids yet, the request waits a while, so that a first producer need not retry. Kafka refuses it instead. Version 6, with
+two-phase commit, is served with unstable.api.versions.enable. KIP-98, KIP-360, KIP-939.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkacompat.api import access, named_rights
 from kafkacompat.api.access import Need
 from kafkacompat.api.named_rights import NamedRights
-from kafkacompat.wire.apis import APIS, ApiKey
+from kafkacompat.wire.apis import APIS, ApiKey, request_class
+from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
     from kafkacompat.api.handler import Handler
@@ -263,4 +264,18 @@ class ApiTable:
 
 BROKER_APIS = ApiTable(ENTRIES)
 BROKER_APIS_WITH_TELEMETRY = ApiTable(tuple(sorted(ENTRIES + TELEMETRY_ENTRIES)))
+
+
+@remembered
+def broker_apis(has_telemetry: bool, has_unstable: bool) -> ApiTable:
+    """The table of a broker. `has_telemetry`: it exports its clients' metrics. `has_unstable`: it serves the versions
+    that Kafka has not released (unstable.api.versions.enable)."""
+    table = BROKER_APIS_WITH_TELEMETRY if has_telemetry else BROKER_APIS
+    if not has_unstable:
+        return table
+    return ApiTable(
+        tuple(each._replace(max_version=request_class(each.key).MAX_VERSION) for each in table.entries)
+    )
+
+
 CONTROLLER_APIS = ApiTable(CONTROLLER_ENTRIES)

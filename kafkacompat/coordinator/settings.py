@@ -16,6 +16,8 @@ from kafkacompat.txn.environment import TransactionSettings
 class Settings(Protocol):
     def get_int(self, name: str) -> int: ...
 
+    def get_boolean(self, name: str) -> bool: ...
+
     def get_string(self, name: str) -> str | None: ...
 
     def get_list(self, name: str) -> tuple[str, ...]: ...
@@ -71,6 +73,7 @@ def transaction_settings(config: Settings) -> TransactionCoordinatorSettings:
         transactions=TransactionSettings(
             max_timeout_ms=config.get_int("transaction.max.timeout.ms"),
             expiration_ms=config.get_int("transactional.id.expiration.ms"),
+            has_two_phase_commit=config.get_boolean("transaction.two.phase.commit.enable"),
         ),
         request_timeout_ms=config.get_int("request.timeout.ms"),
         abort_interval_ms=config.get_int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),

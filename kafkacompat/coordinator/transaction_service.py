@@ -33,7 +33,7 @@ from kafkacompat.txn.describe import ListFilter, describe_transaction, list_tran
 from kafkacompat.txn.end import EndRequest, end_transaction
 from kafkacompat.txn.environment import Environment, Markers, TransactionSettings
 from kafkacompat.txn.id_pattern import InvalidPattern, id_matcher
-from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, check_timeout, init_producer_id
+from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, checked_timeout_ms, init_producer_id
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
 from kafkacompat.txn.states import STATES_BY_NAME
@@ -196,17 +196,20 @@ class TransactionCoordinator:
         def refused(code: ErrorCode) -> InitProducerIdResponse:
             return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
+        timeout_ms = request.transaction_timeout_ms
         if transactional_id:
             # As in Apache Kafka, also where another node coordinates the id.
             try:
-                check_timeout(request.transaction_timeout_ms, self._settings.transactions)
+                timeout_ms = checked_timeout_ms(
+                    timeout_ms, self._settings.transactions, request.enable_2pc, request.keep_prepared_txn
+                )
             except Refused as refusal:
                 return Deferred.of(refused(refusal.code))
         return self._run(
             transactional_id,
             lambda shard: shard.write(
                 lambda now_ms: init_producer_id(
-                    _machine(shard), transactional_id, request.transaction_timeout_ms, expected, now_ms
+                    _machine(shard), transactional_id, timeout_ms, expected, now_ms
                 )
             ).then(respond),
             refused,

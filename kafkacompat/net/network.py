@@ -94,7 +94,7 @@ class TrioSocketServer:
     def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
         async def bind() -> tuple[EndPoint, ...]:
             bound = await self._server.bind(endpoints)
-            self._bound = frozenset(each.endpoint.listener_name for each in bound)
+            self._bound |= {each.endpoint.listener_name for each in bound}
             return tuple(replace(each.endpoint, port=each.port) for each in bound)
 
         return later(self._nursery, bind)

@@ -130,7 +130,7 @@ class Server:
 
     async def bind(self, endpoints: Iterable[EndPoint]) -> tuple[BoundListener, ...]:
         """Listen on all endpoints, or on none and raise OSError that names `listeners`. Clients wait until `run`
-        accepts.
+        accepts, which may already run.
 
         Raises ConfigError for an unknown host in max.connections.per.ip.overrides.
         """
@@ -145,6 +145,9 @@ class Server:
             raise
         self.listeners += tuple(bound)
         self._meters |= {each.endpoint.listener_name: ListenerMeter() for each in bound}
+        if self._nursery is not None:
+            for listener in bound:
+                self._nursery.start_soon(self._accept, listener)
         return tuple(bound)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

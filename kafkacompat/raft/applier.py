@@ -62,6 +62,7 @@ class Applier:
         self._own: deque[Own] = deque()
         """In log order, all after the batches of other leaders."""
         self._unpublished = False
+        self._is_told = False
         self._committed = 0
         self._snapshot: tuple[OffsetAndEpoch | None, SnapshotContent] | None = None
         self._work: Steps[None] | None = None
@@ -83,7 +84,12 @@ class Applier:
         self._go_on()
 
     def advance(self, offset: int) -> None:
-        """Everything below `offset` is committed. Raises MetadataLogProblem if the log cannot be read."""
+        """Everything below `offset` is committed. Raises MetadataLogProblem if the log cannot be read.
+
+        The first call makes the machine publish, even if nothing is applied that it has not published.
+        """
+        if not self._is_told:
+            self._is_told = self._unpublished = True
         self._committed = max(self._committed, offset)
         self._go_on()
 

@@ -86,6 +86,8 @@ class QuorumState:
         self.follower: FollowerState | None = None
         self.resigned: ResignedState | None = None
         self.high_watermark = NO_OFFSET
+        self.first_high_watermark = NO_OFFSET
+        """The first one of a leader since the boot. Before, nobody has told this node what is committed."""
         """This node's high watermark in any role. It never decreases while the node runs."""
         self.request_manager = RequestManager(settings.request_timeout_ms, settings.retry_backoff_ms)
         self.effects: list[effect.Effect] = []
@@ -165,10 +167,17 @@ class QuorumState:
         self.log.restart_at(snapshot_id, size_bytes)
         self._syncing_end = min(self._syncing_end, snapshot_id.offset)
 
-    def advance(self, offset: int) -> None:
+    def advance(self, high_watermark: int) -> None:
+        """`high_watermark` is the leader's. This node's does not lie beyond its log's end."""
+        offset = min(self.log.end, high_watermark)
+        is_first = self.first_high_watermark == NO_OFFSET and high_watermark > NO_OFFSET
+        if is_first:
+            self.first_high_watermark = high_watermark
         if offset > self.high_watermark:
             self.high_watermark = offset
-            self.effects.append(effect.AdvanceHighWatermark(offset))
+        elif not is_first:
+            return
+        self.effects.append(effect.AdvanceHighWatermark(self.high_watermark))
 
     # Moves.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import NO_LEADER
+from kafkacompat.ids import NO_LEADER, NO_OFFSET
 from kafkacompat.raft.membership import kraft_version_refusal
 from kafkacompat.raft.quorum_report import QuorumReport, leader_report
 from kafkacompat.raft.roles import Role
@@ -86,6 +86,12 @@ class QuorumView:
     def high_watermark(self) -> int:
         """-1 if unknown."""
         return self._core.high_watermark
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether everything is applied that a leader has called committed when this node first heard of it. Older
+        images come from this node's own disk, and others may know better."""
+        return NO_OFFSET < self._core.first_high_watermark <= self._applier.applied
 
     @property
     def applied_offset(self) -> int:

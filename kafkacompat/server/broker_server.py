@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.context import Node
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.long_requests import RequestSteps
-from kafkacompat.api.registry import BROKER_APIS, BROKER_APIS_WITH_TELEMETRY
+from kafkacompat.api.registry import broker_apis
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage
@@ -202,7 +202,7 @@ class BrokerServer:
         metrics, closed = doors.client_metrics, [self.shares.partitions.on_connection_closed]
         self._dispatcher = ApiDispatcher(
             self._node,
-            BROKER_APIS if metrics is None else BROKER_APIS_WITH_TELEMETRY,
+            broker_apis(metrics is not None, config.get_boolean("unstable.api.versions.enable")),
             when_closed=closed if metrics is None else [*closed, metrics.on_connection_closed],
             stepping=RequestSteps(timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.get_int("request.max.elements"),

@@ -6,6 +6,7 @@ network. It knows no partitions, groups or clients.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import ControllerNode
@@ -32,6 +33,7 @@ from kafkacompat.server.setting_changes import Change, SettingChanges
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkacompat.config import ServerConfig
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import SocketServer
@@ -39,11 +41,28 @@ if TYPE_CHECKING:
     from kafkacompat.server.doors import NodeDoors
     from kafkacompat.server.shared_server import SharedServer
 
+logger = logging.getLogger(__name__)
+
 PROBE_TIMEOUT_MS = 1_000
 """How long a probed broker may take to refuse or accept a connection, after its heartbeat connection was closed."""
+EARLY_START = "early.start.listeners"
 DRAIN_DEADLINE_MS = 1_000
 """How long a stopping controller may take to answer other nodes' requests."""
 PROBED = {ProbeResult.CONNECTED: Probed.REACHED, ProbeResult.REFUSED: Probed.REFUSED}
+
+
+def _late_listeners(config: ServerConfig) -> tuple[EndPoint, ...]:
+    """The controller listeners that open when the authorizer has the access control entries (KIP-801).
+
+    By default all listeners open before, because voters must reach each other to find out which entries are
+    committed. A port that the system chooses must be known before, so its listener opens too.
+    """
+    if config.get_string(EARLY_START) is None or not config.get_string("authorizer.class.name"):
+        return ()
+    names = {name.upper() for name in config.get_list(EARLY_START)}
+    return tuple(
+        each for each in config.controller_listeners() if each.listener_name not in names and each.port
+    )
 
 
 class ControllerServer:
@@ -53,6 +72,7 @@ class ControllerServer:
         """`server` and the endpoints of the shared part come from `listen`."""
         config, machine = doors.config, shared.machine
         self._doors = doors
+        self._shared = shared
         self._server = server
         reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
         machine.subscribe(reach.on_image)
@@ -137,11 +157,11 @@ class ControllerServer:
         """Return the controller's socket server and its advertised listeners, with the ports that the system chose for
         port 0.
 
-        Raises OSError, ConfigError.
+        The listeners that wait for the authorizer are bound by `start`. Raises OSError, ConfigError.
         """
-        server = doors.network.socket_server()
-        bound = await server.bind(doors.config.controller_listeners())
-        return server, await controller_addresses(doors.config, bound, doors.network)
+        server, late = doors.network.socket_server(), _late_listeners(doors.config)
+        bound = await server.bind([each for each in doors.config.controller_listeners() if each not in late])
+        return server, await controller_addresses(doors.config, (*bound, *late), doors.network)
 
     def _probe(self, host: str, port: int) -> Deferred[Probed]:
         probed = self._doors.network.channels.probe(host, port, PROBE_TIMEOUT_MS)
@@ -156,8 +176,14 @@ class ControllerServer:
         return self._server.listener_readings()
 
     async def start(self) -> None:
-        """Start to serve the quorum, which this node has already joined."""
+        """Start to serve the quorum, which this node has already joined. Returns when all listeners are open. Raises
+        OSError."""
         await self._server.serve()
+        if late := _late_listeners(self._doors.config):
+            names = ", ".join(each.listener_name for each in late)
+            logger.info("%s opens when the access control entries are loaded (%s)", names, EARLY_START)
+            await self._shared.acls_loaded
+            await self._server.bind(late)
 
     async def stop(self) -> None:
         """Answer the requests in flight. Call it when this node no longer leads the quorum."""

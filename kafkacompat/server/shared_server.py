@@ -71,8 +71,12 @@ class SharedServer:
         self.machine.subscribe(settings.on_image)
         self.authorizer = authorizer_of(config)
         """The authorizer of both roles. None if everything is allowed."""
-        if self.authorizer is not None:
-            self.machine.subscribe(partial(_take_acls, self.authorizer))
+        self.acls_loaded: Deferred[None] = Deferred()
+        """Resolves when the authorizer can decide, or at once without one."""
+        if self.authorizer is None:
+            self.acls_loaded.resolve(None)
+        else:
+            self.machine.subscribe(partial(self._take_acls, self.authorizer))
         self.store: QuorumStore = open_quorum_store(
             directories,
             doors,
@@ -82,6 +86,14 @@ class SharedServer:
         )
         self.driver = self.store.driver
         self.machine.attach(self.driver)
+
+    def _take_acls(self, authorizer: StandardAuthorizer, old: MetadataImage, new: MetadataImage) -> None:
+        """Load the access control entries. They count from the first image that has everything that was committed when
+        this node started: an older one may lack a denial."""
+        authorizer.update(new.acls)
+        if not authorizer.is_loaded and self.driver.has_caught_up:
+            authorizer.is_loaded = True
+            self.acls_loaded.resolve(None)
 
     def start(self) -> None:
         """Continue in the stored quorum role. Raises MetadataLogProblem."""
@@ -93,7 +105,9 @@ class SharedServer:
         endpoints = self.driver.leader_endpoints
         if self.driver.leader_id < 0 or not endpoints:
             return None
-        _, host, port = endpoints[0]
+        # A leader that has several listeners may name another one first, for example while a cluster is secured.
+        name = self._doors.config.controller_listener_names[0]
+        _, host, port = next((each for each in endpoints if each[0] == name), endpoints[0])
         return self.driver.leader_id, host, port
 
     def controller_channel(self, purpose: str) -> ControllerChannel:
@@ -154,9 +168,3 @@ class SharedServer:
     def abandon(self) -> None:
         """Clean up a failed start without waiting for disks."""
         self.driver.close()
-
-
-def _take_acls(authorizer: StandardAuthorizer, old: MetadataImage, new: MetadataImage) -> None:
-    """Load the ACLs. The first image contains at least everything that was committed when this node started."""
-    authorizer.update(new.acls)
-    authorizer.is_loaded = True

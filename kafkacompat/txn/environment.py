@@ -17,10 +17,12 @@ TransactionResult = CoordinatorResult[TransactionRecord, T]
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Kafka's settings of the transaction coordinator, in ms."""
+    """Kafka's settings of the transaction coordinator. Times are in ms."""
 
     max_timeout_ms: int = 900_000
     expiration_ms: int = 604_800_000
+    has_two_phase_commit: bool = False
+    """Whether clients may have transactions without a timeout (KIP-939)."""
 
 
 class Markers(NamedTuple):

@@ -16,6 +16,7 @@ from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import PREPARED, TransactionState
 from kafkacompat.txn.transaction_metadata import (
     NO_PARTITIONS,
+    NO_TIMEOUT_MS,
     NO_TIMESTAMP,
     TransactionMetadata,
     TxnTransitMetadata,
@@ -40,10 +41,27 @@ class Initialised(NamedTuple):
     epoch: int = NO_EPOCH
 
 
-def check_timeout(timeout_ms: int, settings: TransactionSettings) -> None:
-    """Raises Refused INVALID_TRANSACTION_TIMEOUT. Source: `transaction.max.timeout.ms`."""
+def checked_timeout_ms(
+    timeout_ms: int,
+    settings: TransactionSettings,
+    has_two_phase_commit: bool = False,
+    keeps_prepared: bool = False,
+) -> int:
+    """The timeout of the producer's transactions: NO_TIMEOUT_MS with two-phase commit, whose end is decided elsewhere.
+
+    Raises Refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without `transaction.two.phase.commit.enable`;
+    UNSUPPORTED_VERSION for a prepared transaction that is to be kept, which Kafka 4.3 does not do yet (KIP-939);
+    INVALID_TRANSACTION_TIMEOUT (`transaction.max.timeout.ms`).
+    """
+    if has_two_phase_commit and not settings.has_two_phase_commit:
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if keeps_prepared:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+    if has_two_phase_commit:
+        return NO_TIMEOUT_MS
     if not 0 < timeout_ms <= settings.max_timeout_ms:
         raise Refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    return timeout_ms
 
 
 def init_producer_id(
@@ -53,8 +71,8 @@ def init_producer_id(
     expected: ProducerIdAndEpoch,
     now_ms: int,
 ) -> TransactionResult[Initialised]:
-    """`expected` is the producer id and epoch that the producer believes it has, or NO_EXPECTATION. Raises Refused."""
-    check_timeout(timeout_ms, machine.env.settings)
+    """`timeout_ms` is from `checked_timeout_ms`. `expected` is the producer id and epoch that the producer believes it
+    has, or NO_EXPECTATION. Raises Refused."""
     transaction = machine.transactions.get(transactional_id)
     is_known = transaction is not None
     if transaction is None:

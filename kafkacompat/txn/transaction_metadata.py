@@ -15,6 +15,8 @@ MAX_EPOCH = 32_767
 MAX_PRODUCER_EPOCH_FOR_CLIENTS = MAX_EPOCH - 1
 """The next higher epoch is reserved for fencing."""
 NO_TIMESTAMP = -1
+NO_TIMEOUT_MS = 2**31 - 1
+"""The timeout in the record of a producer with two-phase commit. Its transactions do not time out (KIP-939)."""
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 EPOCH_BUMP_VERSION = 2
 """From this transaction.version on, each transaction has a new epoch (KIP-890)."""
@@ -46,7 +48,11 @@ class TxnTransitMetadata:
         return is_exhausted(self.epoch)
 
     def has_timed_out(self, now_ms: int) -> bool:
-        return self.state is TransactionState.ONGOING and self.start_ms + self.timeout_ms < now_ms
+        return (
+            self.state is TransactionState.ONGOING
+            and self.timeout_ms != NO_TIMEOUT_MS
+            and self.start_ms + self.timeout_ms < now_ms
+        )
 
 
 def is_exhausted(epoch: int) -> bool:

@@ -246,4 +246,25 @@ BUGS = (
         "request.fetch_offset != state.log.end:",
         ("raft/_tests/test_peers.py",),
     ),
+    PlantedBug(
+        "an image from the own disk is taken for all that is committed",
+        "raft/quorum_view.py",
+        "return NO_OFFSET < self._core.first_high_watermark <= self._applier.applied",
+        "return NO_OFFSET < self._core.high_watermark <= self._applier.applied",
+        ("raft/_tests/test_quorum_start.py",),
+    ),
+    PlantedBug(
+        "who waits for the quorum's word is not told that there is nothing more",
+        "raft/quorum_state.py",
+        "        elif not is_first:\n            return\n",
+        "        else:\n            return\n",
+        ("raft/_tests/test_quorum_start.py",),
+    ),
+    PlantedBug(
+        "a machine does not publish what it has again when it turns out to be everything",
+        "raft/applier.py",
+        "            self._is_told = self._unpublished = True",
+        "            self._is_told = True",
+        ("raft/_tests/test_quorum_start.py",),
+    ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.access import Access, RightToTopics, access_of
-from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable, Entry
+from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable, Entry, broker_apis
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.api.serve import Route, serve
 from kafkacompat.ports.dispatcher import Principal
@@ -168,6 +168,23 @@ def test_a_super_user_this_node_and_a_cluster_without_authorizer_are_let_through
             [(TOPIC, AclOperation.WRITE, "t")],
             31,
         ),
+        (
+            broker_apis(False, True),
+            ApiKey.INIT_PRODUCER_ID,
+            {"transactional_id": "x", "enable_2pc": True},
+            [
+                (TRANSACTIONAL_ID, AclOperation.WRITE, "x"),
+                (TRANSACTIONAL_ID, AclOperation.TWO_PHASE_COMMIT, "x"),
+            ],
+            53,
+        ),
+        (
+            broker_apis(False, True),
+            ApiKey.INIT_PRODUCER_ID,
+            {"transactional_id": None, "enable_2pc": True},
+            [(CLUSTER, AclOperation.IDEMPOTENT_WRITE, CLUSTER_NAME)],
+            31,
+        ),
         (CONTROLLER_APIS, ApiKey.VOTE, {}, [(CLUSTER, AclOperation.CLUSTER_ACTION, CLUSTER_NAME)], 31),
         (CONTROLLER_APIS, ApiKey.DESCRIBE_QUORUM, {}, [(CLUSTER, AclOperation.ALTER, CLUSTER_NAME)], 31),
     ],
@@ -175,7 +192,7 @@ def test_a_super_user_this_node_and_a_cluster_without_authorizer_are_let_through
 def test_the_right_is_enough_and_no_less(
     table: ApiTable, key: ApiKey, fields: dict[str, Any], enough: list[tuple[Any, Any, str]], refusal: int
 ) -> None:
-    version = APIS[key].latest
+    version = table.by_key[key].max_version
     request = request_class(int(key))(**fields)
     acls = [allow(kind, operation, name) for kind, operation, name in enough]
     assert served(authorizer(*acls), table, int(key), version, request) == "reached"

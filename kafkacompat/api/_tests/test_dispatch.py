@@ -11,8 +11,9 @@ import pytest
 
 from kafkacompat.api import metadata
 from kafkacompat.api._tests.world import Api, empty_request, served_versions
+from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ENTRIES, ApiTable
+from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ENTRIES, ApiTable, broker_apis
 from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.fakes import topic_image
@@ -23,6 +24,7 @@ from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import parse_request_header, parse_response_header, request_header_bytes
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
+from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
 from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkacompat.wire.messages.produce_request import ProduceRequest
 
@@ -90,6 +92,24 @@ def test_unknown_apis_and_versions_close_the_connection(key: int, version: int) 
     header = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7" + b"\xff\xff\0"
     with pytest.raises(CloseConnection):
         Api().raw(header)
+
+
+def test_unstable_versions_are_served_where_they_are_enabled() -> None:
+    key = InitProducerIdRequest.API_KEY or 0
+
+    def told(setting: str) -> dict[int, int]:
+        api = Api(overrides={"unstable.api.versions.enable": setting})
+        return {each.api_key: each.max_version for each in api.call(ApiVersionsRequest(), 0).api_keys}
+
+    unstable = told("true")
+    assert told("false") == unstable | {key: 5}
+    assert unstable[key] == 6
+    api = Api()
+    with pytest.raises(CloseConnection):
+        api.call(InitProducerIdRequest(transactional_id=None), 6)
+    api.dispatcher = ApiDispatcher(api.node, broker_apis(False, True))
+    api.producer_ids.ids = [9]
+    assert api.call(InitProducerIdRequest(transactional_id=None), 6).producer_id == 9
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -24,6 +24,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.txn.environment import TransactionSettings
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnPartitionResult,
@@ -80,7 +81,8 @@ def led_by(topic: TopicImage, leader: int, epoch: int = 0) -> TopicImage:
 
 
 class World:
-    def __init__(self, version: int = 2) -> None:
+    def __init__(self, version: int = 2, settings: TransactionCoordinatorSettings | None = None) -> None:
+        self.settings = settings or TransactionCoordinatorSettings()
         self.time = HandTime()
         self.partitions = Partitions()
         self.partitions.now_ms = self.time.now_ms
@@ -105,7 +107,7 @@ class World:
             self.time,
             self.time,
             None,
-            TransactionCoordinatorSettings(),
+            self.settings,
         )
         coordinator.start()
         return coordinator
@@ -246,6 +248,21 @@ def test_a_timeout_is_refused_before_the_coordinator_is_looked_for() -> None:
     for timeout_ms, code in ((0, E.INVALID_TRANSACTION_TIMEOUT), (1, E.NOT_COORDINATOR)):
         request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=timeout_ms)
         assert world.coordinator.init_producer_id(request).result().error_code == code
+
+
+@pytest.mark.parametrize("has_two_phases", [False, True])
+def test_a_transaction_without_a_timeout_stays_open(has_two_phases: bool) -> None:
+    world = World(settings=TransactionCoordinatorSettings(TransactionSettings(has_two_phase_commit=True)))
+    assert world.init(enable_2pc=has_two_phases).result().error_code == E.NONE
+    assert world.add(0, T0).result() is E.NONE
+    for _ in range(10):
+        world.time.advance(60_000)
+    assert world.state() == ("Ongoing" if has_two_phases else "CompleteAbort")
+
+
+def test_two_phase_commit_has_to_be_enabled() -> None:
+    answer = World().init(enable_2pc=True).result()
+    assert answer.error_code == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def far(world: World) -> Channel:

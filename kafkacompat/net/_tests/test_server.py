@@ -83,6 +83,19 @@ async def test_several_listeners_tell_their_names() -> None:
     assert seen == [("PLAINTEXT", False, "127.0.0.1"), ("SAFE", True, "127.0.0.1")]
 
 
+async def test_a_listener_that_is_bound_later_is_served_at_once() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        (late,) = await server.bind([EndPoint("LATE", "127.0.0.1", 0, "PLAINTEXT")])
+        stream = await trio.open_tcp_stream(late.host, late.port)
+        await stream.send_all(framed(b"hello"))
+        assert await receive_frame(stream) == b"hello"
+        assert server.listener_readings()["LATE"].present == 1
+    assert [info.listener_name for info in dispatcher.connections] == ["LATE"]
+    with pytest.raises(OSError):
+        await trio.open_tcp_stream(late.host, late.port)
+
+
 async def test_a_frame_before_authentication_has_a_bound_of_its_own() -> None:
     """sasl.server.max.receive.size applies until the authentication lifts it."""
     dispatcher = ScriptedDispatcher()

@@ -193,3 +193,47 @@ def test_static_voters_are_also_who_is_asked_for_the_leader() -> None:
         (("CONTROLLER", "127.0.0.1", 9002),),
     ]
     assert static_voters(config) == (static_voter(1), static_voter(2))
+
+
+def test_what_the_own_disk_has_is_not_taken_for_all_that_is_committed() -> None:
+    cluster = Cluster()
+    cluster.start()
+    leader = cluster.leader()
+    leader.propose(b"before")
+    cluster.settle()
+    assert all(node.up.has_caught_up for node in cluster.nodes.values())
+    (first, second) = cluster.followers()
+    first.write_snapshot()
+    first.kill()
+    leader.propose(b"a denial")
+    cluster.settle()
+    leader.kill()
+    second.kill()
+    first.start()
+    cluster.run(20_000)
+    assert first.machine.values == [b"before"]
+    assert "caught up" in first.machine.events
+    assert not first.up.has_caught_up
+    for node in (leader, second):
+        node.start()
+    cluster.settle()
+    assert first.machine.values == [b"before", b"a denial"]
+    assert all(node.up.has_caught_up for node in cluster.nodes.values())
+
+
+def test_a_machine_publishes_when_it_hears_that_nothing_more_is_committed() -> None:
+    """The quorum is idle, and the snapshot has everything. Whoever waits for the others' word is told by an image."""
+    cluster = Cluster()
+    cluster.start()
+    cluster.leader().propose(b"all")
+    cluster.settle()
+    node = cluster.followers()[0]
+    node.write_snapshot()
+    node.kill()
+    cluster.run(10)
+    node.start()
+    assert node.machine.events.count("caught up") == 1
+    assert not node.up.has_caught_up
+    cluster.run_until(lambda: node.up.has_caught_up)
+    assert node.machine.events.count("caught up") == 2
+    assert node.machine.values == [b"all"]

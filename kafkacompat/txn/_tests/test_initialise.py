@@ -10,13 +10,20 @@ import pytest
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.ids import TopicPartition
 from kafkacompat.txn.environment import Environment, Markers, TransactionSettings
-from kafkacompat.txn.initialise import NO_EXPECTATION, Initialised, ProducerIdAndEpoch, init_producer_id
+from kafkacompat.txn.initialise import (
+    NO_EXPECTATION,
+    Initialised,
+    ProducerIdAndEpoch,
+    checked_timeout_ms,
+    init_producer_id,
+)
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
 from kafkacompat.txn.states import AT_REST, PREPARED
 from kafkacompat.txn.states import TransactionState as S
 from kafkacompat.txn.transaction_metadata import (
     MAX_PRODUCER_EPOCH_FOR_CLIENTS,
+    NO_TIMEOUT_MS,
     TransactionMetadata,
     TxnTransitMetadata,
 )
@@ -152,9 +159,32 @@ def test_an_id_that_nobody_has_used_is_anybodys(name: str) -> None:
     [(-1, False), (0, False), (1, True), (MAX_TIMEOUT_MS, True), (MAX_TIMEOUT_MS + 1, False)],
 )
 def test_timeouts(timeout_ms: int, is_taken: bool) -> None:
-    machine = machine_of(values_in(S.EMPTY))
-    outcome = initialised(machine, NO_EXPECTATION, timeout_ms)
-    assert outcome == (Initialised(E.NONE, 7, 6) if is_taken else E.INVALID_TRANSACTION_TIMEOUT)
+    assert timeout_or_refusal(timeout_ms) == (timeout_ms if is_taken else E.INVALID_TRANSACTION_TIMEOUT)
+
+
+def timeout_or_refusal(timeout_ms: int, is_enabled: bool = False, *asked: bool) -> int | E:
+    settings = TransactionSettings(MAX_TIMEOUT_MS, has_two_phase_commit=is_enabled)
+    try:
+        return checked_timeout_ms(timeout_ms, settings, *asked)
+    except Refused as refusal:
+        return refusal.code
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0, 1, MAX_TIMEOUT_MS + 1])
+def test_two_phase_commit_has_no_timeout_where_it_is_enabled(timeout_ms: int) -> None:
+    assert timeout_or_refusal(timeout_ms, True, True) == NO_TIMEOUT_MS
+    assert timeout_or_refusal(timeout_ms, False, True) is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert timeout_or_refusal(timeout_ms, False, True, True) is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    # Kafka 4.3 keeps no prepared transaction, whether two-phase commit is asked for or not.
+    for has_two_phase_commit in (False, True):
+        assert timeout_or_refusal(timeout_ms, True, has_two_phase_commit, True) is E.UNSUPPORTED_VERSION
+
+
+def test_a_transaction_without_a_timeout_never_times_out() -> None:
+    open_one = replace(values_in(S.ONGOING), timeout_ms=NO_TIMEOUT_MS - 1)
+    after_ms = open_one.start_ms + NO_TIMEOUT_MS
+    assert open_one.has_timed_out(after_ms)
+    assert not replace(open_one, timeout_ms=NO_TIMEOUT_MS).has_timed_out(2 * after_ms)
 
 
 WHO = {"its own": (7, 5), "a stranger": (8, 5), "older": (7, 4), "newer": (7, 6)}

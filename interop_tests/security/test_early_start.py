@@ -1,0 +1,75 @@
+"""early.start.listeners: a controller listener that is not among them opens when the access control entries are loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from interop_tests.cluster.clusters import BOTH, CONTROLLER, Cluster
+from interop_tests.harness.broker import KAFKACOMPAT, chosen_kind
+from interop_tests.harness.waiting import wait_until
+from interop_tests.security.test_controllers import ONE_NODE
+
+pytestmark = pytest.mark.needs_control
+SECURED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+LATE = {"early.start.listeners": ""}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    made: list[Cluster] = []
+
+    def make(nodes: int, roles: str, settings: dict[str, str]) -> Cluster:
+        made.append(Cluster(chosen_kind(), tmp_path, nodes=nodes, roles=roles, settings=settings))
+        for node in made[-1].nodes.values():
+            node.environment["KAFKACOMPAT_LOG"] = "INFO"
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.close()
+
+
+def listens(address: str) -> bool:
+    host, port = address.split(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 5):
+        return True
+    return False
+
+
+def test_a_voter_among_others_opens_when_it_has_learned_the_entries_from_their_leader(
+    make: Callable[..., Cluster],
+) -> None:
+    """Without the others it never opens: nobody can tell it which entries are committed, and nobody can fetch from it."""
+    cluster = make(3, CONTROLLER, SECURED)
+    late, second, third = cluster.nodes.values()
+    late.settings |= LATE
+    for node in cluster.nodes.values():
+        cluster.format(node)
+    late.start()
+    if late.kind == KAFKACOMPAT:
+        wait_until(lambda: "CONTROLLER opens when" in late.log_text(), "the first controller waits")
+    second.start()
+    wait_until(lambda: listens(second.controller_bootstrap), "a controller opens without the entries")
+    assert not listens(late.controller_bootstrap)
+    assert late.is_running
+    third.start()
+    wait_until(lambda: listens(late.controller_bootstrap), "the first controller opens")
+
+
+def test_a_lone_node_loads_its_entries_without_any_listener(make: Callable[..., Cluster]) -> None:
+    cluster = make(1, BOTH, SECURED | LATE | ONE_NODE).start()
+    node = cluster.nodes[1]
+    assert listens(node.controller_bootstrap)
+    cluster.create_topic("topic", replication_factor=1)
+    node.stop()
+    node.start()
+    cluster.wait_until_whole()
+    assert listens(node.controller_bootstrap)
