@@ -111,8 +111,9 @@ class QuorumService(Protocol):
         """The leader's node id, or -1 while it is unknown."""
         ...
 
-    def handle(self, message: Any, api_version: int) -> Deferred[Any]:
-        """Handle a request from a voter, from a node that wants to become a voter, or from an observer."""
+    def handle(self, message: Any, api_version: int, listener: str) -> Deferred[Any]:
+        """Handle a request from a voter, from a node that wants to become a voter, or from an observer, that came in by
+        this listener."""
         ...
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 
+from kafkacompat.security.authorizer import AUDIT
 from kafkacompat.wire.errors import ErrorCode
 
 ROOT = "root"
@@ -41,7 +42,8 @@ def describe() -> dict[str, str]:
     names = [
         name
         for name, logger in logging.root.manager.loggerDict.items()
-        if isinstance(logger, logging.Logger) and (name == PACKAGE or name.startswith(PACKAGE + "."))
+        if isinstance(logger, logging.Logger)
+        and (name in (PACKAGE, AUDIT.name) or name.startswith(PACKAGE + "."))
     ]
     levels = {name: level_name(logging.getLogger(name).getEffectiveLevel()) for name in sorted(names)}
     levels[ROOT] = level_name(logging.root.level)

@@ -35,6 +35,6 @@ def to_controller(key: int) -> Handler:
 @remembered
 def to_quorum(key: int) -> Handler:
     def handle(node: ControllerNode, context: RequestContext, request: Any) -> Deferred[Any]:
-        return node.quorum.handle(request, context.api_version)
+        return node.quorum.handle(request, context.api_version, context.listener_name)
 
     return Handler(handle, top_level_error(response_class(key)))

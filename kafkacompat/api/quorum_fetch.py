@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle(node: ControllerNode, context: RequestContext, request: FetchRequest) -> Deferred[FetchResponse]:
-    return node.quorum.handle(request, context.api_version)
+    return node.quorum.handle(request, context.api_version, context.listener_name)
 
 
 HANDLER = Handler(handle, error_response, waits_at_will=True)

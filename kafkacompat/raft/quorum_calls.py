@@ -48,14 +48,15 @@ class QuorumCalls:
         self._transport = transport
         self._enter = enter
         self._note = note
-        self._waiting: dict[int, tuple[Any, int, Deferred[Any]]] = {}
-        """Request id -> (wire request, its version, its answer)."""
+        self._waiting: dict[int, tuple[Any, int, str, Deferred[Any]]] = {}
+        """Request id -> (wire request, its version, its listener, its answer)."""
         self._next_request_id = 0
         transport.on_refused = lambda node_id: enter(events.PeerRefused(node_id))
 
     # As server.
 
-    def receive(self, message: Any, api_version: int) -> Deferred[Any]:
+    def receive(self, message: Any, api_version: int, listener: str | None) -> Deferred[Any]:
+        """The answer names the leader's address on the same listener, which the sender can speak to."""
         from kafkacompat.raft import wire_server
 
         try:
@@ -65,18 +66,16 @@ class QuorumCalls:
         request_id = self._next_request_id
         self._next_request_id += 1
         deferred: Deferred[Any] = Deferred()
-        self._waiting[request_id] = (message, api_version, deferred)
+        self._waiting[request_id] = (message, api_version, listener or self._listener_name, deferred)
         self._enter(events.RequestReceived(request_id, request))
         return deferred
 
     def answer(self, request_id: int, response: Response, records: Any) -> None:
         from kafkacompat.raft import wire_server
 
-        message, api_version, deferred = self._waiting.pop(request_id)
+        message, api_version, listener, deferred = self._waiting.pop(request_id)
         try:
-            encoded = wire_server.encode_response(
-                message, response, api_version, self._listener_name, records
-            )
+            encoded = wire_server.encode_response(message, response, api_version, listener, records)
         except Exception as error:
             # The step itself is complete. If one peer cannot be reached, only that request fails.
             deferred.fail(error)

@@ -146,10 +146,10 @@ class QuorumDriver(QuorumView):
 
     # Requests of others and answers to ours.
 
-    def handle(self, message: Any, api_version: int) -> Deferred[Any]:
-        """Answer Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata topic, and Add-,
-        Remove- and UpdateRaftVoter, as wire messages with Kafka's errors."""
-        return self._calls.receive(message, api_version)
+    def handle(self, message: Any, api_version: int, listener: str | None = None) -> Deferred[Any]:
+        """Answer Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata topic, and Add-, Remove-
+        and UpdateRaftVoter, as wire messages with Kafka's errors. `listener` (the default one): where it came in."""
+        return self._calls.receive(message, api_version, listener)
 
     def _send(self, each: effect.Send) -> None:
         self._pump.later(partial(self._calls.send, each))

@@ -141,10 +141,10 @@ class Acl(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"StandardAcl(resourceType={ResourceType.of(self.resource_type).name}, resourceName={self.resource_name}, "
+            f"StandardAcl[resourceType={ResourceType.of(self.resource_type).name}, resourceName={self.resource_name}, "
             f"patternType={PatternType.of(self.pattern_type).name}, principal={self.principal}, host={self.host}, "
             f"operation={AclOperation.of(self.operation).name}, "
-            f"permissionType={AclPermissionType.of(self.permission_type).name})"
+            f"permissionType={AclPermissionType.of(self.permission_type).name}]"
         )
 
 

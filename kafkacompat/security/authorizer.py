@@ -84,18 +84,16 @@ class _Names:
                 del patterns[acl.resource_name]
 
     def that_hold_of(self, name: str) -> list[dict[str, list[Acl]]]:
-        found = [
-            by_principal
-            for by_principal in (
-                self.literal.get(name),
-                self.literal.get(WILDCARD) if name != WILDCARD else None,
-            )
-            if by_principal is not None
-        ]
+        """By principal, of each pattern that fits the name: the longest first, the wildcard last."""
+        found = []
+        if (by_principal := self.literal.get(name)) is not None:
+            found.append(by_principal)
         length = len(name)
         for each in self.lengths:
             if each <= length and (by_principal := self.prefixed.get(name[:each])) is not None:
                 found.append(by_principal)
+        if name != WILDCARD and (by_principal := self.literal.get(WILDCARD)) is not None:
+            found.append(by_principal)
         return found
 
 
@@ -177,13 +175,20 @@ class StandardAuthorizer:
             return allowed, "DefaultAllow" if allowed else "DefaultDeny"
         host, allowing = asker.host, None
         for by_principal in found:
+            allows: Acl | None = None
+            denies: Acl | None = None
             for who in (principal, WILDCARD_PRINCIPAL):
                 for acl in by_principal.get(who, ()):
                     if acl.host not in (WILDCARD, host) or not _concerns(acl, operation):
                         continue
                     if acl.permission_type == DENY:
-                        return False, acl
-                    allowing = acl
+                        if denies is None or _place(acl) < _place(denies):
+                            denies = acl
+                    elif allows is None or _place(acl) > _place(allows):
+                        allows = acl
+            if denies is not None:
+                return False, denies
+            allowing = allows or allowing
         return (False, "DefaultDeny") if allowing is None else (True, allowing)
 
     def allows_any_of_type(self, asker: Asker, operation: int, resource_type: int) -> bool:
@@ -203,6 +208,12 @@ class StandardAuthorizer:
             not any(name[:length] in denied_prefixed for length in range(1, len(name) + 1))
             for name in (allowed_literal - denied_literal) | allowed_prefixed
         )
+
+
+def _place(acl: Acl) -> tuple[int, str, str]:
+    """The order of entries with the same pattern. Apache Kafka names the first one that denies and the last one that
+    allows."""
+    return acl.operation, acl.principal, acl.host
 
 
 def _audit_level(allowed: bool, is_told: bool) -> int:

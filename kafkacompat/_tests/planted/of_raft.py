@@ -267,4 +267,11 @@ BUGS = (
         "            self._is_told = True",
         ("raft/_tests/test_quorum_start.py",),
     ),
+    PlantedBug(
+        "the leader's address is that of the default listener, whichever was asked",
+        "raft/quorum_calls.py",
+        "encode_response(message, response, api_version, listener, records)",
+        "encode_response(message, response, api_version, self._listener_name, records)",
+        ("raft/_tests/test_quorum_driver.py",),
+    ),
 )

@@ -124,4 +124,11 @@ BUGS = (
         "_machine(shard), transactional_id, request.transaction_timeout_ms, expected, now_ms",
         ("coordinator/_tests/test_transactions.py",),
     ),
+    PlantedBug(
+        "the audit names another entry than Apache Kafka's",
+        "security/authorizer.py",
+        "elif allows is None or _place(acl) > _place(allows):",
+        "elif allows is None or _place(acl) < _place(allows):",
+        ("security/_tests/test_authorizer.py",),
+    ),
 )

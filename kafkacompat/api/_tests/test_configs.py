@@ -167,14 +167,15 @@ def outcome(response: Any) -> list[int]:
     return [one.error_code for one in response.responses]
 
 
-def test_loggers_change_here_and_are_not_forwarded() -> None:
+@pytest.mark.parametrize("name", [NAME, "kafka.authorizer.logger"])
+def test_loggers_change_here_and_are_not_forwarded(name: str) -> None:
     api = Api()
-    assert outcome(alter(api, (LOGGER, "1", [(NAME, 0, "DEBUG")]))) == [0]
-    assert logging.getLogger(NAME).level == logging.DEBUG
+    assert outcome(alter(api, (LOGGER, "1", [(name, 0, "DEBUG")]))) == [0]
+    assert logging.getLogger(name).level == logging.DEBUG
     entries = {entry.name: entry for entry in describe(api, LOGGER, "1").configs}
-    assert (entries[NAME].value, entries[NAME].config_source) == ("DEBUG", 6)
-    assert outcome(alter(api, (LOGGER, "1", [(NAME, 1, None)]))) == [0]
-    assert logging.getLogger(NAME).level == logging.NOTSET
+    assert (entries[name].value, entries[name].config_source) == ("DEBUG", 6)
+    assert outcome(alter(api, (LOGGER, "1", [(name, 1, None)]))) == [0]
+    assert logging.getLogger(name).level == logging.NOTSET
     assert api.controller.calls == []
 
 

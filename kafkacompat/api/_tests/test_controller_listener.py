@@ -54,7 +54,8 @@ class Quorum:
         self.handled: list[tuple[Any, int]] = []
         self.answer: Any = VoteResponse(error_code=0)
 
-    def handle(self, message: Any, api_version: int) -> Deferred[Any]:
+    def handle(self, message: Any, api_version: int, listener: str) -> Deferred[Any]:
+        assert listener == LISTENER
         self.handled.append((message, api_version))
         return Deferred.of(self.answer)
 

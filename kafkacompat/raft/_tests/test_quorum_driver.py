@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from kafkacompat.ports import SyncFailed
+from kafkacompat.raft._tests import driver_support
 from kafkacompat.raft._tests.driver_support import (
+    CLUSTER_ID,
     DIRECTORY,
+    LISTENER,
     PARTITION,
     Cluster,
     Node,
@@ -25,7 +28,7 @@ from kafkacompat.raft.quorum_files import ANSWER_BYTES_MAX
 from kafkacompat.raft.snapshot_store import SnapshotStore
 from kafkacompat.raft.snapshot_work import AGAIN_MS
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages import add_raft_voter_request, remove_raft_voter_request
+from kafkacompat.wire.messages import add_raft_voter_request, remove_raft_voter_request, vote_request
 
 
 def started(**options: object) -> Cluster:
@@ -644,3 +647,29 @@ def test_the_start_after_a_failed_sync_reads_the_disk() -> None:
     node.start()
     cluster.settle()
     assert node.machine.values == [b"a", b"b"]
+
+
+def test_a_leader_is_told_by_its_address_on_the_listener_that_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who asks by an encrypted listener cannot speak to another one."""
+    second = "SAFE"
+    monkeypatch.setattr(
+        driver_support,
+        "address",
+        lambda node_id: ((LISTENER, "127.0.0.1", 9000 + node_id), (second, "127.0.0.1", 9500 + node_id)),
+    )
+    cluster = Cluster()
+    cluster.start()
+    leader = cluster.leader()
+    cluster.settle()
+    partition = vote_request.PartitionData(
+        replica_epoch=0, replica_id=2, replica_directory_id=directory_id(2), last_offset_epoch=0
+    )
+    topic = vote_request.TopicData(topic_name="__cluster_metadata", partitions=[partition])
+    request = vote_request.VoteRequest(cluster_id=CLUSTER_ID, voter_id=leader.id, topics=[topic])
+    for listener, port in ((None, 9000), (LISTENER, 9000), (second, 9500), ("OTHER", None)):
+        answer = leader.up.handle(request, 2, listener)
+        cluster.run_until(lambda: answer.done)  # noqa: B023
+        told = [(each.node_id, each.port) for each in answer.result().node_endpoints]
+        assert told == ([] if port is None else [(leader.id, port + leader.id)]), listener

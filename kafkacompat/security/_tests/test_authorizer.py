@@ -145,9 +145,45 @@ def test_the_audit_tells_of_refusals_and_keeps_filters_quiet(caplog: pytest.LogC
         of.allows(ALICE, AclOperation.READ, ResourceType.TOPIC, "t", logs_denied=False)
     assert [each.getMessage() for each in caplog.records] == [
         "Principal = User:alice is Denied operation = READ from host = 10.0.0.1 on resource = Topic:LITERAL:t "
-        "for request = Fetch with resourceRefCount = 1 based on rule MatchingAcl(acl=StandardAcl(resourceType=TOPIC, "
-        "resourceName=t, patternType=LITERAL, principal=User:alice, host=*, operation=READ, permissionType=DENY))"
+        "for request = Fetch with resourceRefCount = 1 based on rule MatchingAcl(acl=StandardAcl[resourceType=TOPIC, "
+        "resourceName=t, patternType=LITERAL, principal=User:alice, host=*, operation=READ, permissionType=DENY])"
     ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "named"),
+    [
+        # Of those that allow the last one, in the order of patterns and then of operations.
+        ([acl(), acl(name="*")], acl(name="*")),
+        ([acl(name="*"), acl(name="t", pattern=PREFIXED)], acl(name="*")),
+        ([acl(name="t", pattern=PREFIXED), acl()], acl(name="t", pattern=PREFIXED)),
+        (
+            [acl(operation=AclOperation.READ), acl(operation=AclOperation.ALL)],
+            acl(operation=AclOperation.READ),
+        ),
+        ([acl(principal="User:*"), acl()], acl()),
+        ([acl(host="10.0.0.1"), acl()], acl(host="10.0.0.1")),
+        # Of those that deny the first one.
+        ([acl(permission=DENY), acl(name="*", permission=DENY)], acl(permission=DENY)),
+        (
+            [
+                acl(operation=AclOperation.READ, permission=DENY),
+                acl(operation=AclOperation.ALL, permission=DENY),
+            ],
+            acl(operation=AclOperation.ALL, permission=DENY),
+        ),
+        ([acl(), acl(principal="User:*", permission=DENY)], acl(principal="User:*", permission=DENY)),
+    ],
+)
+def test_the_audit_names_the_entry_that_apache_kafka_names(
+    entries: list[Acl], named: Acl, caplog: pytest.LogCaptureFixture
+) -> None:
+    for order in (entries, entries[::-1]):
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "kafka.authorizer.logger"):
+            reads(authorizer(*order))
+        (told,) = caplog.records
+        assert told.getMessage().endswith(f"based on rule MatchingAcl(acl={named})")
 
 
 NAMES = st.sampled_from(["*", "a", "ab", "abc", "b", "ba"])
