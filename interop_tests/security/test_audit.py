@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from interop_tests.harness.broker import BrokerProcess
-from interop_tests.harness.schema import ZERO_UUID
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed
 from interop_tests.raw.compare import two_sides
@@ -58,8 +57,6 @@ REQUESTS: list[tuple[str, int, dict[str, Any]]] = [
                          "PrincipalFilter": None, "HostFilter": None, "Operation": 1, "PermissionType": 1}),
     ("CreateTopics", 7, {"Topics": topics("new", NumPartitions=1, ReplicationFactor=1, Assignments=[], Configs=[]),
                          "timeoutMs": 5000}),
-    ("DeleteTopics", 6, {"Topics": topics("compacted", TopicId=ZERO_UUID),
-                         "TimeoutMs": 5000}),
     ("DeleteGroups", 2, {"GroupsNames": ["strangers"]}),
     ("DescribeCluster", 1, {"IncludeClusterAuthorizedOperations": True, "EndpointType": 1}),
     ("ListTransactions", 0, {"StateFilters": [], "ProducerIdFilters": []}),

@@ -54,6 +54,9 @@ class NamedRights:
     asks: Asks
     instead: Right | None = None
     """A right to the cluster that suffices for all elements. Its denial is not logged."""
+    describes: bool = False
+    """DESCRIBE on the resource is asked for first. An element by name needs it too. With it, the refusal of an element by
+    id tells the name."""
     repeats_by: Callable[[Any], Any] | None = None
     """The identity of an element. Repeated elements all go to the handler, which refuses them as repeated."""
     is_flawed: Callable[[Any], bool] | None = None
@@ -124,7 +127,10 @@ class NamedRights:
             if pace.is_over():
                 yield None
         codes: dict[Ask, ErrorCode] = {}
+        described: set[Ask] = set()
         for ask, count in counts.items():
+            if self.describes and access.allows(AclOperation.DESCRIBE, *ask[1:], count=count):
+                described.add(ask)
             if not access.allows(*ask, count=count):
                 codes[ask] = REFUSALS[ask[1]]
             if pace.is_over():
@@ -133,6 +139,8 @@ class NamedRights:
         refused: dict[ErrorCode, list[Any]] = {}
         for position, (each, ask) in enumerate(asked, 1):
             code = None if ask is None else codes.get(ask)
+            if self.describes and ask is not None:
+                code = _by_description(each, ask, code, ask in described)
             if code is None:
                 allowed.append(each)
             else:
@@ -215,9 +223,18 @@ def to_group(operation: AclOperation) -> Asks:
     return lambda node, element: (operation, ResourceType.GROUP, element.group_id)
 
 
+def _by_description(element: Any, ask: Ask, code: ErrorCode | None, is_described: bool) -> ErrorCode | None:
+    """The code of an element whose sender may describe its resource, or not."""
+    if isinstance(element, str) or element.name is not None:
+        return code if is_described else REFUSALS[ask[1]]
+    if code is not None and is_described:
+        element.name = ask[2]
+    return code
+
+
 def to_delete_topic(node: AnyNode, element: Any) -> Ask | None:
-    """The right to delete a topic. For an unknown name, DESCRIBE suffices to learn that it is unknown. An unknown id
-    needs no right."""
+    """The right to delete a topic, besides DESCRIBE. For an unknown name, DESCRIBE suffices to learn that it is unknown. An
+    unknown id needs no right."""
     name = element if isinstance(element, str) else element.name
     if name is None:
         known = node.image.topics_by_id.get(element.topic_id)
@@ -286,10 +303,16 @@ DELETE_TOPICS = NamedRights(
     "responses",
     to_delete_topic,
     instead=Right(AclOperation.DELETE),
+    describes=True,
     repeats_by=attrgetter("name", "topic_id"),
 )
 DELETE_TOPICS_BY_NAME = NamedRights(
-    "topic_names", "responses", to_delete_topic, instead=Right(AclOperation.DELETE), repeats_by=str
+    "topic_names",
+    "responses",
+    to_delete_topic,
+    instead=Right(AclOperation.DELETE),
+    describes=True,
+    repeats_by=str,
 )
 DESCRIBE_GROUPS = NamedRights("groups", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP))
 DESCRIBE_CONSUMER_GROUPS = NamedRights(

@@ -117,10 +117,15 @@ def elements_of(key: ApiKey, field: str, make: Callable[[type, str], Any] | None
     return [make(element, name) for name in names]
 
 
+def id_of(name: str) -> bytes:
+    return name.encode().ljust(16, b"-")
+
+
 def asked(
-    table: ApiTable, key: ApiKey, request: Any, *acls: Acl, later: bool = False
+    table: ApiTable, key: ApiKey, request: Any, *acls: Acl, later: bool = False, topics: tuple[str, ...] = ()
 ) -> tuple[Any, list[Any]]:
-    """Return the answer and the requests that reached the handler. The handler answers with one element for each requested one."""
+    """Return the answer and the requests that reached the handler. The handler answers with one element for each
+    requested one. `topics` exist, besides `a` and `b`."""
     version = APIS[key].latest
     reached: list[Any] = []
     field, answers = (
@@ -143,7 +148,8 @@ def asked(
     for each in rights:
         function = each.guarded(function, route.error_response)
     route.function, route.may_be_long = function, False
-    image = SimpleNamespace(topics={"a": 1, "b": 1}, topics_by_id={})
+    known = {id_of(name): SimpleNamespace(name=name) for name in topics}
+    image = SimpleNamespace(topics=dict.fromkeys(("a", "b", *topics), 1), topics_by_id=known)
     node: Any = SimpleNamespace(authorizer=authorizer(*acls), opening=None, image=image)
     answer = serve(route, node, context(int(key), version), request)
     return answer.result() if isinstance(answer, Deferred) else answer, reached
@@ -210,6 +216,27 @@ def test_a_topic_that_is_not_there_is_told_to_those_who_may_see_it() -> None:
     answer, reached = asked(CONTROLLER_APIS, ApiKey.DELETE_TOPICS, request, *acls)
     assert [each.name for each in reached[0]] == ["gone"]
     assert [(each.name, each.error_code) for each in answer.responses[1:]] == [("a", 29)]
+
+
+def test_a_topic_that_may_not_be_described_is_deleted_by_its_id_only() -> None:
+    """As in Apache Kafka. Whoever may describe a topic is told its name when its deletion by id is refused."""
+    names = ("hidden", "shown", "secret")
+    elements = elements_of(ApiKey.DELETE_TOPICS, "topics", named("name"), "hidden", *names)
+    for element, name in zip(elements[1:], names, strict=True):
+        element.name, element.topic_id = None, id_of(name)
+    acls = [
+        allow(TOPIC, AclOperation.DELETE, "hidden"),
+        allow(TOPIC, AclOperation.DESCRIBE, "hidden")._replace(permission_type=AclPermissionType.DENY),
+        allow(TOPIC, AclOperation.DESCRIBE, "shown"),
+    ]
+    request = request_class(20)(topics=elements)
+    answer, reached = asked(CONTROLLER_APIS, ApiKey.DELETE_TOPICS, request, *acls, topics=names)
+    assert [each.topic_id for each in reached[0]] == [id_of("hidden")]
+    assert [(each.name, each.topic_id, each.error_code) for each in answer.responses[-3:]] == [
+        ("hidden", bytes(16), 29),
+        ("shown", id_of("shown"), 29),
+        (None, id_of("secret"), 29),
+    ]
 
 
 def test_settings_of_brokers_are_the_clusters_and_loggers_are_the_nodes() -> None:
