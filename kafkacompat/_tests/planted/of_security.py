@@ -410,8 +410,8 @@ BUGS = (
     PlantedBug(
         "a controller listener that is not to start early does",
         "server/controller_server.py",
-        "if each.listener_name not in names and each.port)",
-        "if False)",
+        "if each.listener_name not in names and each.port\n",
+        "if False\n",
         ("server/_tests/test_early_start.py",),
     ),
     PlantedBug(
