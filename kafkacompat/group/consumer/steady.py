@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.consumer.heartbeat import is_full, told_of
+from kafkacompat.group.consumer.heartbeat import told_of
 from kafkacompat.group.consumer.member import MemberState
 from kafkacompat.group.consumer.regular_expressions import maybe_update_regular_expressions
 from kafkacompat.group.consumer.sessions import session_key
@@ -84,7 +84,6 @@ def steady_heartbeat(
         member is None
         or member.member_epoch != epoch
         or member.state is not MemberState.STABLE
-        or is_full(request)
         or told_of(request, caller, member) is not member
     ):
         return None
