@@ -23,10 +23,8 @@ from kafkacompat.wire.principal import encode_principal
 
 from .batches import BatchAuthor
 from .choices import Choices, happens, one_of
-from .members import begin_session, join_or_stay
 from .memory import MemberKnown, Memory, ProducerKnown
-from .sparing import spare
-from .values import SHARE_GROUP, SHARE_MEMBERS, WITNESSED_TOPIC, Values, pool_of
+from .values import WITNESS_GROUP, WITNESSED_TOPIC, Values, pool_of
 
 PRODUCE = "Produce"
 LENGTHS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 0)
@@ -50,10 +48,6 @@ WEIGHTS = {
     "ListOffsets": 3,
     "OffsetFetch": 3,
     "IncrementalAlterConfigs": 3,
-    "ConsumerGroupHeartbeat": 4,
-    "ShareGroupHeartbeat": 5,
-    "ShareFetch": 8,
-    "ShareAcknowledge": 4,
     "Envelope": 8,
     "BrokerRegistration": 4,
     "BrokerHeartbeat": 4,
@@ -85,8 +79,6 @@ FROM_BROKERS = {
 it fenced."""
 OF_QUORUM = {"Fetch", "FetchSnapshot", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "DescribeQuorum"}
 """On controller listeners they are about the metadata log."""
-HEARTBEATS = {"ConsumerGroupHeartbeat", "ShareGroupHeartbeat"}
-SHARE_SESSIONS = {"ShareFetch", "ShareAcknowledge"}
 OWN_BROKER = 1
 EPOCHS_BETWEEN = 10_000
 """More than a node elects itself for in an episode."""
@@ -165,7 +157,7 @@ class Author:
         self._producer: ProducerKnown | None = None
         self._member: MemberKnown | None = None
         self._sequences: list[tuple[tuple[int, int, str, int], int]] = []
-        self._is_of_quorum = self._is_of_shares = False
+        self._is_of_quorum = False
         self._epoch = 0
         self._now_ms = 0
         self._budget = self._repeats = 0
@@ -174,7 +166,6 @@ class Author:
         choices, memory = self._choices, self.memory
         entry, version = self._asked(to_controller)
         self._is_of_quorum = to_controller and entry.name in OF_QUORUM
-        self._is_of_shares = "Share" in entry.name
         self._now_ms = now_ms
         self._budget = FIELDS_MAX
         self._repeats = one_of(choices, REPEATS_MAX)
@@ -182,8 +173,7 @@ class Author:
         self._producer = (
             one_of(choices, memory.producers) if memory.producers and happens(choices, 200) else None
         )
-        members = memory.sharers if self._is_of_shares else memory.members
-        self._member = one_of(choices, members) if members and happens(choices, 200) else None
+        self._member = one_of(choices, memory.members) if memory.members and happens(choices, 200) else None
         message: Any = self._struct(plan_of(entry.key, version), version)
         self._adjust(entry, message)
         return self.framed(entry, version, message)
@@ -317,12 +307,8 @@ class Author:
                 return member.group_id
             if name == "member_id":
                 return member.member_id
-            if name in ("generation_id", "generation_id_or_member_epoch", "member_epoch"):
+            if name in ("generation_id", "generation_id_or_member_epoch"):
                 return member.generation_id
-            if name == "share_session_epoch":
-                return self.memory.share_sessions.get((member.group_id, member.member_id), 0)
-        if self._is_of_shares and member is None:
-            return {"group_id": SHARE_GROUP, "member_id": one_of(self._choices, SHARE_MEMBERS)}.get(name)
         return None
 
     # What the definition cannot tell.
@@ -332,12 +318,6 @@ class Author:
             self._fill_records(message)
         elif entry.name == "Envelope":
             self._wrap(message)
-        elif entry.name in HEARTBEATS and happens(self._choices, 200):
-            join_or_stay(self._choices, message)
-        elif (
-            entry.name in SHARE_SESSIONS and message.share_session_epoch <= 0 and happens(self._choices, 200)
-        ):
-            begin_session(message)
         elif entry.name in FROM_BROKERS and message.broker_id == OWN_BROKER:
             message.broker_id = OWN_BROKER + 1
         elif entry.name == "ControllerRegistration" and message.controller_id == OWN_BROKER:
@@ -397,3 +377,25 @@ def is_answered(version: int, frame: bytearray, header: int) -> bool | None:
     except (WireError, UnicodeDecodeError):
         return None
     return bool(produce.acks)
+
+
+def spare(struct: Struct, protected_ids: set[bytes]) -> None:
+    """Whoever names what the well-behaved client needs names something else."""
+    for name in struct.__slots__:
+        value = getattr(struct, name)
+        if isinstance(value, Struct):
+            spare(value, protected_ids)
+        elif type(value) is list:
+            setattr(struct, name, [spared(item, protected_ids) for item in value])
+        else:
+            setattr(struct, name, spared(value, protected_ids))
+
+
+def spared(value: Any, protected_ids: set[bytes]) -> Any:
+    if isinstance(value, Struct):
+        spare(value, protected_ids)
+    elif isinstance(value, str) and value.startswith((WITNESSED_TOPIC, WITNESS_GROUP, "__")):
+        return "t0"
+    elif isinstance(value, bytes) and value in protected_ids:
+        return bytes(16)
+    return value

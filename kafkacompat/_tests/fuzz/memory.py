@@ -25,8 +25,6 @@ ALIASES = {
     "log_start_offset": "offset",
     "committed_offset": "offset",
     "low_watermark": "offset",
-    "first_offset": "offset",
-    "last_offset": "offset",
     "current_leader_epoch": "leader_epoch",
     "leader_epoch": "leader_epoch",
     "topic_id": "topic_id",
@@ -63,10 +61,6 @@ class Memory:
         self.values: dict[str, deque[Any]] = {}
         self.producers: deque[ProducerKnown] = deque(maxlen=SUBJECTS_KEPT)
         self.members: deque[MemberKnown] = deque(maxlen=SUBJECTS_KEPT)
-        self.sharers: deque[MemberKnown] = deque(maxlen=SUBJECTS_KEPT)
-        """Members of share groups."""
-        self.share_sessions: dict[tuple[str, str], int] = {}
-        """The epoch that comes next, of group and member."""
         self.topics: dict[str, bytes] = {}
         """Ids by name."""
         self.next_sequences: dict[tuple[int, int, str, int], int] = {}
@@ -81,13 +75,7 @@ class Memory:
         ):
             self._producer(request.transactional_id, response.producer_id, response.producer_epoch)
         elif name == "JoinGroupResponse" and response.member_id:
-            learn_member(self.members, request.group_id, response.member_id, response.generation_id)
-        elif name == "ConsumerGroupHeartbeatResponse" and response.member_id and not response.error_code:
-            learn_member(self.members, request.group_id, response.member_id, response.member_epoch)
-        elif name == "ShareGroupHeartbeatResponse" and response.member_id and not response.error_code:
-            learn_member(self.sharers, request.group_id, response.member_id, response.member_epoch)
-        elif name in ("ShareFetchResponse", "ShareAcknowledgeResponse"):
-            self._share_session(request, response)
+            self._member(request.group_id, response.member_id, response.generation_id)
         elif name == "MetadataResponse":
             for topic in response.topics:
                 if topic.name and any(topic.topic_id):
@@ -105,13 +93,11 @@ class Memory:
                 self.producers.remove(known)
         self.producers.append(ProducerKnown(transactional_id, producer_id, epoch))
 
-    def _share_session(self, request: Any, response: Any) -> None:
-        """Of the epoch that was asked with; the last one ends the session, and an error begins it anew."""
-        session = request.group_id, request.member_id
-        if response.error_code or request.share_session_epoch < 0 or len(self.share_sessions) > 200:
-            self.share_sessions.pop(session, None)
-        else:
-            self.share_sessions[session] = request.share_session_epoch + 1
+    def _member(self, group_id: str, member_id: str, generation_id: int) -> None:
+        for known in list(self.members):
+            if known.member_id == member_id:
+                self.members.remove(known)
+        self.members.append(MemberKnown(group_id, member_id, generation_id))
 
     def _walk(self, struct: Struct, budget: int) -> int:
         for name in struct.__slots__:
@@ -136,10 +122,3 @@ class Memory:
             if value not in known:
                 known.append(value)
         return budget
-
-
-def learn_member(members: deque[MemberKnown], group_id: str, member_id: str, generation_id: int) -> None:
-    for known in list(members):
-        if known.member_id == member_id:
-            members.remove(known)
-    members.append(MemberKnown(group_id, member_id, generation_id))

@@ -10,7 +10,6 @@ import pytest
 
 from . import corpus, node
 from .__main__ import run_seed
-from .author import WEIGHTS
 from .choices import ByteChoices
 from .episode import Episode, Tally
 from .node import LOG_DIRECTORIES, Finding, FuzzedNode
@@ -85,12 +84,3 @@ def test_a_step_beyond_its_budget_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(node, "STEP_CALLS_MAX", 3)
     with pytest.raises(Finding, match="calls of the disk"):
         run_seed(0, Tally(), requests=5)
-
-
-def test_members_of_share_groups_come_to_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, weight in (("ShareGroupHeartbeat", 60), ("ShareFetch", 90), ("Metadata", 40)):
-        monkeypatch.setitem(WEIGHTS, name, weight)
-    tally = Tally()
-    run_seed(1, tally, requests=400)
-    assert tally.by_code["ShareGroupHeartbeat", 0]
-    assert tally.by_code["ShareFetch", 0]

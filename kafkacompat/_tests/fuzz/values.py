@@ -16,9 +16,6 @@ WITNESSED_TOPIC, WITNESS_GROUP = "witnessed", "witness-group"
 """The well-behaved client's own. Nobody may change or delete these; everybody may write to the topic and read it."""
 TOPICS = ("t0", "t1", "compacted", "made")
 GROUPS = ("g0", "g1", "")
-SHARE_GROUP = "shared"
-SHARE_MEMBERS = ("AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw", "AAAAAAAAAAAAAAAAAAAABA")
-"""Their names are ids."""
 TRANSACTIONAL_IDS = ("tx0", "tx1", "tx2")
 LONG = "x" * 300
 STRINGS = (
@@ -202,20 +199,6 @@ POOLS: dict[str, tuple[Any, ...]] = {
     "generation_id": (0, 1, 2, -1, 2**31 - 1),
     "generation_id_or_member_epoch": (-1, 0, 1, 2, 2**31 - 1),
     "member_epoch": (-1, 0, 1, -2),
-    "share_session_epoch": (0, 0, 1, 1, 2, 3, -1, 2**31 - 1, -2),
-    "acknowledge_types": (1, 1, 1, 1, 2, 3, 4, 0, 5, -1),
-    "first_offset": (0, 0, 0, 1, 2, 3, 5, -1, 2**63 - 1),
-    "last_offset": (0, 0, 1, 2, 3, 5, 9, -1, 2**63 - 1),
-    "start_offset": (0, 0, 1, 2, 5, -1, 2**63 - 1),
-    "max_records": (500, 500, 1, 2, 0, -1, 2**31 - 1),
-    "batch_size": (500, 1, 2, 0, -1),
-    "share_acquire_mode": (0, 0, 1, 2, -1),
-    "state_epoch": (0, 0, 1, 2, 3, -1),
-    "delivery_state": (0, 0, 2, 4, 1, 3, -1, 127),
-    "delivery_count": (1, 1, 2, 5, 0, -1, 32767),
-    "subscribed_topic_names": TOPICS,
-    "subscribed_topic_regex": ("t.*", "t[01]", "", "(", ".*", "(a+)+$", "t{1000}"),
-    "server_assignor": ("range", "uniform", "", "x"),
     "committed_offset": (0, 1, 5, 100, -1, 2**63 - 1, -(2**63)),
     "committed_metadata": ("", "m", "", LONG, "z" * 5000),
     "transaction_version": (0, 1, 2, 3, -1),
@@ -232,9 +215,6 @@ LEARNED = {
     "offset": "offset",
     "fetch_offset": "offset",
     "committed_offset": "offset",
-    "first_offset": "offset",
-    "last_offset": "offset",
-    "start_offset": "offset",
     "log_start_offset": "offset",
     "current_leader_epoch": "leader_epoch",
     "leader_epoch": "leader_epoch",
