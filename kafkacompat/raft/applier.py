@@ -62,7 +62,6 @@ class Applier:
         self._own: deque[Own] = deque()
         """In log order, all after the batches of other leaders."""
         self._unpublished = False
-        self._is_told = False
         self._committed = 0
         self._snapshot: tuple[OffsetAndEpoch | None, SnapshotContent] | None = None
         self._work: Steps[None] | None = None
@@ -83,13 +82,13 @@ class Applier:
         self._snapshot = snapshot_id, content
         self._go_on()
 
-    def advance(self, offset: int) -> None:
+    def advance(self, offset: int, *, is_first: bool = False) -> None:
         """Everything below `offset` is committed. Raises MetadataLogProblem if the log cannot be read.
 
-        The first call makes the machine publish, even if nothing is applied that it has not published.
+        With `is_first` the machine publishes, even if nothing is applied that it has not published.
         """
-        if not self._is_told:
-            self._is_told = self._unpublished = True
+        if is_first:
+            self._unpublished = True
         self._committed = max(self._committed, offset)
         self._go_on()
 

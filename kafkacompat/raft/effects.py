@@ -192,12 +192,13 @@ class ReplyWithSnapshot(Step):
 
 
 class AdvanceHighWatermark(Step):
-    """Everything below offset is committed: apply it."""
+    """Everything below offset is committed: apply it. `is_first`: a leader has told it for the first time."""
 
-    __slots__ = ("offset",)
+    __slots__ = ("is_first", "offset")
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, *, is_first: bool = False) -> None:
         self.offset = offset
+        self.is_first = is_first
 
 
 class BecameLeader(Step):

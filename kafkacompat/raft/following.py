@@ -73,7 +73,7 @@ def handle_fetch_response(
         if response.records and not _take_records(state, response):
             return False
         # Only now is the whole log known to equal the leader's. After a truncation it may still diverge further below.
-        state.advance(response.high_watermark)
+        state.hear(response.high_watermark)
     _heard_from_leader(state, follower)
     return True
 

@@ -74,7 +74,7 @@ def own_durable_end(state: QuorumState) -> int:
 def maybe_update_leader_high_watermark(state: QuorumState, leader: LeaderState) -> None:
     if not leader.maybe_update_high_watermark(state.voters.latest, own_durable_end(state)):
         return
-    state.advance(leader.high_watermark)
+    state.hear(leader.high_watermark)
     membership.committed(state, leader)
     if state.leader is leader:
         _complete_parked(state, leader)

@@ -251,7 +251,7 @@ class QuorumDriver(QuorumView):
 
     def _advance(self, each: effect.AdvanceHighWatermark) -> None:
         self._files.log.set_high_watermark(each.offset)
-        self._pump.later(partial(self._applier.advance, each.offset))
+        self._pump.later(partial(self._applier.advance, each.offset, is_first=each.is_first))
 
     def _apply_later(self, call: Callable[[], None]) -> None:
         self._timers.call_after(0, lambda: self._pump.guarded(call))

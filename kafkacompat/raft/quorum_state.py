@@ -86,9 +86,9 @@ class QuorumState:
         self.follower: FollowerState | None = None
         self.resigned: ResignedState | None = None
         self.high_watermark = NO_OFFSET
-        self.first_high_watermark = NO_OFFSET
-        """The first one of a leader since the boot. Before, nobody has told this node what is committed."""
         """This node's high watermark in any role. It never decreases while the node runs."""
+        self.first_high_watermark = NO_OFFSET
+        """The first one that a leader has told since the boot. A snapshot does not tell what is committed after it."""
         self.request_manager = RequestManager(settings.request_timeout_ms, settings.retry_backoff_ms)
         self.effects: list[effect.Effect] = []
         self.now_ms = 0
@@ -167,17 +167,21 @@ class QuorumState:
         self.log.restart_at(snapshot_id, size_bytes)
         self._syncing_end = min(self._syncing_end, snapshot_id.offset)
 
-    def advance(self, high_watermark: int) -> None:
-        """`high_watermark` is the leader's. This node's does not lie beyond its log's end."""
+    def hear(self, high_watermark: int) -> None:
+        """The leader, this node or another one, has told its high watermark. This node's is at most its log's end."""
         offset = min(self.log.end, high_watermark)
-        is_first = self.first_high_watermark == NO_OFFSET and high_watermark > NO_OFFSET
-        if is_first:
-            self.first_high_watermark = high_watermark
+        if self.first_high_watermark > NO_OFFSET or high_watermark <= NO_OFFSET:
+            self.advance(offset)
+            return
+        self.first_high_watermark = high_watermark
+        self.high_watermark = max(self.high_watermark, offset)
+        self.effects.append(effect.AdvanceHighWatermark(self.high_watermark, is_first=True))
+
+    def advance(self, offset: int) -> None:
+        """Everything below this offset is committed. There may be more."""
         if offset > self.high_watermark:
             self.high_watermark = offset
-        elif not is_first:
-            return
-        self.effects.append(effect.AdvanceHighWatermark(self.high_watermark))
+            self.effects.append(effect.AdvanceHighWatermark(offset))
 
     # Moves.
 

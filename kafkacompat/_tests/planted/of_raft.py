@@ -256,15 +256,24 @@ BUGS = (
     PlantedBug(
         "who waits for the quorum's word is not told that there is nothing more",
         "raft/quorum_state.py",
-        "        elif not is_first:\n            return\n",
-        "        else:\n            return\n",
+        "        self.effects.append(effect.AdvanceHighWatermark(self.high_watermark, is_first=True))\n",
+        "",
         ("raft/_tests/test_quorum_start.py",),
+    ),
+    PlantedBug(
+        "a snapshot of the leader is taken for all that is committed",
+        "raft/following.py",
+        "state.advance(event.snapshot_id.offset)",
+        "state.hear(event.snapshot_id.offset)",
+        (
+            "raft/_tests/test_quorum_start.py::test_a_snapshot_of_the_leader_is_not_taken_for_all_that_is_committed",
+        ),
     ),
     PlantedBug(
         "a machine does not publish what it has again when it turns out to be everything",
         "raft/applier.py",
-        "            self._is_told = self._unpublished = True",
-        "            self._is_told = True",
+        "        if is_first:\n            self._unpublished = True\n",
+        "",
         ("raft/_tests/test_quorum_start.py",),
     ),
     PlantedBug(

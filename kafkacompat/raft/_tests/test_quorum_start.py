@@ -9,7 +9,15 @@ import pytest
 from kafkacompat.config import ServerConfig
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft._tests import driver_support
-from kafkacompat.raft._tests.driver_support import PARTITION, Cluster, Node, directory_id, static_voter, voter
+from kafkacompat.raft._tests.driver_support import (
+    PARTITION,
+    Cluster,
+    Node,
+    RecordingMachine,
+    directory_id,
+    static_voter,
+    voter,
+)
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_config import quorum_member, quorum_settings, static_voters
@@ -237,3 +245,36 @@ def test_a_machine_publishes_when_it_hears_that_nothing_more_is_committed() -> N
     cluster.run_until(lambda: node.up.has_caught_up)
     assert node.machine.events.count("caught up") == 2
     assert node.machine.values == [b"all"]
+
+
+@pytest.mark.parametrize("later", [[b"a denial"], []])
+def test_a_snapshot_of_the_leader_is_not_taken_for_all_that_is_committed(
+    later: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log may go on after it. If it does not, the leader says so, and the machine hears of it."""
+    cluster = Cluster()
+    cluster.start()
+    leader = cluster.leader()
+    behind = cluster.followers()[0]
+    behind.kill()
+    for value in (b"one", b"two"):
+        leader.propose(value)
+        cluster.settle()
+        leader.write_snapshot()
+    assert leader.log.log_start_offset > 0
+    for value in later:
+        leader.propose(value)
+    cluster.settle()
+    published: list[tuple[list[bytes], bool]] = []
+
+    def publish(machine: RecordingMachine) -> None:
+        if machine is behind.machine:
+            published.append((list(machine.values), behind.up.has_caught_up))
+
+    monkeypatch.setattr(RecordingMachine, "caught_up", publish)
+    behind.start()
+    cluster.settle()
+    cluster.run_until(lambda: behind.up.has_caught_up)  # a fetch without news is answered after a while
+    assert ([b"one", b"two"], False) in published
+    assert published[-1] == ([b"one", b"two", *later], True)
+    assert not [values for values, is_all in published if is_all and values != [b"one", b"two", *later]]
