@@ -244,6 +244,7 @@ class BrokerServer:
         self.bound = await server.bind(listeners)
         heartbeats = self._make_heartbeats(await broker_addresses(config, self.bound, doors.network))
         await shared.machine.when_at(await heartbeats.start())
+        await shared.acls_loaded  # a client that is served before is told of an error
         self._broker_logs.keep_checkpoints_true()
         self._groups.start()
         self._transactions.start()

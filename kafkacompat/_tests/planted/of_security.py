@@ -436,6 +436,13 @@ BUGS = (
         ("server/_tests/test_early_start.py",),
     ),
     PlantedBug(
+        "a broker serves clients before it knows their rights",
+        "server/broker_server.py",
+        "        await shared.acls_loaded  # a client that is served before is told of an error\n",
+        "",
+        ("server/_tests/test_early_start.py",),
+    ),
+    PlantedBug(
         "a controller judges by the entries of its own snapshot",
         "server/shared_server.py",
         "if not authorizer.is_loaded and self.driver.has_caught_up:",

@@ -1,10 +1,11 @@
-"""early.start.listeners: which controller listeners open before the access control entries are loaded (KIP-801)."""
+"""early.start.listeners: which listeners open before the access control entries are loaded (KIP-801)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -12,6 +13,7 @@ from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.security.authorizer import StandardAuthorizer
+from kafkacompat.server.broker_server import BrokerServer
 from kafkacompat.server.controller_server import ControllerServer
 from kafkacompat.server.shared_server import SharedServer
 
@@ -103,6 +105,31 @@ def test_what_opens_before_the_entries_are_loaded(
         start.goes_on()
         assert start.has_started
         assert start.server.done == before + after
+
+
+def test_a_broker_serves_nobody_before_the_entries_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its registration may be applied before what was committed meanwhile. As in Kafka, its listeners wait for that."""
+
+    async def addresses(*_: Any) -> tuple[EndPoint, ...]:
+        return ()
+
+    monkeypatch.setattr("kafkacompat.server.broker_server.authenticating", lambda *_: None)
+    monkeypatch.setattr("kafkacompat.server.broker_server.broker_addresses", addresses)
+    server, loaded = Listening(), Deferred[None]()
+    broker = MagicMock()
+    broker._doors.config = ServerConfig.from_properties(defaults_without_file(), TWO)
+    broker._doors.network.socket_server.return_value = server
+    broker._broker_logs.load.return_value = Deferred.of(None)
+    broker._make_heartbeats.return_value.start.return_value = Deferred.of(7)
+    broker._make_heartbeats.return_value.ready_to_unfence.return_value = Deferred.of(None)
+    broker._shared.machine.when_at.return_value = Deferred.of(None)
+    broker._shared.acls_loaded = loaded
+    start = BrokerServer.start(broker)
+    assert not Start._carry_out(start)
+    assert server.done == ["bind PLAINTEXT"]
+    loaded.resolve(None)
+    assert Start._carry_out(start)
+    assert server.done == ["bind PLAINTEXT", "serve"]
 
 
 def test_entries_count_when_they_are_those_that_were_committed_at_the_start() -> None:
