@@ -55,8 +55,8 @@ class NamedRights:
     instead: Right | None = None
     """A right to the cluster that suffices for all elements. Its denial is not logged."""
     describes: bool = False
-    """DESCRIBE on the resource is asked for first. An element by name needs it too. With it, the refusal of an element by
-    id tells the name."""
+    """DESCRIBE on the resource, a topic, is asked for first. An element by name needs it too. With it, the refusal of an
+    element by id tells the name, and that of a name that is unknown says so."""
     repeats_by: Callable[[Any], Any] | None = None
     """The identity of an element. Repeated elements all go to the handler, which refuses them as repeated."""
     is_flawed: Callable[[Any], bool] | None = None
@@ -140,7 +140,7 @@ class NamedRights:
         for position, (each, ask) in enumerate(asked, 1):
             code = None if ask is None else codes.get(ask)
             if self.describes and ask is not None:
-                code = _by_description(each, ask, code, ask in described)
+                code = _by_description(node, each, ask, code, ask in described)
             if code is None:
                 allowed.append(each)
             else:
@@ -223,26 +223,33 @@ def to_group(operation: AclOperation) -> Asks:
     return lambda node, element: (operation, ResourceType.GROUP, element.group_id)
 
 
-def _by_description(element: Any, ask: Ask, code: ErrorCode | None, is_described: bool) -> ErrorCode | None:
-    """The code of an element whose sender may describe its resource, or not."""
+def _by_description(
+    node: AnyNode, element: Any, ask: Ask, code: ErrorCode | None, is_described: bool
+) -> ErrorCode | None:
+    """The code of an element whose sender may describe its resource, or not.
+
+    An unknown name is answered here, and not by the handler: the topic may be created before its turn comes.
+    """
     if isinstance(element, str) or element.name is not None:
-        return code if is_described else REFUSALS[ask[1]]
+        if not is_described:
+            return REFUSALS[ask[1]]
+        is_unknown = code is not None and ask[2] not in node.image.topics
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else code
     if code is not None and is_described:
         element.name = ask[2]
     return code
 
 
 def to_delete_topic(node: AnyNode, element: Any) -> Ask | None:
-    """The right to delete a topic, besides DESCRIBE. For an unknown name, DESCRIBE suffices to learn that it is unknown. An
-    unknown id needs no right."""
+    """The right to delete a topic, besides DESCRIBE, whether it exists or not. An unknown id needs no right: nobody knows
+    the id of a topic that is just being created."""
     name = element if isinstance(element, str) else element.name
     if name is None:
         known = node.image.topics_by_id.get(element.topic_id)
         return None if known is None else (AclOperation.DELETE, ResourceType.TOPIC, known.name)
     if not isinstance(element, str) and element.topic_id != ZERO_UUID:
         return None  # both a name and an id
-    operation = AclOperation.DELETE if name in node.image.topics else AclOperation.DESCRIBE
-    return operation, ResourceType.TOPIC, name
+    return AclOperation.DELETE, ResourceType.TOPIC, name
 
 
 def to_create_topic(node: AnyNode, element: Any) -> Ask | None:

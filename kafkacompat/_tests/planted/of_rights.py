@@ -6,6 +6,14 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "who may describe a topic deletes it while it is being created",
+        "api/named_rights.py",
+        "    return AclOperation.DELETE, ResourceType.TOPIC, name\n",
+        "    operation = AclOperation.DELETE if name in node.image.topics else AclOperation.DESCRIBE\n"
+        "    return operation, ResourceType.TOPIC, name\n",
+        ("api/_tests/test_rights.py::test_a_topic_that_is_not_there_is_told_to_those_who_may_see_it",),
+    ),
+    PlantedBug(
         "what is refused reaches the handler all the same",
         "api/named_rights.py",
         "        setattr(request, self.request_field, allowed)\n",
