@@ -22,6 +22,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kafkacompat.stepping.jobs import Pace
+from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class NamedRights:
     describes: bool = False
     """DESCRIBE on the resource, a topic, is asked for first. An element by name needs it too. With it, the refusal of an
     element by id tells the name, and that of a name that is unknown says so."""
+    text_of: Callable[[ErrorCode], str] | None = None
+    """Kafka's text of a refusal, where its answer has one."""
     repeats_by: Callable[[Any], Any] | None = None
     """The identity of an element. Repeated elements all go to the handler, which refuses them as repeated."""
     is_flawed: Callable[[Any], bool] | None = None
@@ -185,7 +188,12 @@ class NamedRights:
                     end += 1
                 setattr(part, self.request_field, elements[start:end])
                 response = error_response(part, code, context.api_version)
-                answers += getattr(response, self.response_field)
+                told = getattr(response, self.response_field)
+                if self.text_of is not None and code is not ErrorCode.INVALID_REQUEST:
+                    text = self.text_of(code)
+                    for each in told:
+                        each.error_message = text
+                answers += told
                 start = end
                 yield None
         if getattr(response, "error_code", ErrorCode.NONE):
@@ -302,7 +310,11 @@ DESCRIBE_TOPICS = NamedRights(*TOPICS, to_topic(AclOperation.DESCRIBE))
 READ_PRODUCERS = NamedRights(*TOPICS, to_legal_topic(AclOperation.READ))
 DESCRIBE_EPOCHS = NamedRights(*TOPICS, to_topic(AclOperation.DESCRIBE, "topic"), instead=CLUSTER_ACTION)
 CREATE_TOPICS = NamedRights(
-    *TOPICS, to_create_topic, instead=Right(AclOperation.CREATE), repeats_by=attrgetter("name")
+    *TOPICS,
+    to_create_topic,
+    instead=Right(AclOperation.CREATE),
+    text_of=lambda code: "Authorization failed.",
+    repeats_by=attrgetter("name"),
 )
 ALTER_TOPICS = NamedRights("topics", "results", to_topic(AclOperation.ALTER), repeats_by=attrgetter("name"))
 DELETE_TOPICS = NamedRights(
@@ -311,6 +323,7 @@ DELETE_TOPICS = NamedRights(
     to_delete_topic,
     instead=Right(AclOperation.DELETE),
     describes=True,
+    text_of=error_text,
     repeats_by=attrgetter("name", "topic_id"),
 )
 DELETE_TOPICS_BY_NAME = NamedRights(
@@ -319,6 +332,7 @@ DELETE_TOPICS_BY_NAME = NamedRights(
     to_delete_topic,
     instead=Right(AclOperation.DELETE),
     describes=True,
+    text_of=error_text,
     repeats_by=str,
 )
 DESCRIBE_GROUPS = NamedRights("groups", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP))
@@ -343,6 +357,7 @@ ALTER_CONFIGS = NamedRights(
     "resources",
     "responses",
     to_configs(AclOperation.ALTER_CONFIGS, None),
+    text_of=error_text,
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
 )
@@ -350,6 +365,7 @@ INCREMENTALLY_ALTER_CONFIGS = NamedRights(
     "resources",
     "responses",
     to_configs(AclOperation.ALTER_CONFIGS, AclOperation.CLUSTER_ACTION),
+    text_of=error_text,
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
 )

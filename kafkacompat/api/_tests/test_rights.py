@@ -430,3 +430,23 @@ def test_records_are_deleted_where_that_is_allowed() -> None:
 def test_one_partition_of_the_fakes_is_led_here() -> None:
     """Otherwise the requests above would be refused for another reason."""
     assert partition_image().leader == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "field", "make", "text"),
+    [
+        (ApiKey.CREATE_TOPICS, "topics", named("name"), "Authorization failed."),
+        (ApiKey.DELETE_TOPICS, "topics", named("name"), "Topic authorization failed."),
+        (ApiKey.ALTER_CONFIGS, "resources", config_of(2), "Topic authorization failed."),
+        (ApiKey.ALTER_CONFIGS, "resources", config_of(4), "Cluster authorization failed."),
+        (ApiKey.INCREMENTAL_ALTER_CONFIGS, "resources", config_of(32), "Group authorization failed."),
+        (ApiKey.CREATE_PARTITIONS, "topics", named("name"), None),
+    ],
+)
+def test_refusals_have_the_texts_of_kafka(key: ApiKey, field: str, make: Any, text: str | None) -> None:
+    request = request_class(int(key))(**{field: elements_of(key, field, make, "a")})
+    answer, reached = asked(CONTROLLER_APIS, key, request)
+    (refusal,) = next(
+        told for name in ("topics", "responses", "results") if (told := getattr(answer, name, None))
+    )
+    assert (reached, refusal.error_message) == ([], text)
