@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +18,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.net.channel import ChannelSettings
 from kafkacompat.net.channels import Channels
 from kafkacompat.net.resolving import address_of, own_name
-from kafkacompat.net.runtime import later
+from kafkacompat.net.runtime import later, wait_for
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import Clock, Timers, Workers
@@ -81,7 +82,7 @@ class TrioSocketServer:
         self._workers = workers
         self._newest: ServerConfig | None = None
         self._bound: frozenset[str] = frozenset()
-        """The names of the listeners. A node with both roles has a server for each."""
+        """The names of the listeners, of those too that are being bound. A node with both roles has a server for each."""
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -93,8 +94,15 @@ class TrioSocketServer:
 
     def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
         async def bind() -> tuple[EndPoint, ...]:
-            bound = await self._server.bind(endpoints)
-            self._bound |= {each.endpoint.listener_name for each in bound}
+            wanted = tuple(endpoints)
+            names = frozenset(each.listener_name for each in wanted)
+            self._bound |= names
+            if self._newest is not None:
+                # Settings that came before a listener is bound may have other stores.
+                for name in names & self._tls.keys():
+                    with suppress(ConfigError):
+                        await wait_for(self._read_stores(name, self._newest))
+            bound = await self._server.bind(wanted)
             return tuple(replace(each.endpoint, port=each.port) for each in bound)
 
         return later(self._nursery, bind)
@@ -106,10 +114,14 @@ class TrioSocketServer:
         self._server.update_settings(NetworkSettings.from_config(config))
         self._newest = config
         for name in self._bound & self._tls.keys():
-            terms = self._tls[name]
-            self._workers.submit(partial(terms.exchanged, config)).on_done(
-                partial(self._exchange, name, terms, config)
-            )
+            self._read_stores(name, config)
+
+    def _read_stores(self, name: str, config: ServerConfig) -> Deferred[object | None]:
+        """Read a listener's stores and apply them. Fails with ConfigError, which is logged."""
+        terms = self._tls[name]
+        read: Deferred[object | None] = self._workers.submit(partial(terms.exchanged, config))
+        read.on_done(partial(self._exchange, name, terms, config))
+        return read
 
     def _exchange(
         self, name: str, terms: TlsTerms, config: ServerConfig, read: Deferred[object | None]

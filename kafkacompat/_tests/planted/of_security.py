@@ -443,6 +443,13 @@ BUGS = (
         ("server/_tests/test_early_start.py",),
     ),
     PlantedBug(
+        "a listener that is bound late has the stores of the node's start",
+        "net/network.py",
+        "            if self._newest is not None:\n",
+        "            if False:\n",
+        ("net/_tests/test_network.py",),
+    ),
+    PlantedBug(
         "a controller judges by the entries of its own snapshot",
         "server/shared_server.py",
         "if not authorizer.is_loaded and self.driver.has_caught_up:",

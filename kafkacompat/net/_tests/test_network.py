@@ -1,0 +1,77 @@
+"""The socket servers of a node: what their listeners take from settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from kafkacompat.config import ConfigError, EndPoint, ServerConfig, defaults_without_file
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.network import TrioSocketServer
+
+LATE = EndPoint("LATE", "127.0.0.1", 9094, "SSL")
+
+
+class Workers:
+    def submit(self, function: Callable[[], Any]) -> Deferred[Any]:
+        try:
+            return Deferred.of(function())
+        except ConfigError as error:
+            failed: Deferred[Any] = Deferred()
+            failed.fail(error)
+            return failed
+
+
+class Listener:
+    """A listener with TLS, and its server."""
+
+    listeners = ()
+
+    def __init__(self, error: ConfigError | None) -> None:
+        self.done: list[str] = []
+        self._error = error
+
+    def update_settings(self, settings: object) -> None:
+        pass
+
+    async def bind(self, endpoints: Iterable[EndPoint]) -> list[Any]:
+        self.done.append("bind")
+        return [SimpleNamespace(endpoint=each, port=each.port) for each in endpoints]
+
+    def exchanged(self, config: ServerConfig) -> object:
+        self.done.append("read")
+        if self._error is not None:
+            raise self._error
+        return config
+
+    def take(self, exchanged: object) -> None:
+        self.done.append("take")
+
+
+@pytest.mark.parametrize(
+    ("error", "opened"),
+    [
+        (None, ["read", "take", "bind"]),
+        (ConfigError("ssl.keystore.location", "gone", "is not there"), ["read", "bind"]),
+    ],
+)
+async def test_a_listener_that_is_bound_later_has_the_stores_of_the_newest_settings(
+    error: ConfigError | None, opened: list[str]
+) -> None:
+    """They may have come from the metadata before it was bound (early.start.listeners)."""
+    config = ServerConfig.from_properties(defaults_without_file(), {})
+    listener: Any = Listener(error)
+    async with trio.open_nursery() as nursery:
+        server = TrioSocketServer(nursery, listener, {"LATE": listener, "OTHER": listener}, Workers())
+        server.take_settings(config)
+        assert listener.done == []
+        bound: Deferred[tuple[EndPoint, ...]] = server.bind([LATE])
+        with trio.fail_after(60):
+            while not bound.done:
+                await trio.lowlevel.checkpoint()
+    assert bound.result() == (LATE,)
+    assert listener.done == opened
