@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, Access, Right, access_of
 from kafkacompat.api.handler import told_in_steps
+from kafkacompat.api.request_context import NotController
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
@@ -56,8 +57,8 @@ class NamedRights:
     instead: Right | None = None
     """A right to the cluster that suffices for all elements. Its denial is not logged."""
     describes: bool = False
-    """DESCRIBE on the resource, a topic, is asked for first. An element by name needs it too. With it, the refusal of an
-    element by id tells the name, and that of a name that is unknown says so."""
+    """DESCRIBE on the resource, a topic, is asked for first, on the active controller only. An element by name needs it too.
+    With it, the refusal of an element by id tells the name, and that of a name that is unknown says so."""
     text_of: Callable[[ErrorCode], str] | None = None
     """Kafka's text of a refusal, where its answer has one."""
     repeats_by: Callable[[Any], Any] | None = None
@@ -97,6 +98,8 @@ class NamedRights:
         context: RequestContext,
         request: Any,
     ) -> Steps[Any]:
+        if self.describes and not node.controller.is_active:
+            raise NotController  # others may not know all topics
         pace = Pace(JUDGED_A_STEP)
         elements = getattr(request, self.request_field)
         allowed, refused = yield from self._judged(access, node, elements or (), pace)

@@ -15,6 +15,7 @@ from kafkacompat.api._tests.test_produce import results as produced
 from kafkacompat.api._tests.world import Api
 from kafkacompat.api.handler import NoResponse
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable
+from kafkacompat.api.request_context import NotController
 from kafkacompat.api.serve import Route, serve
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
@@ -122,10 +123,16 @@ def id_of(name: str) -> bytes:
 
 
 def asked(
-    table: ApiTable, key: ApiKey, request: Any, *acls: Acl, later: bool = False, topics: tuple[str, ...] = ()
+    table: ApiTable,
+    key: ApiKey,
+    request: Any,
+    *acls: Acl,
+    later: bool = False,
+    topics: tuple[str, ...] = (),
+    is_active: bool = True,
 ) -> tuple[Any, list[Any]]:
     """Return the answer and the requests that reached the handler. The handler answers with one element for each
-    requested one. `topics` exist, besides `a` and `b`."""
+    requested one. `topics` exist, besides `a` and `b`. `is_active`: on the active controller."""
     version = APIS[key].latest
     reached: list[Any] = []
     field, answers = (
@@ -150,7 +157,12 @@ def asked(
     route.function, route.may_be_long = function, False
     known = {id_of(name): SimpleNamespace(name=name) for name in topics}
     image = SimpleNamespace(topics=dict.fromkeys(("a", "b", *topics), 1), topics_by_id=known)
-    node: Any = SimpleNamespace(authorizer=authorizer(*acls), opening=None, image=image)
+    node: Any = SimpleNamespace(
+        authorizer=authorizer(*acls),
+        opening=None,
+        image=image,
+        controller=SimpleNamespace(is_active=is_active),
+    )
     answer = serve(route, node, context(int(key), version), request)
     return answer.result() if isinstance(answer, Deferred) else answer, reached
 
@@ -220,6 +232,13 @@ def test_a_topic_that_is_not_there_is_told_to_those_who_may_see_it() -> None:
     answer, reached = asked(CONTROLLER_APIS, ApiKey.DELETE_TOPICS, request, *acls)
     assert [each.name for each in reached[0]] == ["mine"]
     assert {each.name: each.error_code for each in answer.responses[1:]} == {"gone": 3, "a": 29, "hidden": 29}
+
+
+def test_only_the_active_controller_tells_that_a_topic_is_not_there() -> None:
+    request = request_class(20)(topics=elements_of(ApiKey.DELETE_TOPICS, "topics", named("name"), "new"))
+    right = allow(TOPIC, AclOperation.DESCRIBE, "new")
+    with pytest.raises(NotController):
+        asked(CONTROLLER_APIS, ApiKey.DELETE_TOPICS, request, right, is_active=False)
 
 
 def test_a_topic_that_may_not_be_described_is_deleted_by_its_id_only() -> None:
