@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heappushpop
 from typing import Generic, Protocol, TypeVar
 
 from kafkacompat.quota.rate import Average
@@ -19,6 +19,9 @@ ENTRIES_MAX = 10_000
 NAME_MAX = 200
 """Characters of a client id that are kept, and shown in metrics. A longer one, which may take 128 KiB, is kept as its
 beginning and a digest."""
+MUTED_MAX = 10_000
+"""Ends of throttle times that are kept. A throttle may last for weeks, and a client that connects anew with each request has
+one for each."""
 EXPIRES_MS = 3_600_000
 """A measurement that has not been used for so long is forgotten."""
 
@@ -69,7 +72,9 @@ class Sensor(Generic[S]):
 
 class Muted:
     """The connections that are muted because of the quotas of one kind. One that closes counts until its time is over,
-    as in Kafka's queue of throttled channels. What the controller tells counts for requests, as in Kafka."""
+    as in Kafka's queue of throttled channels. What the controller tells counts for requests, as in Kafka.
+
+    Of more than MUTED_MAX those count whose time is over last."""
 
     __slots__ = ("_until_ms",)
 
@@ -78,8 +83,10 @@ class Muted:
         """A heap."""
 
     def add(self, until_ms: int, now_ms: int) -> None:
-        self.count(now_ms)
-        heappush(self._until_ms, until_ms)
+        if self.count(now_ms) < MUTED_MAX:
+            heappush(self._until_ms, until_ms)
+        else:
+            heappushpop(self._until_ms, until_ms)
 
     def count(self, now_ms: int) -> int:
         while self._until_ms and self._until_ms[0] <= now_ms:

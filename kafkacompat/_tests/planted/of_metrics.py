@@ -139,6 +139,13 @@ BUGS = (
         ("metrics/_tests/test_quotas.py", "api/_tests/test_throttling.py"),
     ),
     PlantedBug(
+        "any number of throttle times are kept",
+        "quota/client_quotas.py",
+        "        if self.count(now_ms) < MUTED_MAX:\n",
+        "        if self.count(now_ms) >= 0:\n",
+        ("quota/_tests/test_client_quotas.py::test_only_so_many_throttle_times_are_kept",),
+    ),
+    PlantedBug(
         "rebalances that classic groups complete are not counted",
         "group/classic/sync.py",
         "            env.note_completed_rebalance()\n",

@@ -149,6 +149,18 @@ def test_only_so_many_measurements_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(made._found) <= 10
 
 
+def test_only_so_many_throttle_times_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MUTED_MAX", 10)
+    muted = quotas().muted
+    for number in range(100):
+        muted.add(1_000 + number, 0)
+        assert muted.count(0) == len(muted._until_ms) == min(number + 1, 10)
+    assert muted.count(1_089) == 10
+    assert muted.count(1_094) == 5
+    muted.add(2_000, 1_094)
+    assert muted.count(1_094) == 6
+
+
 def test_measurements_that_nobody_uses_are_forgotten() -> None:
     made = quotas(entity(client_id=None))
     old = made.sensor("alice", "old", 0)
