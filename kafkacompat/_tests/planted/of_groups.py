@@ -326,8 +326,15 @@ BUGS = (
     PlantedBug(
         "a downgrade of a large group that the log refuses is not tried again",
         "group/consumer/large_conversion.py",
-        '        env.timers.schedule(("downgrade", group), RETRY_MS, again)\n',
+        '        env.timers.schedule(("downgrade", group), RETRY_MS << min(refusals, DOUBLED_MAX), again)\n',
         "",
+        ("coordinator/_tests/test_large_consumer_groups.py",),
+    ),
+    PlantedBug(
+        "a downgrade that the log always refuses is prepared again every ten seconds",
+        "group/consumer/large_conversion.py",
+        "resume_downgrade(env, group, at_ms, refusals + 1)",
+        "resume_downgrade(env, group, at_ms)",
         ("coordinator/_tests/test_large_consumer_groups.py",),
     ),
     PlantedBug(

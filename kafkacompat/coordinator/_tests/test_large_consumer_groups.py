@@ -289,9 +289,36 @@ def test_a_downgrade_of_a_large_group_that_the_log_refuses_is_tried_again(world:
     drive(world)
     assert type(group_of(world)) is ConsumerGroup
     world.partitions.refusal = None
-    world.time.advance(large_conversion.RETRY_MS)
+    world.time.advance(2 * large_conversion.RETRY_MS)
     drive(world)
     assert (type(group_of(world)), list(group_of(world).members)) == (ClassicGroup, members)
+
+
+def test_a_downgrade_that_the_log_always_refuses_is_tried_ever_more_rarely(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of a classic group may be larger than the log allows, although no record of the consumer group was."""
+    prepared: list[Any] = []
+    original = large_conversion.classic_group_of
+
+    def preparing(*given: Any) -> Any:
+        prepared.append(given)
+        return original(*given)
+
+    monkeypatch.setattr(large_conversion, "classic_group_of", preparing)
+    monkeypatch.setattr(large_conversion, "DOUBLED_MAX", 3)
+    new = converted(world, session_ms=10 * SESSION_MS)
+    new.leave()
+    world.partitions.refusal = E.MESSAGE_TOO_LARGE
+    drive(world)
+    for wait in (1, 2, 4, 8, 8):
+        count = len(prepared)
+        world.time.advance(wait * large_conversion.RETRY_MS - 1)
+        drive(world)
+        assert len(prepared) == count
+        world.time.advance(1)
+        drive(world)
+        assert len(prepared) == count + 1
 
 
 def test_the_next_coordinator_goes_on_with_a_downgrade_of_a_large_group(world: World) -> None:

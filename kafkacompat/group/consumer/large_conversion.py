@@ -45,7 +45,9 @@ CONVERTED_AT_ONCE = 100
 """Members of a group that is converted within a request. Each takes about 100 us."""
 TIMER_COST = 6
 RETRY_MS = 10_000
-"""A downgrade that the log refuses is tried again after this time. It is prepared anew, which takes long."""
+"""A downgrade that the log refuses is tried again after this time, and then each time after twice as long, up to
+DOUBLED_MAX times: it is prepared anew, which takes long, and the log may refuse it for ever as too large."""
+DOUBLED_MAX = 6
 
 
 # --- from classic to consumer
@@ -172,8 +174,8 @@ def _seen_members(group: ConsumerGroup) -> tuple[int, int, dict[str, ClassicMemb
     return group.group_epoch, group.assignment_epoch, members
 
 
-def downgrade_later(env: Environment, group: ConsumerGroup, now_ms: int) -> None:
-    """Make it a classic group if it then has only classic members."""
+def downgrade_later(env: Environment, group: ConsumerGroup, now_ms: int, refusals: int = 0) -> None:
+    """Make it a classic group if it then has only classic members. `refusals`: how often the log has refused that."""
     key = ("conversion", group.group_id)
     if env.tasks.is_scheduled(key):
         return
@@ -181,14 +183,14 @@ def downgrade_later(env: Environment, group: ConsumerGroup, now_ms: int) -> None
         "converting a consumer group",
         key,
         _prepared_downgrade(env, group, now_ms),
-        lambda prepared, at_ms: _downgraded(env, group, prepared, at_ms),
+        lambda prepared, at_ms: _downgraded(env, group, prepared, refusals, at_ms),
     )
 
 
-def resume_downgrade(env: Environment, group: ConsumerGroup, now_ms: int) -> None:
+def resume_downgrade(env: Environment, group: ConsumerGroup, now_ms: int, refusals: int = 0) -> None:
     """Go on with a downgrade that has not come to its end."""
     if len(group.members) > CONVERTED_AT_ONCE and may_downgrade_without(env, group, ()):
-        downgrade_later(env, group, now_ms)
+        downgrade_later(env, group, now_ms, refusals)
 
 
 def _has_only_classic_members(env: Environment, group: ConsumerGroup) -> bool:
@@ -216,12 +218,12 @@ def _prepared_downgrade(
 
 
 def _downgraded(
-    env: Environment, group: ConsumerGroup, prepared: PreparedDowngrade | None, now_ms: int
+    env: Environment, group: ConsumerGroup, prepared: PreparedDowngrade | None, refusals: int, now_ms: int
 ) -> GroupResult:
     if prepared is None or not _has_only_classic_members(env, group):
         return nothing()
     if prepared.seen != _seen_members(group):
-        downgrade_later(env, group, now_ms)
+        downgrade_later(env, group, now_ms, refusals)
         return nothing()
     classic = prepared.classic
     assert prepared.records is not None
@@ -232,11 +234,11 @@ def _downgraded(
         cancel_rebalance_timers(env, classic)
         env.groups[group.group_id] = group
         group.remember()
-        env.timers.schedule(("downgrade", group), RETRY_MS, again)
+        env.timers.schedule(("downgrade", group), RETRY_MS << min(refusals, DOUBLED_MAX), again)
 
     def again(at_ms: int) -> GroupResult:
         if env.groups.get(group.group_id) is group:
-            resume_downgrade(env, group, at_ms)
+            resume_downgrade(env, group, at_ms, refusals + 1)
         return nothing()
 
     prepare_rebalance(env, classic, now_ms)
