@@ -297,6 +297,7 @@ class ApiDispatcher:
         try:
             return route.reply(context.correlation_id, answer)
         except Exception:
+            context.again = None
             stand_in = stand_in_for_failure(route, context, request)
             if stand_in is NoResponse.CLOSE:
                 raise CloseConnection("a request without a reply failed") from None

@@ -114,6 +114,15 @@ def test_the_answer_of_a_bug_is_not_kept() -> None:
         assert (groups.asked, groups.again) == (asked, 0)
 
 
+def test_an_answer_that_cannot_be_encoded_is_not_kept() -> None:
+    api, groups = served()
+    groups.held = Deferred.of(ConsumerGroupHeartbeatResponse(member_epoch=2**31))
+    assert beat(api).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    groups.held = None
+    assert beat(api).error_code == ErrorCode.NONE
+    assert (groups.asked, groups.again) == (2, 0)
+
+
 def test_a_request_with_quotas_is_measured_each_time() -> None:
     throttled = Throttled(request_percentage=0.001)
     api, groups = served(throttled)
