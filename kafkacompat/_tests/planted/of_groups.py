@@ -331,6 +331,13 @@ BUGS = (
         ("coordinator/_tests/test_large_consumer_groups.py",),
     ),
     PlantedBug(
+        "a large group stays if a new member came while its downgrade was prepared, and has gone",
+        "group/consumer/large_conversion.py",
+        "        return PreparedDowngrade(seen)\n    try:\n",
+        "        return None\n    try:\n",
+        ("coordinator/_tests/test_large_consumer_groups.py",),
+    ),
+    PlantedBug(
         "a downgrade that the log always refuses is prepared again every ten seconds",
         "group/consumer/large_conversion.py",
         "resume_downgrade(env, group, at_ms, refusals + 1)",

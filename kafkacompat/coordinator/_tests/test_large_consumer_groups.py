@@ -247,6 +247,20 @@ def test_a_large_group_stays_if_a_new_member_joins_in_time(world: World) -> None
     assert type(group_of(world)) is ConsumerGroup
 
 
+@pytest.mark.parametrize("steps", range(4))
+def test_a_large_group_becomes_classic_also_if_a_new_member_comes_and_goes_meanwhile(
+    world: World, steps: int
+) -> None:
+    new, newer = converted(world), Member(world, "newer", "t")
+    new.leave()
+    assert newer.join().error_code == E.NONE
+    for _ in range(steps):
+        world.time.step()
+    newer.leave()
+    drive(world)
+    assert type(group_of(world)) is ClassicGroup
+
+
 @pytest.mark.parametrize("part", ["classic_group_of", "encoded_run"])
 def test_a_large_group_that_changes_meanwhile_becomes_classic_all_the_same(
     world: World, monkeypatch: pytest.MonkeyPatch, part: str

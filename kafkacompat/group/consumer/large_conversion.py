@@ -165,8 +165,9 @@ def _take_up(env: Environment, group: ConsumerGroup, classic: ClassicGroup) -> G
 class PreparedDowngrade:
     seen: tuple[int, int, dict[str, ClassicMemberMetadata | None]]
     """The consumer group at the beginning."""
-    classic: ClassicGroup
-    records: tuple[RecordRun, EncodedRecord] | None
+    classic: ClassicGroup | None = None
+    records: tuple[RecordRun, EncodedRecord] | None = None
+    """Both are only there if the group can be converted as it was seen."""
 
 
 def _seen_members(group: ConsumerGroup) -> tuple[int, int, dict[str, ClassicMemberMetadata | None]]:
@@ -200,15 +201,15 @@ def _has_only_classic_members(env: Environment, group: ConsumerGroup) -> bool:
 def _prepared_downgrade(
     env: Environment, group: ConsumerGroup, now_ms: int
 ) -> Generator[int, None, PreparedDowngrade | None]:
-    if not _has_only_classic_members(env, group):
-        return None
     seen = _seen_members(group)
+    if not _has_only_classic_members(env, group):
+        return PreparedDowngrade(seen)
     try:
         classic = yield from classic_group_of(env, group, now_ms)
     except Refused:
         return None
     if seen != _seen_members(group):
-        return PreparedDowngrade(seen, classic, None)
+        return PreparedDowngrade(seen)
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     group_id = group.group_id
     removed = group_tombstones(group_id, list(group.members), list(group.resolved))
@@ -225,8 +226,9 @@ def _downgraded(
     if prepared.seen != _seen_members(group):
         downgrade_later(env, group, now_ms, refusals)
         return nothing()
-    classic = prepared.classic
-    assert prepared.records is not None
+    classic, records = prepared.classic, prepared.records
+    assert classic is not None
+    assert records is not None
     env.groups[group.group_id] = classic
     group.forget()
 
@@ -248,7 +250,7 @@ def _downgraded(
         _take_up_classic(env, classic),
         lambda _, at_ms: nothing(),
     )
-    return CoordinatorResult(prepared.records, None, replay=False, refused=refused)
+    return CoordinatorResult(records, None, replay=False, refused=refused)
 
 
 def _take_up_classic(env: Environment, classic: ClassicGroup) -> Generator[int, None, None]:
