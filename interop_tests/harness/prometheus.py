@@ -38,14 +38,21 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+SHORTER = ((r"(?m)^( +for:) .*$", r"\1 1s"), (r"\[\d+m\]", "[20s]"))
+"""What is put into the rules, so that tests need no minutes: alerts wait for one second, and counters are compared with
+those of 20 s ago."""
+
+
 class Prometheus:
-    """Scrapes the ports each second. Alerts wait for one second, whatever time the rules give them."""
+    """Scrapes the ports each second, with rules that need less time (SHORTER)."""
 
     def __init__(self, root: Path, ports: Sequence[int]) -> None:
         self.root = root
         self.port = free_port()
         root.mkdir(parents=True)
-        rules = re.sub(r"(?m)^( +for:) .*$", r"\1 1s", RULES.read_text("utf-8"))
+        rules = RULES.read_text("utf-8")
+        for pattern, shorter in SHORTER:
+            rules = re.sub(pattern, shorter, rules)
         (root / "alerts.yml").write_text(rules, "utf-8")
         targets = ", ".join(f'"127.0.0.1:{port}"' for port in ports)
         (root / "prometheus.yml").write_text(
@@ -100,10 +107,14 @@ class Prometheus:
             for each in self._get("query", query=expression)["result"]
         }
 
-    def firing(self) -> set[str]:
-        """The names of the alerts that fire."""
-        alerts = self._get("alerts")["alerts"]
-        return {each["labels"]["alertname"] for each in alerts if each["state"] == "firing"}
+    def firing(self, port: int | None = None) -> set[str]:
+        """The names of the alerts that fire: all, or those of the node with this port for scrapes."""
+        return {
+            each["labels"]["alertname"]
+            for each in self._get("alerts")["alerts"]
+            if each["state"] == "firing"
+            and (port is None or each["labels"].get("instance") == f"127.0.0.1:{port}")
+        }
 
     def targets(self) -> dict[str, str]:
         """The last error of each target's scrape, by address; empty: it succeeded."""
@@ -113,8 +124,18 @@ class Prometheus:
             for each in active
         }
 
-    def wait_until_firing(self, *names: str) -> None:
-        wait_until(lambda: set(names) <= self.firing(), f"{names} fire", interval_s=0.25)
+    def wait_until_scraped(self) -> None:
+        """Until the last scrape of every target has succeeded. The first ones come some seconds after the start."""
+        wait_until(
+            lambda: (found := self.targets()) and not any(found.values()), "all targets are scraped", 120.0
+        )
+
+    def wait_until_firing(self, *names: str, port: int | None = None, timeout_s: float = 60.0) -> None:
+        """`port`: of the node whose alerts they are."""
+        wait_until(lambda: set(names) <= self.firing(port), f"{names} fire", timeout_s, interval_s=0.25)
+
+    def wait_until_resolved(self, *names: str, port: int | None = None, timeout_s: float = 60.0) -> None:
+        wait_until(lambda: not set(names) & self.firing(port), f"{names} end", timeout_s, interval_s=0.25)
 
 
 def dashboard_queries() -> list[tuple[str, str]]:

@@ -31,6 +31,7 @@ VICTIM, SECOND_VICTIM, KEPT = 3, 2, 1
 TIMEOUT_S = 30.0
 OF_THE_MACHINE = {"KafkaLoopBusy", "KafkaLoopStalled", "KafkaMetadataStale"}
 """Alerts that a busy machine may cause."""
+HERE = Path(__file__)
 PAGE = CHECKOUT / "docs" / "how-to" / "watch-a-cluster.md"
 
 pytestmark = [
@@ -145,6 +146,14 @@ def test_each_alert_is_tested_and_has_its_advice() -> None:
     assert names
     assert names == set(re.findall(r'alertname="(Kafka\w+)"', RULE_TESTS.read_text("utf-8")))
     assert names == set(re.findall(r"(?m)^\| `(Kafka\w+)` \|", PAGE.read_text("utf-8")))
+    assert names == alerts_that_fire_in_faults()
+
+
+def alerts_that_fire_in_faults() -> set[str]:
+    """Those that the tests here and in test_alerts wait for."""
+    tests = HERE.read_text("utf-8") + HERE.with_name("test_alerts.py").read_text("utf-8")
+    waits = re.findall(r"(?s)\.(?:wait_until_firing|fires)\((.*?)\)\n", tests)
+    return set(re.findall(r'"(Kafka\w+)"', "".join(waits)))
 
 
 def test_every_query_of_the_dashboard_has_data(watched: Watched) -> None:

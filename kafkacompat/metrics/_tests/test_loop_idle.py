@@ -1,10 +1,13 @@
-"""The idle time of the event loop, from the processor time of its thread."""
+"""The idle time of the event loop, from what the system counts of its thread."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from kafkacompat.metrics.loop_idle import RECENT_S, LoopIdle
+from kafkacompat.metrics import loop_idle
+from kafkacompat.metrics.loop_idle import RECENT_S, LoopIdle, waited_s
 
 
 class World:
@@ -58,3 +61,26 @@ def test_work_of_this_thread_is_counted() -> None:
     idle = LoopIdle()
     sum(range(100_000))
     assert 0 <= idle.read().since_start < 1
+
+
+def test_the_time_without_a_free_processor_is_read(tmp_path: Path) -> None:
+    told = tmp_path / "schedstat"
+    told.write_text("7000000000 2500000000 31\n")
+    assert waited_s(str(told)) == 2.5
+
+
+@pytest.mark.parametrize("text", ["", "0", "a b c"])
+def test_a_system_that_does_not_tell_it_counts_nothing(tmp_path: Path, text: str) -> None:
+    told = tmp_path / "schedstat"
+    assert waited_s(str(told)) == 0
+    told.write_text(text)
+    assert waited_s(str(told)) == 0
+
+
+def test_a_loop_that_waits_for_a_processor_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_idle, "thread_time", lambda: 1.0)
+    monkeypatch.setattr(loop_idle, "waited_s", lambda: now_s)
+    now_s = 0.0
+    idle = LoopIdle(lambda: now_s)
+    now_s = 10.0
+    assert idle.read() == (0, 0)
