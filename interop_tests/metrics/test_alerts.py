@@ -13,7 +13,8 @@ from contextlib import ExitStack
 import pytest
 
 from interop_tests.harness.broker import chosen_bootstrap
-from interop_tests.harness.raw_kafka import ErrorCode, topic_id
+from interop_tests.harness.raw_kafka import ErrorCode, produce, topic_id
+from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 from interop_tests.metrics.faulty_cluster import (
@@ -24,11 +25,13 @@ from interop_tests.metrics.faulty_cluster import (
     LETTERS,
     MAGIC_AT,
     OFFSETS,
+    PARTITIONS,
     PIECE,
     SEGMENT_BYTES,
     SHARE_STATE,
     TIMEOUT_S,
     TORN,
+    WATCHED,
     FaultyCluster,
     batch_sizes,
     change_byte,
@@ -125,6 +128,11 @@ def test_a_follower_that_falls_behind(faulty: FaultyCluster) -> None:
     follows = faulty.cluster.nodes[FOLLOWS]
     follows.pause()
     try:
+        # A replica that has all records is in sync, whoever does not fetch.
+        with Connection(faulty.works.bootstrap, TIMEOUT_S) as connection:
+            for partition in range(PARTITIONS):
+                answer = produce(connection, WATCHED, BatchPlan(), partition, acks=1)
+                assert answer["ErrorCode"] == ErrorCode.NONE, answer
         faulty.fires("KafkaIsrFlapping")
     finally:
         follows.resume()
