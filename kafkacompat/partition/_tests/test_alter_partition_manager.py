@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kafkacompat._tests.doubles import HandTime
@@ -120,6 +121,23 @@ def test_lost_refused_and_unanswered_ones_are_sent_again_after_a_pause() -> None
     assert desk.outcomes == []
     desk.answer({0: 0})
     assert desk.outcomes == [(0, Altered.COMMITTED)]
+
+
+def test_a_change_that_the_metadata_tells_before_the_answer_is_counted() -> None:
+    desk = Desk()
+    core, other = partition(0), partition(1)
+    submit(desk, core, other)
+    epoch = 3 * EPOCH + 1
+    core.become(replace(partition_image(replicas=(1, 2), epoch=EPOCH), partition_epoch=epoch), 0)
+    desk.answer({0: 0})
+    assert desk.outcomes == [(0, Altered.OUTDATED)]
+    assert desk.alters._changes.expands == 1
+    # This one the controller has not made.
+    image = partition_image(replicas=(1, 2), isr=(1,), epoch=EPOCH)
+    other.become(replace(image, partition_epoch=epoch), 0)
+    row = PartitionData(partition_index=1, leader_id=1, leader_epoch=EPOCH, isr=[1])
+    desk.sent[-1][1].resolve(AlterPartitionResponse(topics=[TopicData(topic_id=TOPIC_ID, partitions=[row])]))
+    assert desk.alters._changes.expands == 1
 
 
 def test_what_the_metadata_decided_meanwhile_is_not_sent_again() -> None:
