@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.isr import PendingPartitionChange
     from kafkacompat.ports import Timers
-    from kafkacompat.wire.messages.alter_partition_response import AlterPartitionResponse, PartitionData
+    from kafkacompat.wire.messages.alter_partition_response import AlterPartitionResponse
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class AlterPartitionManager:
                     tuple(partition.isr),
                     partition.partition_epoch,
                 )
-                self._count(item.proposal, partition, outcome)
+                self._count(item.proposal, partition.error_code, partition.isr, outcome)
                 if outcome is not Altered.RETRY:
                     del unanswered[key]
                     finished.append((item.core, outcome))
@@ -152,11 +152,13 @@ class AlterPartitionManager:
             self._altered(core, outcome)
         self._send()
 
-    def _count(self, proposal: PendingPartitionChange, answer: PartitionData, outcome: Altered) -> None:
+    def _count(
+        self, proposal: PendingPartitionChange, error_code: int, isr: list[int], outcome: Altered
+    ) -> None:
         """A change counts that the controller has made, also if the metadata told of it before the answer."""
-        if answer.error_code:
+        if error_code:
             self._changes.failed += 1
-        elif outcome is not Altered.COMMITTED and set(answer.isr) != set(proposal.isr):
+        elif outcome is not Altered.COMMITTED and set(isr) != set(proposal.isr):
             return
         elif len(proposal.isr) < len(proposal.maximal):
             self._changes.shrinks += 1
