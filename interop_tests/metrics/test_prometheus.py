@@ -29,7 +29,7 @@ SHARE_GROUP = "workers"
 RECORDS = 500
 VICTIM, SECOND_VICTIM, KEPT = 3, 2, 1
 TIMEOUT_S = 30.0
-OF_THE_MACHINE = {"KafkaLoopBusy", "KafkaLoopStalled", "KafkaMetadataStale"}
+OF_THE_MACHINE = {"KafkaLoopBusy", "KafkaLoopStalled"}
 """Alerts that a busy machine may cause."""
 HERE = Path(__file__)
 PAGE = CHECKOUT / "docs" / "how-to" / "watch-a-cluster.md"
