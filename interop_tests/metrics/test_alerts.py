@@ -6,6 +6,7 @@ The tests share a cluster. What takes half a minute goes on while others run.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -48,6 +49,7 @@ GIVEN_UP = "kafkacompat_share_dead_letters_given_up_total"
 pytestmark = [
     pytest.mark.needs_control,
     pytest.mark.skipif(chosen_bootstrap() is not None, reason="starts a cluster of its own"),
+    pytest.mark.skipif(not os.environ.get("KAFKACOMPAT_SOAK"), reason="takes over a minute; KAFKACOMPAT_SOAK"),
 ]
 
 
