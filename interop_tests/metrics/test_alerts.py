@@ -49,7 +49,9 @@ GIVEN_UP = "kafkacompat_share_dead_letters_given_up_total"
 pytestmark = [
     pytest.mark.needs_control,
     pytest.mark.skipif(chosen_bootstrap() is not None, reason="starts a cluster of its own"),
-    pytest.mark.skipif(not os.environ.get("KAFKACOMPAT_SOAK"), reason="takes over a minute; KAFKACOMPAT_SOAK"),
+    pytest.mark.skipif(
+        not os.environ.get("KAFKACOMPAT_SOAK"), reason="takes over a minute; KAFKACOMPAT_SOAK"
+    ),
 ]
 
 
