@@ -15,6 +15,7 @@ from interop_tests.harness.broker import APACHE, KAFKACOMPAT, chosen_bootstrap
 from interop_tests.harness.exporting import scraped_text
 from interop_tests.harness.jmx_exporter import exporting
 from interop_tests.harness.kafka_jars import MissingTool
+from interop_tests.harness.one_replica import ONE_REPLICA
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 
@@ -44,19 +45,7 @@ class Watched:
     """One controller and one broker, each with a port for scrapes."""
 
     def __init__(self, kind: str, root: Path) -> None:
-        one = dict.fromkeys(
-            (
-                "default.replication.factor",
-                "min.insync.replicas",
-                "offsets.topic.replication.factor",
-                "transaction.state.log.replication.factor",
-                "transaction.state.log.min.isr",
-                "share.coordinator.state.topic.replication.factor",
-                "share.coordinator.state.topic.min.isr",
-            ),
-            "1",
-        )
-        self.cluster = Cluster(kind, root, 2, ROLES, settings=one)
+        self.cluster = Cluster(kind, root, 2, ROLES, settings=ONE_REPLICA)
         self.ports: dict[str, int] = {}
         for role, node in zip(ROLES, self.cluster.nodes.values(), strict=True):
             port = self.ports[role] = free_port()

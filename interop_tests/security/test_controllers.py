@@ -8,6 +8,7 @@ import pytest
 
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
 from interop_tests.harness.broker import KAFKACOMPAT, chosen_kind
+from interop_tests.harness.one_replica import ONE_REPLICA
 from interop_tests.harness.waiting import wait_until
 from interop_tests.security.stores import Stores
 from interop_tests.security.test_tls import serial
@@ -22,18 +23,6 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import Increme
 
 pytestmark = pytest.mark.needs_control
 LOCATION = "listener.name.controller.ssl.keystore.location"
-ONE_NODE = dict.fromkeys(
-    (
-        "default.replication.factor",
-        "min.insync.replicas",
-        "offsets.topic.replication.factor",
-        "transaction.state.log.replication.factor",
-        "transaction.state.log.min.isr",
-        "share.coordinator.state.topic.replication.factor",
-        "share.coordinator.state.topic.min.isr",
-    ),
-    "1",
-)
 
 
 def alter(address: str, stores: Stores, path: Path) -> int:
@@ -57,7 +46,7 @@ def test_stores_of_a_controller_are_exchanged_while_it_runs(tmp_path: Path) -> N
     stores = Stores(tmp_path / "stores")
     first, second, third = (stores.authority.issue() for _ in range(3))
     cluster = Cluster(
-        [chosen_kind(), KAFKACOMPAT], tmp_path, nodes=2, roles=[CONTROLLER, BROKER], settings=ONE_NODE
+        [chosen_kind(), KAFKACOMPAT], tmp_path, nodes=2, roles=[CONTROLLER, BROKER], settings=ONE_REPLICA
     )
     try:
         for node in cluster.nodes.values():
