@@ -16,6 +16,7 @@ import pytest
 
 from interop_tests.faults.load import Acknowledged, assert_kept, led, log_end, now_ms, read_all
 from interop_tests.harness.broker import APACHE, BrokerProcess
+from interop_tests.harness.damage import change_byte
 from interop_tests.harness.raw_kafka import (
     ErrorCode,
     create_topic,
@@ -88,15 +89,6 @@ def batches_in(segment: Path) -> list[Place]:
     return places
 
 
-def flip(segment: Path, position: int) -> None:
-    """Change one byte of a file."""
-    with open(segment, "r+b") as file:
-        file.seek(position)
-        byte = file.read(1)[0]
-        file.seek(position)
-        file.write(bytes([byte ^ 0xFF]))
-
-
 def forget_recovery_points(filled: Filled) -> None:
     """As if the crash happened before the first checkpoint: nothing is known to be durable."""
     (filled.broker.data_dir / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
@@ -111,7 +103,7 @@ def test_recovery_cuts_the_log_at_damage(filled: Filled, which: int) -> None:
     forget_recovery_points(filled)
     segment = filled.segments[which]
     damaged = batches_in(segment)[1]
-    flip(segment, damaged.position + damaged.size - 1000)
+    change_byte(segment, damaged.position + damaged.size - 1000)
     broker.start()
     assert log_end(broker.bootstrap, TOPIC) == damaged.base_offset
     kept = {place: value for place, value in filled.values.items() if place[1] < damaged.base_offset}
@@ -147,7 +139,7 @@ def test_a_damaged_end_after_a_clean_stop_is_recovered(filled: Filled, how: str)
             file.seek(last.position + 8)
             file.write(struct.pack(">i", -7))
     if how == "magic":
-        flip(segment, last.position + 16)
+        change_byte(segment, last.position + 16)
     broker.start()
     assert "Traceback" not in broker.log_text()
     assert str(segment) in broker.log_text()
@@ -169,7 +161,7 @@ def test_a_clean_segments_damage_is_served_as_it_is(filled: Filled) -> None:
     assert broker.stop() in (0, 143)
     segment = filled.segments[1]
     damaged = batches_in(segment)[1]
-    flip(segment, damaged.position + damaged.size - 1000)
+    change_byte(segment, damaged.position + damaged.size - 1000)
     broker.start()
     assert log_end(broker.bootstrap, TOPIC) == BATCHES
     with Connection(broker.bootstrap) as connection:

@@ -221,12 +221,3 @@ def batch_sizes(path: Path) -> list[int]:
         sizes.append(12 + length)
         position += sizes[-1]
     return sizes
-
-
-def change_byte(path: Path, position: int) -> None:
-    """As a bad disk does. The same change once more mends it."""
-    with open(path, "r+b") as file:
-        file.seek(position)
-        byte = file.read(1)[0]
-        file.seek(position)
-        file.write(bytes([byte ^ 0xFF]))

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 import pytest
 
 from interop_tests.harness.broker import chosen_bootstrap
+from interop_tests.harness.damage import change_byte
 from interop_tests.harness.raw_kafka import ErrorCode, produce, topic_id
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.waiting import wait_until
@@ -35,7 +36,6 @@ from interop_tests.metrics.faulty_cluster import (
     WATCHED,
     FaultyCluster,
     batch_sizes,
-    change_byte,
     oldest_file,
 )
 from interop_tests.share_groups.hand import REJECT, Hand, Leader, initialize, read_from_start
