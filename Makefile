@@ -40,10 +40,12 @@ $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.lock
 	touch $@
 
+# The interop tests are collected too: a name that one of them misses would be noticed after all unit tests.
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy kafkacompat
+	$(PYTEST) interop_tests -q --collect-only >/dev/null
 
 # Before a commit: everything but the costly unit tests, and one or two tests a client.
 check: lint

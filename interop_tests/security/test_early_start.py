@@ -11,8 +11,8 @@ import pytest
 
 from interop_tests.cluster.clusters import BOTH, CONTROLLER, Cluster
 from interop_tests.harness.broker import KAFKACOMPAT, chosen_kind
+from interop_tests.harness.one_replica import ONE_REPLICA
 from interop_tests.harness.waiting import wait_until
-from interop_tests.security.test_controllers import ONE_NODE
 
 pytestmark = pytest.mark.needs_control
 SECURED = {
@@ -65,7 +65,7 @@ def test_a_voter_among_others_opens_when_it_has_learned_the_entries_from_their_l
 
 
 def test_a_lone_node_loads_its_entries_without_any_listener(make: Callable[..., Cluster]) -> None:
-    cluster = make(1, BOTH, SECURED | LATE | ONE_NODE).start()
+    cluster = make(1, BOTH, SECURED | LATE | ONE_REPLICA).start()
     node = cluster.nodes[1]
     assert listens(node.controller_bootstrap)
     cluster.create_topic("topic", replication_factor=1)
