@@ -7,12 +7,15 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from interop_tests.cluster.clusters import BOTH, CONTROLLER, Cluster
+from interop_tests.cluster.node import ClusterNode
 from interop_tests.harness.broker import KAFKACOMPAT, chosen_kind
 from interop_tests.harness.one_replica import ONE_REPLICA
 from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
 
 pytestmark = pytest.mark.needs_control
 SECURED = {
@@ -41,6 +44,25 @@ def listens(address: str) -> bool:
     host, port = address.split(":")
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 5):
         return True
+    return False
+
+
+def chosen_port(node: ClusterNode) -> int:
+    """The port that the system has chosen for a controller's other listener. 0 before that."""
+    found = {
+        each.laddr.port
+        for each in psutil.Process(node.pid).net_connections("tcp")
+        if each.status == psutil.CONN_LISTEN
+    }
+    return next(iter(found - {node.controller_port}), 0)
+
+
+def answers(port: int, timeout_s: float) -> bool:
+    with (
+        contextlib.suppress(OSError, ConnectionClosed, Silence),
+        Connection(f"127.0.0.1:{port}", timeout_s) as connection,
+    ):
+        return bool(connection.call("ApiVersions", 0, {})["ErrorCode"] == 0)
     return False
 
 
@@ -73,3 +95,27 @@ def test_a_lone_node_loads_its_entries_without_any_listener(make: Callable[..., 
     node.start()
     cluster.wait_until_whole()
     assert listens(node.controller_bootstrap)
+
+
+def test_a_port_that_the_system_chooses_is_there_at_once_and_served_when_the_entries_are_loaded(
+    make: Callable[..., Cluster],
+) -> None:
+    cluster = make(3, CONTROLLER, SECURED)
+    first, *others = cluster.nodes.values()
+    first.settings |= {
+        "listeners": f"{first.settings['listeners']},WILD://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER,WILD",
+        "listener.security.protocol.map": f"{first.settings['listener.security.protocol.map']},WILD:PLAINTEXT",
+        "early.start.listeners": "CONTROLLER",
+    }
+    for node in cluster.nodes.values():
+        cluster.format(node)
+    first.start()
+    port = wait_until(lambda: chosen_port(first), "the port is there")
+    wait_until(lambda: listens(first.controller_bootstrap), "the early listener opens")
+    assert listens(f"127.0.0.1:{port}")
+    assert answers(first.controller_port, 20)
+    assert not answers(port, 1)
+    for node in others:
+        node.start()
+    wait_until(lambda: answers(port, 5), "the other listener is served")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+BOTH_USAGES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 _DAY = timedelta(days=1)
 
 
@@ -64,6 +66,17 @@ class Authority:
             .sign(maker.key, hashes.SHA256())
         )
 
+    @classmethod
+    def pretended(cls, identity: Identity, issuer: Authority) -> Authority:
+        """Somebody who issues certificates with a key whose own certificate does not allow it."""
+        made = cls(issuer=issuer)
+        made.key, made.certificate = identity.key, identity.chain[0]
+        made.subject = made.certificate.subject
+        return made
+
+    def itself(self) -> Identity:
+        return Identity(self.key, (self.certificate,))
+
     def pem(self) -> str:
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
@@ -80,6 +93,7 @@ class Authority:
         from_days: int = -1,
         to_days: int = 30,
         use_rsa: bool = False,
+        usages: Sequence[x509.ObjectIdentifier] = BOTH_USAGES,
     ) -> Identity:
         key: PrivateKey = (
             rsa.generate_private_key(65537, 2048) if use_rsa else ec.generate_private_key(ec.SECP256R1())
@@ -87,10 +101,8 @@ class Authority:
         subject = (
             x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) if isinstance(name, str) else name
         )
-        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-        builder = _builder(subject, self.subject, key, from_days, to_days).add_extension(
-            usage, critical=False
-        )
+        builder = _builder(subject, self.subject, key, from_days, to_days)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         if hosts:
             builder = builder.add_extension(
                 x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False

@@ -6,7 +6,7 @@ Code outside of trio's coroutines starts asynchronous work here. Everything runs
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -109,6 +109,9 @@ class TrioSocketServer:
 
     def serve(self) -> Deferred[None]:
         return later(self._nursery, partial(self._nursery.start, self._server.run))
+
+    def hold(self, listeners: Collection[str]) -> None:
+        self._server.hold(listeners)
 
     def take_settings(self, config: ServerConfig) -> None:
         self._server.update_settings(NetworkSettings.from_config(config))

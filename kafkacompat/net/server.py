@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -80,6 +80,7 @@ class Server:
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 1
         self._meters: dict[str, ListenerMeter] = {}
+        self._held: Collection[str] = ()
         self._line = TurnLine()
         self._poller = Poller(self._line.give, self._line.wake)
         self._closed_one = trio.Event()
@@ -150,6 +151,11 @@ class Server:
                 self._nursery.start_soon(self._accept, listener)
         return tuple(bound)
 
+    def hold(self, listeners: Collection[str]) -> None:
+        """Let the clients of these listeners wait, and those of no others."""
+        self._held = listeners
+        self._announce_room()
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve the present listeners until drained or cancelled."""
         try:
@@ -176,10 +182,7 @@ class Server:
 
     async def drain(self, deadline_ms: int) -> None:
         """Stop accepting and reading, answer the received requests, close all connections. After `deadline_ms` close
-        the rest.
-
-        `run` then returns.
-        """
+        the rest. `run` then returns."""
         self._draining = True
         for listener in self.listeners:
             listener.close()
@@ -235,7 +238,7 @@ class Server:
                 break
             with trio.move_on_after(wait_ms / 1000):
                 await self._closed_one.wait()
-        while not self._draining and not self._counts.may_accept(name):
+        while not self._draining and (name in self._held or not self._counts.may_accept(name)):
             await self._closed_one.wait()
 
     def _accepted(self, listener: BoundListener, sock: socket.socket, host: str, port: int) -> None:
@@ -263,11 +266,10 @@ class Server:
 
     async def _let_in_later(self, listener: BoundListener, sock: socket.socket, host: str, port: int) -> None:
         """Let in a connection over max.connection.creation.rate. The listener accepts no other one before."""
+        name = listener.endpoint.listener_name
         try:
             while not self._draining:
-                wait_ms = (
-                    self._throttled_until_ms[listener.endpoint.listener_name] - self.clock.monotonic_ms()
-                )
+                wait_ms = self._throttled_until_ms[name] - self.clock.monotonic_ms()
                 if wait_ms <= 0:
                     break
                 with trio.move_on_after(wait_ms / 1000):

@@ -6,7 +6,7 @@ Protocols and their values; nothing here acts. The implementations are in net an
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -92,6 +92,10 @@ class SocketServer(Protocol):
 
     def serve(self) -> Deferred[None]:
         """Resolves when requests are accepted."""
+        ...
+
+    def hold(self, listeners: Collection[str]) -> None:
+        """Let the clients of these listeners wait, and those of no others."""
         ...
 
     def take_settings(self, config: ServerConfig) -> None:

@@ -55,14 +55,17 @@ def _late_listeners(config: ServerConfig) -> tuple[EndPoint, ...]:
     """The controller listeners that open when the authorizer has the access control entries (KIP-801).
 
     By default all listeners open before, because voters must reach each other to find out which entries are
-    committed. A port that the system chooses must be known before, so its listener opens too.
+    committed.
     """
     if config.get_string(EARLY_START) is None or not config.get_string("authorizer.class.name"):
         return ()
     names = {name.upper() for name in config.get_list(EARLY_START)}
-    return tuple(
-        each for each in config.controller_listeners() if each.listener_name not in names and each.port
-    )
+    return tuple(each for each in config.controller_listeners() if each.listener_name not in names)
+
+
+def _is_bound_late(endpoint: EndPoint) -> bool:
+    """A port that the system chooses must be known before, so its clients wait in the socket's backlog, as in Kafka."""
+    return endpoint.port != 0
 
 
 class ControllerServer:
@@ -157,9 +160,11 @@ class ControllerServer:
         """Return the controller's socket server and its advertised listeners, with the ports that the system chose for
         port 0.
 
-        The listeners that wait for the authorizer are bound by `start`. Raises OSError, ConfigError.
+        The listeners that wait for the authorizer are bound by `start`, those with port 0 are served by it. Raises
+        OSError, ConfigError.
         """
-        server, late = doors.network.socket_server(), _late_listeners(doors.config)
+        server = doors.network.socket_server()
+        late = [each for each in _late_listeners(doors.config) if _is_bound_late(each)]
         bound = await server.bind([each for each in doors.config.controller_listeners() if each not in late])
         return server, await controller_addresses(doors.config, (*bound, *late), doors.network)
 
@@ -178,12 +183,17 @@ class ControllerServer:
     async def start(self) -> None:
         """Start to serve the quorum, which this node has already joined. Returns when all listeners are open. Raises
         OSError."""
+        late = _late_listeners(self._doors.config)
+        names = [each.listener_name for each in late]
+        self._server.hold(names)
         await self._server.serve()
-        if late := _late_listeners(self._doors.config):
-            names = ", ".join(each.listener_name for each in late)
-            logger.info("%s opens when the access control entries are loaded (%s)", names, EARLY_START)
+        if late:
+            logger.info(
+                "%s opens when the access control entries are loaded (%s)", ", ".join(names), EARLY_START
+            )
             await self._shared.acls_loaded
-            await self._server.bind(late)
+            self._server.hold(())
+            await self._server.bind(filter(_is_bound_late, late))
 
     async def stop(self) -> None:
         """Answer the requests in flight. Call it when this node no longer leads the quorum."""

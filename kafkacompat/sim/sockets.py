@@ -7,7 +7,7 @@ clients that authenticate themselves, pass through the dispatcher as frames. Thi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
@@ -86,6 +86,9 @@ class SimulatedSocketServer:
         for call in waiting:
             call()
         return Deferred.of(None)
+
+    def hold(self, listeners: Collection[str]) -> None:
+        """Do nothing: only listeners with port 0 are bound before they are served."""
 
     def take_settings(self, config: ServerConfig) -> None:
         """Do nothing: connections are not limited here."""

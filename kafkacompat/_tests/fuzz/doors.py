@@ -5,7 +5,7 @@ What a node does at its doors is its work, counted in units that a seed repeats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from kafkacompat.config import EndPoint, ServerConfig
@@ -189,6 +189,9 @@ class FrameServer:
     def serve(self) -> Deferred[None]:
         self.serves = True
         return Deferred.of(None)
+
+    def hold(self, listeners: Collection[str]) -> None:
+        """All listeners are one."""
 
     def take_settings(self, config: ServerConfig) -> None:
         """Connections are not bounded."""

@@ -410,9 +410,30 @@ BUGS = (
     PlantedBug(
         "a controller listener that is not to start early does",
         "server/controller_server.py",
-        "if each.listener_name not in names and each.port\n",
-        "if False\n",
+        "if each.listener_name not in names)\n",
+        "if False)\n",
         ("server/_tests/test_early_start.py",),
+    ),
+    PlantedBug(
+        "a controller listener with port 0 that is not to start early does",
+        "server/controller_server.py",
+        "        self._server.hold(names)\n",
+        "",
+        ("server/_tests/test_early_start.py",),
+    ),
+    PlantedBug(
+        "a controller listener with port 0 never serves",
+        "server/controller_server.py",
+        "            self._server.hold(())\n",
+        "",
+        ("server/_tests/test_early_start.py",),
+    ),
+    PlantedBug(
+        "clients of a held listener are let in",
+        "net/server.py",
+        "(name in self._held or not self._counts.may_accept(name))",
+        "not self._counts.may_accept(name)",
+        ("net/_tests/test_server.py::test_clients_of_a_held_listener_wait_in_the_backlog",),
     ),
     PlantedBug(
         "a quorum of several controllers waits for entries that nobody can fetch",

@@ -96,6 +96,23 @@ async def test_a_listener_that_is_bound_later_is_served_at_once() -> None:
         await trio.open_tcp_stream(late.host, late.port)
 
 
+async def test_clients_of_a_held_listener_wait_in_the_backlog() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        server.hold(["LATE"])
+        (late,) = await server.bind([EndPoint("LATE", "127.0.0.1", 0, "PLAINTEXT")])
+        held = await trio.open_tcp_stream(late.host, late.port)
+        await held.send_all(framed(b"held"))
+        other = await dial(server)
+        await other.send_all(framed(b"other"))
+        assert await receive_frame(other) == b"other"
+        readings = server.listener_readings()
+        assert (readings["LATE"].present, readings["PLAINTEXT"].present) == (0, 1)
+        server.hold(())
+        assert await receive_frame(held) == b"held"
+    assert dispatcher.requests == [b"other", b"held"]
+
+
 async def test_a_frame_before_authentication_has_a_bound_of_its_own() -> None:
     """sasl.server.max.receive.size applies until the authentication lifts it."""
     dispatcher = ScriptedDispatcher()

@@ -30,11 +30,20 @@ class Listening:
 
     def __init__(self) -> None:
         self.done: list[str] = []
+        self._bound: set[str] = set()
+        self._held: set[str] = set()
 
     def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
         bound = tuple(endpoints)
+        self._bound |= {each.listener_name for each in bound}
         self.done += [f"bind {each.listener_name}" for each in bound]
         return Deferred.of(bound)
+
+    def hold(self, listeners: Iterable[str]) -> None:
+        held = {*listeners} & self._bound
+        self.done += [f"hold {each}" for each in sorted(held)]
+        self.done += [f"release {each}" for each in sorted(self._held - held)]
+        self._held = held
 
     def serve(self) -> Deferred[None]:
         self.done.append("serve")
@@ -89,8 +98,8 @@ ALL_AT_ONCE = ["bind CONTROLLER", "bind SAFE", "serve"]
         (AUTHORIZER | {"early.start.listeners": ""}, ["serve"], ["bind CONTROLLER", "bind SAFE"]),
         (
             AUTHORIZER | {"early.start.listeners": "", "listeners": TWO["listeners"].replace("9094", "0")},
-            ["bind SAFE", "serve"],
-            ["bind CONTROLLER"],
+            ["bind SAFE", "hold SAFE", "serve"],
+            ["release SAFE", "bind CONTROLLER"],
         ),
     ],
 )
