@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.group.classic.subscription import MalformedSubscription, subscribed_topics
 
 NOT_COMPARED: dict[tuple[str, str], str] = {
@@ -57,6 +58,7 @@ def is_subscription(metadata: bytes) -> bool:
 
 
 BROKER, LOGGERS = 4, 8
+RESOURCE_TYPES = {each for each in ConfigResourceType if each is not ConfigResourceType.UNKNOWN}
 ADDRESSES = {"listeners", "advertised.listeners", "log.dirs"}
 METADATA_MAX = 4096
 """The value of offset.metadata.max.bytes."""
@@ -190,10 +192,11 @@ NOT_SENT: tuple[NotSent, ...] = (
         ),
     ),
     NotSent(
-        "a request that names a resource twice is never answered",
+        "a request that names a resource twice is never answered; all types without a name are one",
         frozenset({"AlterConfigs"}),
         lambda message, version: is_repeated(
-            (each.resource_type, each.resource_name) for each in message.resources
+            (each.resource_type if each.resource_type in RESOURCE_TYPES else None, each.resource_name)
+            for each in message.resources
         ),
     ),
     NotSent(

@@ -13,7 +13,7 @@ import argparse
 import random
 import sys
 import tempfile
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,8 +151,16 @@ def _connecting(broker: BrokerProcess) -> Connect:
     return connect
 
 
-def compared_rights(folder: Path, seed: int, sets: int, requests: int, apis: Container[str] = ()) -> Outcome:
-    """With two new brokers: this number of sets of entries, and requests for each set."""
+def compared_rights(
+    folder: Path,
+    seed: int,
+    sets: int,
+    requests: int,
+    apis: Container[str] = (),
+    tell: Callable[[Sequence[str]], None] = lambda lines: None,
+) -> Outcome:
+    """With two new brokers: this number of sets of entries, and requests for each set. `tell` gets the differences of each
+    set."""
     entries = [
         each
         for each in broker_apis(False, True).entries
@@ -171,7 +179,8 @@ def compared_rights(folder: Path, seed: int, sets: int, requests: int, apis: Con
             before = len(outcome.told)
             compare(sides, f"{seed}/{number}", requests, outcome)
             if len(outcome.told) > before:
-                outcome.told.insert(before, f"with {made}")
+                outcome.told.insert(before, f"set {number}, with {made}")
+            tell(outcome.told[before:])
         outcome.never_asked = sides[0].author.never_asked()
     return outcome
 
@@ -184,9 +193,14 @@ def main() -> int:
     parser.add_argument("--api", action="append", default=[], help="only this one; again for more")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rights-") as folder:
-        outcome = compared_rights(Path(folder), options.seed, options.sets, options.requests, options.api)
-    for each in outcome.told:
-        print(each, flush=True)
+        outcome = compared_rights(
+            Path(folder),
+            options.seed,
+            options.sets,
+            options.requests,
+            options.api,
+            lambda lines: print("".join(f"{each}\n" for each in lines), end="", flush=True),
+        )
     print(f"{outcome.sent} requests, {len(outcome.told)} lines of differences")
     return 1 if outcome.told else 0
 

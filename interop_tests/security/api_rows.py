@@ -294,6 +294,8 @@ BROKER_ROWS: dict[ApiKey, Row] = {
         )
     },
     ApiKey.ALTER_CLIENT_QUOTAS: row(CLUSTER_RIGHT, entries=[QUOTA]),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: row(NONE),
+    ApiKey.PUSH_TELEMETRY: row(E.INVALID_REQUEST, E.INVALID_REQUEST, metrics=b"metrics"),
     ApiKey.CREATE_DELEGATION_TOKEN: row(DISABLED, DISABLED, max_lifetime_ms=-1),
     ApiKey.RENEW_DELEGATION_TOKEN: row(DISABLED, DISABLED, hmac=b"h" * 32),
     ApiKey.EXPIRE_DELEGATION_TOKEN: row(DISABLED, DISABLED, hmac=b"h" * 32),
@@ -372,6 +374,16 @@ CONTROLLER_ROWS: dict[ApiKey, Row] = {
     ),
     ApiKey.DELETE_TOPICS: BROKER_ROWS[ApiKey.DELETE_TOPICS],
 }
+
+WITHOUT_RIGHTS = {
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    ApiKey.PUSH_TELEMETRY,
+}
+"""What everybody may ask who has authenticated, and is answered in full. Clients send their own metrics under any rights."""
 
 APACHE_ANSWERS = {ApiKey.TXN_OFFSET_COMMIT: E.INVALID_TXN_STATE}
 """What the privileged client gets from Apache Kafka instead: the broker asks itself as the transaction coordinator, through the

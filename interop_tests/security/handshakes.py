@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.ports import free_port
 from interop_tests.security.stores import Stores, with_listener
@@ -103,6 +105,13 @@ def contexts(stores: Stores) -> Iterator[tuple[str, ssl.SSLContext]]:
         "one of tomorrow": authority.issue("alice", (), from_days=2),
         "a foreign one": Authority("Foreign").issue("alice", ()),
         "one of an RSA key": authority.issue("alice", (), use_rsa=True),
+        "one of an intermediate authority": Authority("Between", authority).issue("alice", ()),
+        "one of another authority of the same name": Authority().issue("alice", ()),
+        "one that it has signed itself": Authority("alice").itself(),
+        "one that a client has signed": Authority.pretended(authority.issue("eve", ()), authority).issue(
+            "alice", ()
+        ),
+        "one for servers only": authority.issue("alice", (), usages=(ExtendedKeyUsageOID.SERVER_AUTH,)),
     }
     for version, only in VERSIONS.items():
         for cipher in CIPHERS if version == "1.2" else CIPHERS[:1]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 from interop_tests.harness.broker import BrokerProcess
+from interop_tests.harness.schema import ZERO_UUID
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed
 from interop_tests.raw.compare import two_sides
 from interop_tests.raw.rights import ADMINISTRATOR, SECURED, SENDER, _administer, _make, entry
 from interop_tests.raw.side_by_side import Connect, Side
+from kafkacompat._tests.fuzz.values import WITNESSED_TOPIC
 from kafkacompat.api.registry import ENTRIES as ALL_APIS
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 
@@ -27,6 +30,8 @@ ENTRIES = [
     entry(ResourceType.TOPIC, "t", SENDER, WRITE, pattern=PatternType.PREFIXED),
     entry(ResourceType.TOPIC, "compacted", SENDER, WRITE, AclPermissionType.DENY),
     entry(ResourceType.TOPIC, "*", SENDER, DESCRIBE, principal="User:*"),
+    entry(ResourceType.TOPIC, "secret", SENDER, DESCRIBE, AclPermissionType.DENY, PatternType.PREFIXED),
+    entry(ResourceType.TOPIC, "t1", SENDER, AclOperation.DELETE),
     entry(ResourceType.GROUP, "readers", SENDER, AclOperation.ALL),
     entry(ResourceType.CLUSTER, CLUSTER_NAME, SENDER, AclOperation.DESCRIBE_CONFIGS),
 ]
@@ -37,6 +42,7 @@ def topics(*names: str, **fields: Any) -> list[dict[str, Any]]:
 
 
 NAMES = ("t0", "compacted", "missing")
+ASKED_TO_DELETE = ("t0", "t1", WITNESSED_TOPIC)
 REQUESTS: list[tuple[str, int, dict[str, Any]]] = [
     ("Metadata", 12, {"Topics": topics(*NAMES)}),
     ("Metadata", 12, {"Topics": None}),
@@ -60,8 +66,21 @@ REQUESTS: list[tuple[str, int, dict[str, Any]]] = [
     ("DeleteGroups", 2, {"GroupsNames": ["strangers"]}),
     ("DescribeCluster", 1, {"IncludeClusterAuthorizedOperations": True, "EndpointType": 1}),
     ("ListTransactions", 0, {"StateFilters": [], "ProducerIdFilters": []}),
-    ("Metadata", 12, {"Topics": topics(LAST)}),
 ]  # fmt: skip
+
+
+def deletions(ids: dict[str, uuid.UUID]) -> list[tuple[str, int, dict[str, Any]]]:
+    """Of topics that exist or not, and may be seen, deleted, or neither. By name, by id, and by both."""
+    by_name = [
+        {"Name": each, "TopicId": ZERO_UUID} for each in ("t0", "secret", "missing", "compacted", "t0", "")
+    ]
+    by_id = [{"Name": None, "TopicId": each} for each in (*ids.values(), uuid.UUID(int=99), ZERO_UUID)]
+    both = [{"Name": "compacted", "TopicId": ids["t0"]}]
+    return [
+        ("DeleteTopics", 5, {"TopicNames": ["t0", "missing", "secret"], "TimeoutMs": 5000}),
+        ("DeleteTopics", 6, {"Topics": by_name + both, "TimeoutMs": 5000}),
+        ("DeleteTopics", 6, {"Topics": by_id + both, "TimeoutMs": 5000}),
+    ]
 
 
 def audited(side: Side, broker: BrokerProcess) -> Counter[str]:
@@ -72,8 +91,11 @@ def audited(side: Side, broker: BrokerProcess) -> Counter[str]:
     resource = {"ResourceType": 8, "ResourceName": "1", "Configs": [level]}
     reply = side.own.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})
     assert not reply["Responses"][0]["ErrorCode"], reply
+    found = side.own.call("Metadata", 12, {"Topics": topics(*ASKED_TO_DELETE)})["Topics"]
+    ids = {each["Name"]: each["TopicId"] for each in found}
+    last = ("Metadata", 12, {"Topics": topics(LAST)})
     with Connection(broker.bootstrap, sender=SENDER) as connection:
-        for api, version, body in REQUESTS:
+        for api, version, body in [*REQUESTS, *deletions(ids), last]:
             try:
                 connection.call(api, version, body)
             except ConnectionClosed as closed:

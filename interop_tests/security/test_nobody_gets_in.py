@@ -1,13 +1,16 @@
-"""Every API that a node serves, asked by an unknown client, by one without rights, and by a super user."""
+"""Every API that a node serves, and every page of a console, asked by an unknown client, by one without rights, and by a
+super user."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from interop_tests.conftest import MakeBroker
+from interop_tests.console.process import ConsoleProcess
 from interop_tests.harness.broker import APACHE, chosen_kind
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
@@ -21,14 +24,20 @@ from interop_tests.security.api_rows import (
     TOPIC,
     TRANSACTION,
     USER,
+    WITHOUT_RIGHTS,
     Row,
     codes_in,
     request_of,
 )
+from interop_tests.security.page_rows import OK, PAGES
 from interop_tests.security.sasl_talks import MODULES
-from kafkacompat.api.registry import CONTROLLER_ENTRIES, ENTRIES, Entry
+from interop_tests.telemetry.sides import offer_telemetry
+from kafkacompat.api.registry import CONTROLLER_APIS, Entry, broker_apis
 from kafkacompat.cli.connection import BrokerAway, Connection
+from kafkacompat.console.server import Pages, routes_of
+from kafkacompat.console.state import ConsoleState
 from kafkacompat.security.client_settings import security_of_client
+from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.security.sasl_client import ClientSecurity
 from kafkacompat.wire.apis import ApiKey, response_class
 from kafkacompat.wire.errors import ErrorCode
@@ -41,6 +50,10 @@ PASSWORD = "rows-s3cret"
 KNOWN, PRIVILEGED, NODE = "known", "root", "node"
 PORT, CONTROLLERS = "SAFE", "CONTROLLER"
 ANSWER_S = 20.0
+BROKER_ENTRIES = broker_apis(has_telemetry=True, has_unstable=False).entries
+CONTROLLER_ENTRIES = CONTROLLER_APIS.entries
+UNCONNECTED = ConsoleState(ClusterAddress(), 0, "run")
+UNAUTHORIZED = 401
 BEFORE_AUTHENTICATION = {ApiKey.SASL_HANDSHAKE}
 """ApiVersions is answered once, before this."""
 
@@ -51,14 +64,13 @@ def missing(entries: Sequence[Entry], rows: dict[ApiKey, Row]) -> list[str]:
 
 def test_every_api_has_a_row() -> None:
     """Who adds an API says who is let in."""
-    assert not missing(ENTRIES, BROKER_ROWS)
+    assert not missing(BROKER_ENTRIES, BROKER_ROWS)
     assert not missing(CONTROLLER_ENTRIES, CONTROLLER_ROWS)
+    assert [route.path for route in routes_of(Pages(UNCONNECTED, lambda: 0))] == [*PAGES]
     for rows in (BROKER_ROWS, CONTROLLER_ROWS):
         for key, row in rows.items():
             assert row.privileged not in RIGHTS, key
-            assert row.known in {*RIGHTS, DISABLED} or row.shows or key in {
-                ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_CLUSTER,
-            }, key  # fmt: skip
+            assert row.known in {*RIGHTS, DISABLED} or row.shows or key in WITHOUT_RIGHTS, key
 
 
 class Secured:
@@ -82,6 +94,7 @@ class Secured:
             "super.users": f"User:{PRIVILEGED};User:{NODE}",
             "connection.failed.authentication.delay.ms": "5",
         }
+        offer_telemetry(broker)
         self.broker = broker.start()
 
     @contextlib.contextmanager
@@ -156,11 +169,13 @@ class Secured:
         return topic_id
 
 
-def security(user: str) -> ClientSecurity:
+def properties(user: str) -> dict[str, str]:
     module = f'{MODULES}plain.PlainLoginModule required username="{user}" password="{PASSWORD}";'
-    return security_of_client(
-        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": module}
-    )
+    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": module}
+
+
+def security(user: str) -> ClientSecurity:
+    return security_of_client(properties(user))
 
 
 @pytest.fixture
@@ -189,7 +204,9 @@ def answer_to(secured: Secured, listener: str, user: str, request: Message) -> M
 @pytest.mark.parametrize("listener", [PORT, CONTROLLERS])
 def test_nobody_gets_more_than_their_rights(secured: Secured, listener: str) -> None:
     topic_id = secured.fill()
-    entries, rows = (ENTRIES, BROKER_ROWS) if listener == PORT else (CONTROLLER_ENTRIES, CONTROLLER_ROWS)
+    entries, rows = (
+        (BROKER_ENTRIES, BROKER_ROWS) if listener == PORT else (CONTROLLER_ENTRIES, CONTROLLER_ROWS)
+    )
     served = {each.key for each in entries}
     if chosen_kind() != APACHE:
         with secured.client(KNOWN, listener) as client:
@@ -215,6 +232,43 @@ def test_nobody_gets_more_than_their_rights(secured: Secured, listener: str) -> 
                 wrong.append(f"{key.name}: {user} gets {[each.name for each in codes]}, not {expected.name}")
             if row.shows and (row.shows in repr(answer)) != (user == PRIVILEGED):
                 wrong.append(f"{key.name}: {row.shows} for {user}: {answer!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("user", [KNOWN, PRIVILEGED])
+def test_no_page_shows_more_than_the_rights_of_its_console(
+    secured: Secured, tmp_path: Path, user: str
+) -> None:
+    """A console shows what the client of its --command-config may see, to those who have its token."""
+    secured.fill()
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties(user).items()))
+    address, how = f"127.0.0.1:{secured.ports[PORT]}", ("--command-config", str(file))
+    console = ConsoleProcess(address, tmp_path / "console.log", "0.0.0.0", how)
+    wrong = []
+    try:
+        console.start()
+        bearer = {"Authorization": f"Bearer {console.token}"}
+
+        def has_looked() -> bool:
+            cluster = console.get("/api/cluster", **bearer).json["cluster"]
+            return cluster is not None and (user == KNOWN or GROUP in repr(cluster))
+
+        wait_until(has_looked, "the console has looked at the cluster", 60)
+        for page in PAGES.values():
+            if (status := console.get(page.path).status) != UNAUTHORIZED:
+                wrong.append(f"{page.path}: without the token {status}")
+            answer = console.get(page.path, **bearer)
+            expected = page.known if user == KNOWN else OK
+            if answer.status != expected:
+                wrong.append(f"{page.path}: {answer.status} for {user}, not {expected}: {answer.body!r}")
+            names = {each for each in (TOPIC, GROUP, USER, TRANSACTION) if each.encode() in answer.body}
+            if user == KNOWN and names - ({TOPIC} if page.known != OK else set()):
+                wrong.append(f"{page.path}: {user} sees {names}")
+            if user == PRIVILEGED and page.shows and page.shows not in names:
+                wrong.append(f"{page.path}: {user} does not see {page.shows}")
+    finally:
+        console.kill()
     assert not wrong, "\n".join(wrong)
 
 

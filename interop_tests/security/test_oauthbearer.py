@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import subprocess
 import sys
 import time
@@ -29,6 +31,7 @@ pytestmark = pytest.mark.needs_control
 PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 AUDIENCE, ISSUER = "kafka", "https://issuer.example"
 CLIENT_S = 20
+SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 
 
 def settings_of(broker: BrokerProcess, port: int, url: str) -> dict[str, str]:
@@ -164,6 +167,33 @@ def test_tokens_are_taken_as_by_apache_kafka(addresses: dict[str, str]) -> None:
     assert ours == theirs
     assert ours["good"][-1] == 1
     assert ours["over"][-1] == "closed"
+
+
+def damaged(first: bytes, chance: random.Random) -> bytes:
+    """A first message that was cut, or of which a byte is changed, left out, added or doubled."""
+    at = chance.randrange(len(first))
+    byte = bytes([chance.choice((first[at] ^ 1 << chance.randrange(7), *b"\0\1\n =,.-_+/", 0x80, 0xFF))])
+    before, rest = first[:at], first[at + 1 :]
+    return chance.choice(
+        (before, before + byte + rest, before + rest, before + byte + first[at:], before + first[at:] * 2)
+    )
+
+
+def test_damaged_messages_are_answered_as_by_apache_kafka(addresses: dict[str, str]) -> None:
+    seed, count = (random.randrange(1 << 30), 3000) if SOAK else (5, 150)
+    chance = random.Random(seed)
+    whole = (
+        message(signed(good())),
+        message(signed(good()), "n,a=alice,", more="trace=x=1\x01"),
+        message("abc.def.ghi"),
+    )
+    told = []
+    for _ in range(count):
+        first = damaged(chance.choice(whole), chance)
+        ours, theirs = (answers(addresses[kind], first) for kind in (KAFKACOMPAT, APACHE))
+        if ours != theirs:
+            told.append(f"{first!r}\n  ours   {ours}\n  theirs {theirs}")
+    assert not told, f"seed {seed}\n" + "\n".join(told)
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]

@@ -100,9 +100,15 @@ def started(root: Path, kinds: Sequence[str]) -> Iterator[list[TelemetrySide]]:
 
 
 def telemetry_broker(kind: str, root: Path) -> BrokerProcess:
-    settings = {"telemetry.max.bytes": str(MAX_BYTES)}
-    if kind != APACHE:
-        return BrokerProcess(kind, root, settings | {"metrics.listener.port": str(free_port())})
-    broker = BrokerProcess(kind, root, settings | {"metric.reporters": PLUGIN.stem})
-    broker.plugins = [compiled("telemetry_receiver", PLUGIN)]
+    broker = BrokerProcess(kind, root, {"telemetry.max.bytes": str(MAX_BYTES)})
+    offer_telemetry(broker)
     return broker
+
+
+def offer_telemetry(broker: BrokerProcess) -> None:
+    """Let a broker that has not started serve the APIs of telemetry."""
+    if broker.kind != APACHE:
+        broker.settings["metrics.listener.port"] = str(free_port())
+    else:
+        broker.settings["metric.reporters"] = PLUGIN.stem
+        broker.plugins = [compiled("telemetry_receiver", PLUGIN)]
