@@ -68,6 +68,8 @@ class Connection:
         )
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_ids = itertools.count(1)
+        self._received = bytearray()
+        """Of the next response."""
 
     def __enter__(self) -> Connection:
         return self
@@ -87,27 +89,30 @@ class Connection:
         except (ConnectionError, BrokenPipeError) as error:
             raise ConnectionClosed(str(error)) from error
 
-    def _receive_exactly(self, size: int, deadline: float) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.socket], [], [], left)[0]:
-                raise Silence(f"{len(data)} of {size} bytes came")
+    def _receive_until(self, size: int, deadline: float) -> None:
+        """Receive until this much of the next frame is there. What has come stays for the next call."""
+        while len(self._received) < size:
+            # What is there is taken even if this process was not given its turn before the deadline.
+            left = max(deadline - time.monotonic(), 0)
+            if not select.select([self.socket], [], [], left)[0]:
+                raise Silence(f"{len(self._received)} of {size} bytes came")
             try:
-                part = self.socket.recv(size - len(data))
+                part = self.socket.recv(size - len(self._received))
             except ConnectionError as error:
                 raise ConnectionClosed(str(error)) from error
             if not part:
-                raise ConnectionClosed(f"after {len(data)} of {size} bytes")
-            data += part
-        return bytes(data)
+                raise ConnectionClosed(f"after {len(self._received)} of {size} bytes")
+            self._received += part
 
     def receive_frame(self, timeout_s: float | None = None) -> bytes:
         """The next response without its length."""
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
-        (size,) = struct.unpack(">i", self._receive_exactly(4, deadline))
+        self._receive_until(4, deadline)
+        (size,) = struct.unpack_from(">i", self._received)
         assert 0 <= size < 1 << 28, f"the broker sent a frame of {size} bytes"
-        return self._receive_exactly(size, deadline)
+        self._receive_until(4 + size, deadline)
+        frame, self._received = bytes(self._received[4:]), bytearray()
+        return frame
 
     def is_silent(self, seconds: float) -> bool:
         """True if the broker sends nothing and does not close the connection within this time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from interop_tests.harness.raw_kafka import (
 )
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.schema import Reader, message
-from interop_tests.harness.wire import Connection, decode_response, encode_request_header, frame
+from interop_tests.harness.wire import Connection, Silence, decode_response, encode_request_header, frame
 
 Connect = Callable[..., Connection]
 
@@ -460,3 +461,19 @@ def test_header_is_not_confused_by_a_short_read(connect: Connect) -> None:
     reader = Reader(b"\x05")
     assert reader.uvarint() == 5
     assert_alive(connect)
+
+
+def test_what_has_come_of_a_response_stays_after_a_silence() -> None:
+    """Of the tests' own connection. It lost the length, and took the next bytes for one."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        Connection(f"127.0.0.1:{listener.getsockname()[1]}") as connection,
+        listener.accept()[0] as peer,
+    ):
+        for piece in (b"\0\0", b"\0\5hel"):
+            peer.sendall(piece)
+            assert not connection.is_silent(20)
+            with pytest.raises(Silence):
+                connection.receive_frame(0)
+        peer.sendall(b"lo\0\0\0\1!")
+        assert (connection.receive_frame(20), connection.receive_frame(20)) == (b"hello", b"!")

@@ -50,6 +50,8 @@ NAMELESS: list[tuple[list[str], str]] = [
     (["RULE:[1:$2]"], f"alice@{REALM}"),
     (["RULE:[1:$]"], f"alice@{REALM}"),
     (["RULE:[1:$1](bob)"], f"alice@{REALM}"),
+    (["RULE:[1:$1](ali)"], f"alice@{REALM}"),
+    (["RULE:[1:$1](lice)"], f"alice@{REALM}"),
     (["DEFAULT"], f"a/b/c@{REALM}"),
     (["DEFAULT"], f"a@b@{REALM}"),
     (["RULE:[0:x]"], f"alice@{REALM}"),
