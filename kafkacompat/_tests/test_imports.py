@@ -28,7 +28,14 @@ ALLOWED: dict[str, set[str]] = {
     "records": {"wire"},
     "log": {"records", "wire"},
     "raft": {"records", "wire", "log", "net", "quota.counted"},
-    "partition": {"records", "wire", "log", "controller.image", "api.partition_services"},
+    "partition": {
+        "records",
+        "wire",
+        "log",
+        "controller.changed_topics",
+        "controller.image",
+        "api.partition_services",
+    },
     "coordinator": {
         "records",
         "wire",
@@ -36,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
         "txn",
         "share_coordinator",
         "quota.counted",
+        "controller.changed_topics",
         "controller.image",
         "api.context",
         "api.partition_services",

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.controller.changed_topics import is_next
 from kafkacompat.ids import NO_LEADER
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import MetadataImage, PartitionRegistration
+    from kafkacompat.controller.image import MetadataImage
 
 
 class ControllerMeters:
@@ -24,23 +25,8 @@ class ControllerMeters:
             self.new_active_controllers += 1
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Count the elections between two images. Of several elections of a partition between them it sees one."""
-        if old.topics is new.topics:
+        """Count the elections since the old image. Those before this start, or in a snapshot, are not known one by one."""
+        if old.topics is new.topics or not is_next(old, new):
             return
-        for topic_id, topic in new.topics_by_id.items():
-            former = old.topics_by_id.get(topic_id)
-            if former is None or former is topic:
-                continue
-            for index, partition in topic.partitions.items():
-                before = former.partitions.get(index)
-                if before is not None and before is not partition:
-                    self._compare(before, partition)
-
-    def _compare(self, before: PartitionRegistration, after: PartitionRegistration) -> None:
-        leader = after.leader
-        if leader in (NO_LEADER, before.leader) or leader in before.isr:
-            return
-        if after.leader_recovering:
-            self.unclean_elections += 1
-        elif leader in before.eligible_leader_replicas:
-            self.eligible_elections += 1
+        self.unclean_elections += new.topic_changes.unclean_elections
+        self.eligible_elections += new.topic_changes.eligible_elections

@@ -123,6 +123,22 @@ class TopicImage:
     """By partition index. Indexes run from 0 without gaps."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicChanges:
+    """How the topics of an image differ from those of the image that its records were applied to."""
+
+    since: object = None
+    """`state` of that image. None if the records were applied to nothing."""
+    ids: tuple[Uuid, ...] = ()
+    """Topics that were created, changed or deleted, in the order of their first records."""
+    unclean_elections: int = 0
+    """Changes that made leaders recover, because they were not in sync."""
+    eligible_elections: int = 0
+    """Changes whose leaders were eligible and not in sync (KIP-966)."""
+    state: object = field(default_factory=object)
+    """Images with the same topics have the same object. It is no image, so that no image keeps all earlier ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
     offset: int = -1
@@ -140,6 +156,8 @@ class MetadataImage:
     """Access control entries by their record ids."""
     opaque: Mapping[str, Mapping[object, object]] = field(default_factory=dict)
     """Data kept as record messages (controllers, quotas, SCRAM, tokens): kind -> key -> record message."""
+    topic_changes: TopicChanges = field(default_factory=TopicChanges, compare=False, repr=False)
+    """Read it with controller/changed_topics."""
 
     @property
     def controllers(self) -> Mapping[int, RegisterControllerRecord]:

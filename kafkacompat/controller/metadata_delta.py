@@ -72,7 +72,7 @@ class MetadataDelta:
     def apply(self, offset: int, epoch: int) -> MetadataImage:
         """The image after all replayed records. The delta cannot be used afterwards."""
         base = self._base
-        topics, topics_by_id = self.topics.apply()
+        topics, topics_by_id, topic_changes = self.topics.apply()
         opaque = base.opaque
         if self._opaque:
             opaque = {kind: values for kind, values in {**base.opaque, **self._opaque}.items() if values}
@@ -87,6 +87,7 @@ class MetadataDelta:
             next_producer_id=self._next_producer_id,
             acls=base.acls if self._acls is None else self._acls,
             opaque=opaque,
+            topic_changes=topic_changes,
         )
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicChanges, TopicImage
 from kafkacompat.controller.records import ReplayError
 from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
 
@@ -20,9 +20,20 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
     from kafkacompat.wire.messages.topic_record import TopicRecord
 
+RECOVERING = 1
+"""The leader recovery state of a leader that was elected uncleanly (KIP-704)."""
+
 
 class TopicsDelta:
-    __slots__ = ("_base", "_partitions", "_topics", "_topics_by_id")
+    __slots__ = (
+        "_base",
+        "_eligible_elections",
+        "_ids",
+        "_partitions",
+        "_topics",
+        "_topics_by_id",
+        "_unclean_elections",
+    )
 
     def __init__(self, base: MetadataImage) -> None:
         self._base = base
@@ -30,15 +41,22 @@ class TopicsDelta:
         self._topics_by_id: dict[Uuid, TopicImage] = {}
         self._partitions: dict[Uuid, dict[int, PartitionRegistration]] = {}
         """Partitions of the topics with changes."""
+        self._ids: dict[Uuid, None] = {}
+        """All topics that the records created, changed or deleted."""
+        self._unclean_elections = 0
+        self._eligible_elections = 0
 
-    def apply(self) -> tuple[Mapping[str, TopicImage], Mapping[Uuid, TopicImage]]:
-        """(topics by name, topics by id)."""
+    def apply(self) -> tuple[Mapping[str, TopicImage], Mapping[Uuid, TopicImage], TopicChanges]:
+        """(topics by name, topics by id, what has changed)."""
+        base = self._base
         if self._topics is None:
-            return self._base.topics, self._base.topics_by_id
+            return base.topics, base.topics_by_id, base.topic_changes
         for topic_id, partitions in self._partitions.items():
             name = self._topics_by_id[topic_id].name
             self._topics[name] = self._topics_by_id[topic_id] = TopicImage(name, topic_id, partitions)
-        return self._topics, self._topics_by_id
+        since = base.topic_changes.state if base.offset >= 0 else None
+        changes = TopicChanges(since, tuple(self._ids), self._unclean_elections, self._eligible_elections)
+        return self._topics, self._topics_by_id, changes
 
     def _editable(self) -> dict[str, TopicImage]:
         if self._topics is None:
@@ -54,6 +72,7 @@ class TopicsDelta:
             if topic is None:
                 raise ReplayError(f"a record names topic id {topic_id.hex()}, which does not exist")
             partitions = self._partitions[topic_id] = dict(topic.partitions)
+            self._ids[topic_id] = None
         return partitions
 
     def replay_topic(self, record: TopicRecord) -> None:
@@ -63,10 +82,15 @@ class TopicsDelta:
         topic = TopicImage(record.name, record.topic_id, {})
         topics[record.name] = topic
         self._topics_by_id[record.topic_id] = topic
+        self._ids[record.topic_id] = None
 
     def replay_partition(self, record: PartitionRecord) -> None:
         replicas = tuple(record.replicas)
-        self._editable_partitions(record.topic_id)[record.partition_id] = PartitionRegistration(
+        partitions = self._editable_partitions(record.topic_id)
+        former = partitions.get(record.partition_id)
+        if former is not None:
+            self._count_elections(former, record.leader, record.leader_recovery_state)
+        partitions[record.partition_id] = PartitionRegistration(
             replicas=replicas,
             directories=tuple(record.directories) or (DIRECTORY_MIGRATING,) * len(replicas),
             isr=tuple(record.isr),
@@ -88,7 +112,13 @@ class TopicsDelta:
                 f"a PartitionChangeRecord names partition {record.partition_id} of topic id "
                 f"{record.topic_id.hex()}, which does not exist"
             )
+        self._count_elections(old, record.leader, record.leader_recovery_state)
         partitions[record.partition_id] = old.merge(record)
+
+    def _count_elections(self, former: PartitionRegistration, leader: int, recovery_state: int) -> None:
+        """As Kafka's TopicDelta counts them."""
+        self._unclean_elections += recovery_state == RECOVERING
+        self._eligible_elections += leader in former.eligible_leader_replicas
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
         topics = self._editable()
@@ -119,6 +149,7 @@ class TopicsDelta:
             raise ReplayError(
                 f"a RemoveTopicRecord names topic id {record.topic_id.hex()}, which does not exist"
             )
+        self._ids[record.topic_id] = None
         del topics[topic.name]
         self._partitions.pop(record.topic_id, None)
         return topic.name

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkacompat.controller.changed_topics import changed_topics
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_sweeps import machine_of
 from kafkacompat.coordinator.refusals import or_refused
@@ -94,27 +95,25 @@ class ImageTopics:
         ]
 
 
-def changed_topics(old: MetadataImage, new: MetadataImage) -> tuple[set[str], bool]:
+def names_of_changed_topics(old: MetadataImage, new: MetadataImage) -> tuple[set[str], bool]:
     """The names of topics that were created, deleted, or have other partitions or replicas, and whether any is new."""
-    former_of = old.topics.get
-    changed = {name for name in old.topics if name not in new.topics}
+    changed = set()
     has_new = False
-    for topic in [topic for name, topic in new.topics.items() if former_of(name) is not topic]:
-        former = former_of(topic.name)
-        has_new = has_new or former is None or former.id != topic.id
-        if former is None or _differs(former, topic):
+    for former, topic in changed_topics(old, new):
+        if topic is None:
+            assert former is not None
+            changed.add(former.name)
+        elif former is None:
+            changed.add(topic.name)
+            has_new = True
+        elif _differs(former, topic):
             changed.add(topic.name)
     return changed, has_new
 
 
 def _differs(old: TopicImage, new: TopicImage) -> bool:
-    return (
-        old.id != new.id
-        or len(old.partitions) != len(new.partitions)
-        or any(
-            old.partitions[index].replicas != partition.replicas
-            for index, partition in new.partitions.items()
-        )
+    return len(old.partitions) != len(new.partitions) or any(
+        old.partitions[index].replicas != partition.replicas for index, partition in new.partitions.items()
     )
 
 

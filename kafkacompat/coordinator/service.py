@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator import classic_calls, consumer_groups
-from kafkacompat.coordinator.consumer_groups import ImageTopics, changed_topics, topics_with_other_racks
+from kafkacompat.coordinator.consumer_groups import (
+    ImageTopics,
+    names_of_changed_topics,
+    topics_with_other_racks,
+)
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_listing import describe_all, list_all
 from kafkacompat.coordinator.group_meters import GroupMeters
@@ -153,11 +157,10 @@ class GroupCoordinator:
                 for group in list(_machine(shard).groups.values()):
                     yield group.kind.value, group.state_name
 
-    def offset_counts(self) -> Iterator[int]:
-        """How many offsets each group with offsets has committed, in the shards that are loaded."""
-        for shard in self._shards:
-            if shard.state is ShardState.ACTIVE:
-                yield from _machine(shard).offsets.counts()
+    def offset_count(self) -> int:
+        """How many offsets the groups have committed, in the shards that are loaded."""
+        active = [shard for shard in self._shards if shard.state is ShardState.ACTIVE]
+        return sum(_machine(shard).offsets.count for shard in active)
 
     def is_active(self) -> bool:
         return self._active
@@ -171,7 +174,7 @@ class GroupCoordinator:
         with_other_racks = topics_with_other_racks(old, new)
         if old.topics is new.topics and not with_other_racks:
             return
-        changed, has_new = changed_topics(old, new)
+        changed, has_new = names_of_changed_topics(old, new)
         changed.update(with_other_racks)
         for shard in self._shards:
             _machine(shard).on_topics(self._topics, changed, has_new)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.controller.changed_topics import changed_topics
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.group_sweeps import TOMBSTONE_COST, stretches
 from kafkacompat.coordinator.rounds import Rounds
@@ -90,7 +91,11 @@ class ShareSweeps:
         self.pruned = {index: offset for index, offset in self.pruned.items() if index in present}
         if not present:
             return
-        deleted = {topic_id for topic_id in old.topics_by_id if topic_id not in new.topics_by_id}
+        deleted = {
+            former.id
+            for former, present in changed_topics(old, new)
+            if present is None and former is not None
+        }
         if deleted:
             for shard in self._shards:
                 if shard.state in (ShardState.ACTIVE, ShardState.LOADING):

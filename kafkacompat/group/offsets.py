@@ -17,9 +17,11 @@ NO_PRODUCER_ID = -1
 
 
 class OffsetStore:
-    __slots__ = ("_committed", "_open_transactions", "_pending")
+    __slots__ = ("_committed", "_open_transactions", "_pending", "count")
 
     def __init__(self) -> None:
+        self.count = 0
+        """Committed offsets of all groups. Kept with each change, because there may be millions."""
         self._committed: Offsets = {}
         self._pending: dict[int, Offsets] = {}
         """By producer id."""
@@ -29,17 +31,23 @@ class OffsetStore:
     def replay(self, record: OffsetRecord, offset: int, producer_id: int) -> None:
         value = record.value
         if value is None:
-            _remove(self._committed, record.group_id, record.topic, record.partition)
+            self.count -= _remove(self._committed, record.group_id, record.topic, record.partition)
             for open_id in sorted(self._open_transactions.get(record.group_id, ())):
                 _remove(self._pending[open_id], record.group_id, record.topic, record.partition)
             return
         value.record_offset = offset
         if producer_id == NO_PRODUCER_ID:
-            target = self._committed
-        else:
-            target = self._pending.setdefault(producer_id, {})
-            self._open_transactions.setdefault(record.group_id, set()).add(producer_id)
+            self._commit(record.group_id, record.topic, record.partition, value)
+            return
+        target = self._pending.setdefault(producer_id, {})
+        self._open_transactions.setdefault(record.group_id, set()).add(producer_id)
         target.setdefault(record.group_id, {}).setdefault(record.topic, {})[record.partition] = value
+
+    def _commit(self, group_id: str, topic: str, partition: int, value: OffsetAndMetadata) -> None:
+        partitions = self._committed.setdefault(group_id, {}).setdefault(topic, {})
+        if partition not in partitions:
+            self.count += 1
+        partitions[partition] = value
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> list[str]:
         """Returns the groups that the transaction committed offsets for."""
@@ -56,8 +64,7 @@ class OffsetStore:
                     for partition, value in partitions.items():
                         existing = self.get(group_id, topic, partition)
                         if existing is None or value.record_offset > existing.record_offset:
-                            into = self._committed.setdefault(group_id, {}).setdefault(topic, {})
-                            into[partition] = value
+                            self._commit(group_id, topic, partition, value)
         return touched
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetAndMetadata | None:
@@ -122,6 +129,7 @@ class OffsetStore:
     def take_apart(self) -> Iterator[int]:
         """Free everything in steps."""
         self._open_transactions = {}
+        committed = self._committed
         for offsets in (self._committed, *self._pending.values()):
             while offsets:
                 _, topics = offsets.popitem()
@@ -129,15 +137,8 @@ class OffsetStore:
                     _, partitions = topics.popitem()
                     while partitions:
                         partitions.popitem()
+                        self.count -= offsets is committed
                         yield 1
-
-    def count(self) -> int:
-        return sum(self.counts())
-
-    def counts(self) -> Iterator[int]:
-        """The number of committed offsets of each group. The state may change between two of them."""
-        for topics in list(self._committed.values()):
-            yield sum(map(len, topics.values()))
 
 
 def _places(offsets: Offsets, group_id: str) -> Iterator[tuple[str, int]]:
@@ -146,15 +147,16 @@ def _places(offsets: Offsets, group_id: str) -> Iterator[tuple[str, int]]:
             yield topic, partition
 
 
-def _remove(offsets: Offsets, group_id: str, topic: str, partition: int) -> None:
-    """Remove an offset and its empty levels, so that a group without offsets uses no memory."""
+def _remove(offsets: Offsets, group_id: str, topic: str, partition: int) -> bool:
+    """Remove an offset and its empty levels, so that a group without offsets uses no memory. Return whether it was there."""
     topics = offsets.get(group_id)
     if topics is None:
-        return
+        return False
     partitions = topics.get(topic)
     if partitions is None or partitions.pop(partition, None) is None:
-        return
+        return False
     if not partitions:
         del topics[topic]
         if not topics:
             del offsets[group_id]
+    return True

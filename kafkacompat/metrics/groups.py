@@ -29,14 +29,13 @@ def group_families(groups: GroupCoordinator, now_ms: int) -> Families:
             by_kind[kind][state] += 1
         if counted % COUNTED_A_STEP == 0:
             yield None
-    offsets = 0
-    for counted, number in enumerate(groups.offset_counts(), 1):
-        offsets += number
-        if counted % COUNTED_A_STEP == 0:
-            yield None
     shards = groups.shard_states()
     name = f"{MANAGER}numgroups"
-    yield gauge(f"{MANAGER}numoffsets", "Committed offsets of groups that this broker coordinates.", offsets)
+    yield gauge(
+        f"{MANAGER}numoffsets",
+        "Committed offsets of groups that this broker coordinates.",
+        groups.offset_count(),
+    )
     yield gauge(name, "Groups of the classic protocol that this broker coordinates.", sum(classic.values()))
     for state, count in classic.items():
         yield gauge(f"{name}{state.lower()}", f"Of these in state {state}.", count)

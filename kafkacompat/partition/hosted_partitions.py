@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkacompat.controller.changed_topics import changed_topics
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
@@ -18,6 +19,7 @@ from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
 from kafkacompat.partition.changes import Changes
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Standing
+from kafkacompat.partition.round import Round
 from kafkacompat.partition.traffic import BrokerTraffic
 from kafkacompat.partition.wakeups import Wakeups
 from kafkacompat.ports import LogRefused
@@ -70,6 +72,8 @@ class HostedPartitions:
         """Role changes of the last image that are not applied yet."""
         self.fail: Callable[[BaseException], None] = _raise
         """Halts the node."""
+        self._waiting = Round(self.by_id, timers, lambda problem: self.fail(problem))
+        """Over the leaders whose records wait for replicas, after brokers have changed."""
         self._offline: set[TopicPartition] = set()
         self._opened = 0
         """Number of logs that the present image has opened at once."""
@@ -150,48 +154,47 @@ class HostedPartitions:
             self._opened = 0
             self.changes.begin()
             self._follow(old, new)
-        self._advance(reconfigured)
+        for core in reconfigured:
+            self._advance(core)
         if old.brokers is not new.brokers:
-            self.advance_waiting()
+            self._waiting.begin(self.advance_if_waiting)
 
-    def advance_waiting(self) -> None:
-        """Look again at the leaders whose records wait for replicas. A replica that is about to join the ISR is waited for
-        while its broker is well and it has caught up not long ago. Neither comes to an end with a request."""
-        self._advance(
-            [
-                core
-                for core in self.by_id.values()
-                if core.is_leader and core.log.high_watermark < core.log.log_end_offset
-            ]
-        )
+    def advance_if_waiting(self, core: PartitionCore) -> bool:
+        """Look again at a leader whose records wait for replicas. Return whether there were any.
 
-    def _advance(self, cores: Sequence[PartitionCore]) -> None:
-        now_ms = self._clock.monotonic_ms()
-        for core in cores:
-            # `core` applies a new role first: this node may have lost the leadership in the same image.
-            if self.core(core.topic_partition) is core and core.maybe_increment_leader_high_watermark(now_ms):
-                self.advanced(core)
+        A replica that is about to join the ISR is waited for while its broker is well and it has caught up not long ago.
+        Neither comes to an end with a request.
+        """
+        if not core.is_leader or core.log.high_watermark >= core.log.log_end_offset:
+            return False
+        self._advance(core)
+        return True
+
+    def _advance(self, core: PartitionCore) -> None:
+        # `core` applies a new role first: this node may have lost the leadership in the same image.
+        if self.core(core.topic_partition) is core and core.maybe_increment_leader_high_watermark(
+            self._clock.monotonic_ms()
+        ):
+            self.advanced(core)
 
     def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
         """Collect the role changes. Only at a node's first image must all of them be applied at once."""
         add, is_first = self.changes.add, old.offset < 0
-        for topic_id, topic in old.topics_by_id.items():
-            if topic_id not in new.topics_by_id:
-                is_internal = topic.name in INTERNAL_TOPICS
-                for index in sorted(topic.partitions):
-                    add(TopicPartition(topic.name, index), topic_id, None, now=is_internal)
-        for name, topic in new.topics.items():
-            before = old.topics_by_id.get(topic.id)
-            if before is topic:
+        for before, topic in changed_topics(old, new):
+            if topic is None:
+                assert before is not None
+                is_internal = before.name in INTERNAL_TOPICS
+                for index in sorted(before.partitions):
+                    add(TopicPartition(before.name, index), before.id, None, now=is_internal)
                 continue
             known = {} if before is None else before.partitions
             # Coordinators get the same image next and use the logs that are led now.
-            now = is_first or name in INTERNAL_TOPICS
+            now = is_first or topic.name in INTERNAL_TOPICS
             for index, partition in topic.partitions.items():
                 former = known.get(index)
                 if former is partition:
                     continue
-                key = TopicPartition(name, index)
+                key = TopicPartition(topic.name, index)
                 if self.node_id in partition.replicas:
                     # Partitions of the first image may have been here before this start.
                     is_new = former is None and (not is_first or not self._log_manager.may_have(key))

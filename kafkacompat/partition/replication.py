@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkacompat.ids import NO_LEADER, java_string_hash
 from kafkacompat.partition.isr import Altered
 from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
+from kafkacompat.partition.round import Round
 from kafkacompat.partition.traffic import IsrChanges
 
 if TYPE_CHECKING:
@@ -107,7 +108,10 @@ class Replication:
         self._is_rehoming = False
         self._alters: AlterPartitionManager | None = None
         self.isr_changes = IsrChanges()
-        self._checking = False
+        self._isr_round: Round | None = None
+        self._is_check_planned = False
+        self._leads = False
+        """Since the last check began, a partition with other replicas was seen to be led here."""
         self._closed = False
 
     def followed(self) -> list[tuple[int, int, PartitionFetchState]]:
@@ -120,11 +124,14 @@ class Replication:
 
     def attach(self, hosted: HostedPartitions) -> None:
         self._hosted = hosted
+        self._isr_round = Round(hosted.by_id, self._timers, lambda problem: hosted.fail(problem))
         hosted.standing.lag_time_max_ms = self._lag_time_max_ms
 
     def close(self) -> None:
         """Stop all fetching and proposing."""
         self._closed = True
+        if self._isr_round is not None:
+            self._isr_round.cancel()
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
@@ -293,22 +300,31 @@ class Replication:
             self._hosted.advanced(core)
 
     def _check_later(self) -> None:
-        if not self._checking and not self._closed:
-            self._checking = True
-            self._timers.call_after(self._lag_time_max_ms // 2, self._check_isr)
+        self._leads = True
+        if not self._is_check_planned and not self._closed:
+            assert self._isr_round is not None
+            if not self._isr_round.is_under_way:
+                self._is_check_planned = True
+                self._timers.call_after(self._lag_time_max_ms // 2, self._check_isr)
 
     def _check_isr(self) -> None:
         """Look for lagging ISR members. Runs every half of the allowed lag, so that a lag is noticed soon."""
+        assert self._isr_round is not None
+        self._is_check_planned = self._leads = False
+        if not self._closed:
+            self._isr_round.begin(self._check, self._checked)
+
+    def _check(self, core: PartitionCore) -> bool:
+        """Returns whether something had to be done."""
         assert self._hosted is not None
-        self._checking = False
-        if self._closed:
-            return
-        now_ms = self._clock.monotonic_ms()
-        led = [core for core in self._hosted.by_id.values() if core.is_leader and not core.alone]
-        for core in led:
-            proposal = core.maybe_shrink_isr(now_ms)
-            if proposal is not None:
-                self.propose(core, proposal)
-        self._hosted.advance_waiting()
-        if led:
+        if not core.is_leader or core.alone:
+            return self._hosted.advance_if_waiting(core)
+        self._leads = True
+        proposal = core.maybe_shrink_isr(self._clock.monotonic_ms())
+        if proposal is not None:
+            self.propose(core, proposal)
+        return self._hosted.advance_if_waiting(core) or proposal is not None
+
+    def _checked(self) -> None:
+        if self._leads:
             self._check_later()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from kafkacompat.controller.changed_topics import changed_topics
 from kafkacompat.controller.cluster_control import has_online_dir
 from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import BrokerRegistration, MetadataImage, PartitionRegistration
@@ -54,6 +55,7 @@ class ImageOracles:
 
     def published(self, life: Life, old: MetadataImage, image: MetadataImage) -> None:
         batches = self._applied.pop(life, 0)
+        self._check_changes(life, old, image)
         known = self._images.get(image.offset)
         if known is not None:
             self._simulation.counters.images_compared += 1
@@ -72,6 +74,17 @@ class ImageOracles:
             self._count(before, image)
             if self._simulation.tell is not None:
                 self._tell(self._simulation.tell, before, image)
+
+    def _check_changes(self, life: Life, old: MetadataImage, image: MetadataImage) -> None:
+        """The records name all topics that differ."""
+        former, present = old.topics_by_id, image.topics_by_id
+        found = {each for each in former.keys() | present.keys() if former.get(each) is not present.get(each)}
+        told = {topic.id for pair in changed_topics(old, image) for topic in pair if topic is not None}
+        if found != told:
+            raise Breach(
+                "the records name the changed topics",
+                f"node {life.id} at {image.offset} takes {told} for changed, and {found} are",
+            )
 
     def taken_for_gone(self, broker: BrokerRegistration) -> None:
         """A controller reports a dead broker before its session expires."""

@@ -166,6 +166,27 @@ BUGS = (
         ("controller/_tests/test_partition_change_builder.py",),
     ),
     PlantedBug(
+        "a deleted topic is not among those that have changed",
+        "controller/topics_delta.py",
+        "        self._ids[record.topic_id] = None\n        del topics[topic.name]\n",
+        "        del topics[topic.name]\n",
+        ("controller/_tests/test_changed_topics.py",),
+    ),
+    PlantedBug(
+        "a topic without partitions is not among those that have changed",
+        "controller/topics_delta.py",
+        "        self._topics_by_id[record.topic_id] = topic\n        self._ids[record.topic_id] = None\n",
+        "        self._topics_by_id[record.topic_id] = topic\n",
+        ("controller/_tests/test_changed_topics.py",),
+    ),
+    PlantedBug(
+        "the changes of an image that nobody saw are forgotten",
+        "controller/topics_delta.py",
+        "            return base.topics, base.topics_by_id, base.topic_changes\n",
+        "            return base.topics, base.topics_by_id, TopicChanges(base.topic_changes.state)\n",
+        ("controller/_tests/test_changed_topics.py",),
+    ),
+    PlantedBug(
         "a broker that asks for no change is refused for its epoch",
         "controller/isr.py",
         "    if not request.topics:\n",

@@ -153,6 +153,20 @@ BUGS = (
         ("coordinator/_tests/test_sync_heartbeat_leave.py",),
     ),
     PlantedBug(
+        "an offset that is committed again counts twice",
+        "group/offsets.py",
+        "        if partition not in partitions:\n",
+        "        if True:\n",
+        ("group/_tests/test_offset_store.py",),
+    ),
+    PlantedBug(
+        "an offset that a transaction has not committed yet counts when it is removed",
+        "group/offsets.py",
+        "                _remove(self._pending[open_id], record.group_id, record.topic, record.partition)\n",
+        "                self.count -= _remove(self._pending[open_id], record.group_id, record.topic, record.partition)\n",
+        ("group/_tests/test_offset_store.py",),
+    ),
+    PlantedBug(
         "tombstones of groups count as offsets that have expired",
         "coordinator/group_sweeps.py",
         "sum(isinstance(each, OffsetRecord) for each in records)",
@@ -161,9 +175,16 @@ BUGS = (
     ),
     PlantedBug(
         "an unclean election is taken for one of an eligible replica",
+        "controller/topics_delta.py",
+        "leader in former.eligible_leader_replicas",
+        "leader != former.leader",
+        ("controller/_tests/test_controller_meters.py",),
+    ),
+    PlantedBug(
+        "elections that a snapshot tells of are counted again",
         "controller/controller_meters.py",
-        "        if after.leader_recovering:\n",
-        "        if False:\n",
+        " or not is_next(old, new)",
+        "",
         ("controller/_tests/test_controller_meters.py",),
     ),
     PlantedBug(

@@ -8,9 +8,37 @@ BUGS = (
     PlantedBug(
         "records wait for a replica whose broker has been fenced",
         "partition/hosted_partitions.py",
-        "        if old.brokers is not new.brokers:\n            self.advance_waiting()\n",
+        "        if old.brokers is not new.brokers:\n            self._waiting.begin(self.advance_if_waiting)\n",
         "",
         ("partition/_tests/test_replica_manager.py",),
+    ),
+    PlantedBug(
+        "a leader that begins while lagging replicas are looked for is watched by nobody",
+        "partition/replication.py",
+        "    def _check_later(self) -> None:\n        self._leads = True\n",
+        "    def _check_later(self) -> None:\n",
+        ("partition/_tests/test_replication.py",),
+    ),
+    PlantedBug(
+        "all led partitions are looked at in one step",
+        "partition/round.py",
+        "                yield\n",
+        "                yield from ()\n",
+        ("partition/_tests/test_replication.py",),
+    ),
+    PlantedBug(
+        "the end of a look at led partitions that failed is not noticed",
+        "partition/round.py",
+        "            self._fail(problem)\n",
+        "            pass\n",
+        ("partition/_tests/test_replication.py",),
+    ),
+    PlantedBug(
+        "ISR changes behind withdrawn ones wait for the next proposal",
+        "partition/alter_partition_manager.py",
+        "        while self._unsent and not sent:\n",
+        "        if self._unsent:\n",
+        ("partition/_tests/test_alter_partition_manager.py",),
     ),
     PlantedBug(
         "a leader that was alone does not watch the replicas that it gets",

@@ -173,7 +173,7 @@ def test_expired_offsets_go_in_steps(count: int, groups: int) -> None:
     written = [begin_expiry(world), *steps_of(world)]
     assert max(written) <= 2 * STRETCH
     assert sum(written) == count * groups + groups
-    assert not machine(world).offsets.count()
+    assert not machine(world).offsets.count
     assert not machine(world).groups
     world.restart()
     assert not machine(world).groups
@@ -201,7 +201,7 @@ def test_a_group_that_goes_between_two_steps_ends_nothing() -> None:
     world.call(DELETE, DeleteGroupsRequest(groups_names=["g1"]), 2)
     list(steps_of(world))
     assert not machine(world).groups
-    assert not machine(world).offsets.count()
+    assert not machine(world).offsets.count
 
 
 def test_one_group_that_cannot_be_judged_does_not_keep_the_others(
@@ -259,7 +259,7 @@ def test_offsets_of_deleted_topics_go_in_steps_and_are_not_shown_meanwhile() -> 
     assert fetch(world, group="g0", partition=2_999).committed_offset == 7
     written = list(steps_of(world))
     assert max(written) <= 2 * STRETCH
-    assert machine(world).offsets.count() == 1
+    assert machine(world).offsets.count == 1
     assert fetch(world, group="g0", partition=2_999).committed_offset == 7
     assert not machine(world).deleting
 
@@ -315,7 +315,7 @@ def test_an_offset_of_a_deleted_topic_goes_although_its_transaction_ends_meanwhi
     assert not machine(world).deleting
     world.publish([*keep, topic_image("t", 4_000, b"n" * 16)])
     assert fetch(world, group="g0", partition=3_500).committed_offset == -1
-    assert machine(world).offsets.count() == 0
+    assert machine(world).offsets.count == 0
 
 
 def test_one_image_begins_with_few_shards_at_once() -> None:
@@ -328,7 +328,7 @@ def test_one_image_begins_with_few_shards_at_once() -> None:
     while world.time.step():
         pass
     assert fetch(world, group="g299").committed_offset == -1
-    assert sum(machine_of(each).offsets.count() for each in world.coordinator._shards) == 0
+    assert sum(machine_of(each).offsets.count for each in world.coordinator._shards) == 0
 
 
 # Answers of many groups and members
@@ -400,7 +400,7 @@ def test_topics_deleted_while_another_walk_goes_on_are_not_forgotten() -> None:
     world.publish([world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]])
     world.publish([world.image.topics[OFFSETS_TOPIC]])
     list(steps_of(world))
-    assert not machine(world).offsets.count()
+    assert not machine(world).offsets.count
     assert not machine(world).deleting
 
 
@@ -441,7 +441,7 @@ def test_offsets_whose_transaction_ends_while_a_large_group_is_deleted_go_too() 
     list(steps_of(world))
     assert [each.error_code for each in waiting.result().results] == [E.NONE]
     for _ in range(2):
-        assert (machine(world).groups, machine(world).offsets.count()) == ({}, 0)
+        assert (machine(world).groups, machine(world).offsets.count) == ({}, 0)
         world.restart()
 
 
@@ -486,7 +486,7 @@ def test_many_offsets_are_deleted_in_steps_and_answered_together() -> None:
     assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
         (index, E.NONE) for index in range(size)
     ]
-    assert not machine(world).offsets.count()
+    assert not machine(world).offsets.count
     refused = world.call(OFFSET_DELETE, replace_group(request, "absent"), 0)
     assert refused.error_code == E.GROUP_ID_NOT_FOUND
 
@@ -528,7 +528,7 @@ def test_a_load_replays_a_bounded_number_of_records_a_step(
     assert sum(counts) == 3_000
     assert max(counts) <= TURN_COST // RECORD_COST + 1
     assert shard.state is ShardState.ACTIVE
-    assert machine(world).offsets.count() == 3_000
+    assert machine(world).offsets.count == 3_000
 
 
 def test_a_shard_is_closed_at_once_and_taken_apart_in_steps() -> None:
@@ -539,9 +539,9 @@ def test_a_shard_is_closed_at_once_and_taken_apart_in_steps() -> None:
     world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5), world.image.topics["t"]])
     assert shard.state is ShardState.CLOSED
     assert commit(world, 5) == E.NOT_COORDINATOR
-    left = [old.offsets.count()]
+    left = [old.offsets.count]
     while world.time.step():
-        left.append(old.offsets.count())
+        left.append(old.offsets.count)
     assert max(before - after for before, after in pairwise(left)) <= TURN_COST
     assert left[-1] == 0
     assert parked.result().error_code == E.NOT_COORDINATOR

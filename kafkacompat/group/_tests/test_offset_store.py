@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from kafkacompat.group.offsets import NO_PRODUCER_ID, OffsetStore
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
@@ -107,4 +111,24 @@ def test_a_group_is_in_no_transaction_once_all_that_touched_it_have_ended() -> N
     assert (log.store.has_open_transaction("g"), log.store.has_open_transaction("other")) == (True, False)
     log.ended(FIRST, committed=False)
     assert not log.store.has_open_transaction("g")
-    assert (log.store.group_ids(), log.store.pending_of_group("g"), log.store.count()) == ([], {}, 0)
+    assert (log.store.group_ids(), log.store.pending_of_group("g"), log.store.count) == ([], {}, 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_offsets_are_counted_as_they_come_and_go(seed: int) -> None:
+    chance = random.Random(seed)
+    log = Log()
+    for _ in range(300):
+        topic, partition = chance.choice("tu"), chance.randrange(3)
+        act = chance.randrange(4)
+        if act == 0:
+            log.take_away(topic, partition)
+        elif act == 1:
+            log.ended(chance.choice((FIRST, SECOND)), committed=chance.random() < 0.7)
+        else:
+            producer_id = chance.choice((NO_PRODUCER_ID, FIRST, SECOND))
+            log.commit(producer_id, chance.choice("gh"), topic, partition)
+        assert log.store.count == sum(1 for group in "gh" for _ in log.store.places(group))
+    for _ in log.store.take_apart():
+        pass
+    assert log.store.count == 0

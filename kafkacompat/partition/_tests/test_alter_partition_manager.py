@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.partition import alter_partition_manager
 from kafkacompat.partition._tests.fakes import broker_epoch, broker_image, partition_image
 from kafkacompat.partition.alter_partition_manager import RETRY_MS, AlterPartitionManager
 from kafkacompat.partition.core import PartitionCore
@@ -100,6 +103,26 @@ def test_one_request_is_in_flight_and_the_next_takes_all_that_waited() -> None:
     desk.answer({1: ErrorCode.INELIGIBLE_REPLICA, 2: 0})
     assert desk.outcomes[1:] == [(1, Altered.REJECTED), (2, Altered.COMMITTED)]
     assert len(desk.sent) == 2
+
+
+def test_a_request_has_a_bounded_number_of_partitions_and_the_others_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(alter_partition_manager, "SENT_AT_ONCE_MAX", 3)
+    desk = Desk()
+    cores = [partition(index) for index in range(9)]
+    submit(desk, *cores)
+    desk.answer({0: 0})
+    assert desk.partitions() == [1, 2, 3]
+    # Proposals that were withdrawn are passed over, also where they would fill a request.
+    for core in cores[4:7]:
+        core.pending = None
+    desk.answer({1: 0, 2: ErrorCode.NOT_CONTROLLER, 3: 0})
+    desk.time.advance(RETRY_MS)
+    assert desk.partitions() == [7, 8, 2]
+    desk.answer({7: 0, 8: 0, 2: 0})
+    assert len(desk.sent) == 3
+    assert [index for index, _ in desk.outcomes] == [0, 1, 3, 7, 8, 2]
 
 
 def test_lost_refused_and_unanswered_ones_are_sent_again_after_a_pause() -> None:

@@ -228,11 +228,14 @@ def test_a_repeated_batch_looks_whether_a_replica_is_still_waited_for() -> None:
 
 def test_a_replica_that_stands_still_is_not_waited_for_longer_than_its_lag_may_be() -> None:
     world = waiting_for_a_replica_about_to_join()
-    world.manager.hosted.advance_waiting()
+    core = world.manager.core(T0)
+    assert core is not None
+    assert world.manager.hosted.advance_if_waiting(core)
     assert world.log().high_watermark == 0
     world.time.advance(30_001)
-    world.manager.hosted.advance_waiting()
+    assert world.manager.hosted.advance_if_waiting(core)
     assert world.log().high_watermark == 1
+    assert not world.manager.hosted.advance_if_waiting(core)
 
 
 def test_an_answer_that_brings_about_the_next_ones_is_given_once() -> None:

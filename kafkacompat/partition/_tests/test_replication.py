@@ -14,6 +14,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.partition import replication
+from kafkacompat.partition import round as round_module
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.fetchers import Fetcher
@@ -648,6 +649,109 @@ def test_a_leader_that_was_alone_watches_the_replicas_that_it_gets() -> None:
     cluster.settle(60_000)
     assert cluster.partition().isr == (1,)
     assert cluster.nodes[1].log().high_watermark == 1
+
+
+def leading_many(monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, list[list[int]]]:
+    """Node 1 leads 45 partitions that node 2 follows no longer, and looks at 10 of them in a step. Its check of lagging
+    replicas is due. The list gets the partitions that are looked at, by step."""
+    monkeypatch.setattr(round_module, "VISITED_A_STEP", 10)
+    monkeypatch.setattr(round_module, "ACTED_ON", 1)
+    cluster = Cluster((1, 2), partitions=45)
+    cluster.settle()
+    cluster.cut = {frozenset((1, 2))}
+    for index in range(45):
+        cluster.nodes[1].append(b"a", TopicPartition("t", index))
+    looked: list[list[int]] = []
+    shrink = PartitionCore.maybe_shrink_isr
+
+    def counted(core: PartitionCore, now_ms: int) -> Any:
+        if core.node_id == 1:
+            looked[-1].append(core.topic_partition.partition)
+        return shrink(core, now_ms)
+
+    monkeypatch.setattr(PartitionCore, "maybe_shrink_isr", counted)
+    leader = cluster.nodes[1].replication
+    cluster.time.ms += 60_000
+    looked.append([])
+    leader._check_isr()
+    return cluster, looked
+
+
+def walk_on(cluster: Cluster, looked: list[list[int]]) -> None:
+    """The next steps of the walk that is under way."""
+    under_way = cluster.nodes[1].replication._isr_round
+    assert under_way is not None
+    while under_way.is_under_way:
+        timer = under_way._stepper._timer
+        assert timer is not None
+        looked.append([])
+        timer.fire()  # type: ignore[attr-defined]  # a timer of HandTime
+
+
+def test_lagging_replicas_are_looked_for_a_few_partitions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, looked = leading_many(monkeypatch)
+    walk_on(cluster, looked)
+    assert [len(step) for step in looked] == [10, 10, 10, 10, 5]
+    cluster.settle(0)
+    assert {cluster.partition(index).isr for index in range(45)} == {(1,)}
+    assert cluster.nodes[1].log(TopicPartition("t", 44)).high_watermark == 1
+
+
+def test_a_look_at_lagging_replicas_lets_roles_change_between_its_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Partitions are deposed, moved away and given to this node while it looks."""
+    cluster, looked = leading_many(monkeypatch)
+    cluster.change(20, leader=2)
+    cluster.change(21, replicas=(2,), isr=(2,), leader=2)
+    cluster.publish()
+    while link := next((each for each in cluster.queues if each.startswith("image 1/")), None):
+        cluster.step(sorted(cluster.queues).index(link))
+    walk_on(cluster, looked)
+    assert not {20, 21} & {index for step in looked for index in step}
+    cluster.settle(0)
+    assert {cluster.partition(index).isr for index in range(45) if index not in (20, 21)} == {(1,)}
+    assert cluster.partition(20).isr == (1, 2)
+
+
+def test_a_leader_that_begins_during_a_look_is_looked_at_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is its only partition with other replicas, and so the only reason for another look."""
+    monkeypatch.setattr(round_module, "VISITED_A_STEP", 10)
+    cluster = Cluster((1, 2), partitions=45)
+    for index in range(45):
+        cluster.change(index, leader=2)
+    cluster.publish()
+    cluster.settle(120_000)
+    replication = cluster.nodes[1].replication
+    replication._check_isr()
+    assert replication._isr_round is not None
+    assert replication._isr_round.is_under_way
+    cluster.change(3, leader=1)
+    cluster.publish()
+    cluster.settle(1000)
+    assert not replication._isr_round.is_under_way
+    cluster.cut = {frozenset((1, 2))}
+    cluster.nodes[1].append(b"a", TopicPartition("t", 3))
+    cluster.settle(60_000)
+    assert cluster.partition(3).isr == (1,)
+
+
+def test_a_closed_node_looks_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, looked = leading_many(monkeypatch)
+    cluster.nodes[1].replication.close()
+    walk_on(cluster, looked)
+    cluster.settle(0)
+    assert len(looked) == 1
+
+
+def test_a_look_that_fails_halts_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partitions behind the failure would never be looked at."""
+    cluster, looked = leading_many(monkeypatch)
+    problems: list[BaseException] = []
+    cluster.nodes[1].manager.hosted.fail = problems.append
+    monkeypatch.setattr(PartitionCore, "maybe_shrink_isr", lambda core, now_ms: 1 // 0)
+    walk_on(cluster, looked)
+    assert [type(each) for each in problems] == [ZeroDivisionError]
 
 
 def test_records_do_not_wait_for_a_replica_whose_joining_is_refused() -> None:
