@@ -17,7 +17,7 @@ Canonical: TypeAlias = Any
 """Values, tuples of them, and the form of messages."""
 MEMBER_ID = re.compile(r".*-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIMES = ("timestamp", "log_append_time_ms", "transaction_start_time_ms", "last_timestamp")
-TEXTS = ("error_message", "message", "documentation")
+TEXTS = ("error_message", "batch_index_error_message", "message", "documentation")
 ADDRESSES = ("host", "port", "cluster_id", "rack")
 
 

@@ -20,7 +20,9 @@ from itertools import islice
 from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+from interop_tests.raw import sharing_side
 from interop_tests.raw.canonical import Unnamed, differing
+from interop_tests.raw.excused import is_lost_share_fetch
 from interop_tests.raw.side_by_side import CLOSED, CONNECTIONS, WAITS, Connect, Side, answers_of
 from kafkacompat.api.registry import ENTRIES, Entry
 
@@ -54,16 +56,18 @@ def compare(sides: Sequence[Side], seed: int | str, requests: int, outcome: Outc
         if len({Unnamed(side.data_dir).canonical(each.message) for side, each in pairs}) > 1:
             outcome.told.append(f"{count}: another request for each of them: {asked[0]}\n  {asked[1]}")
             return
+        number = sides[0].connection_for(number, asked[0])
         outcome.sent += 1
         for side, request in pairs:
             side.names.canonical(request.message)
         answers = answers_of(sides, number, asked)
         ours, theirs = (side.names.canonical(answer) for side, answer in zip(sides, answers, strict=True))
-        if ours != theirs:
+        is_lost = is_lost_share_fetch(*answers)
+        if ours != theirs and not is_lost:
             where = "\n  ".join(islice(differing(ours, theirs), SHOWN))
             outcome.told.append(f"{count}: {asked[0]}\n  {where}")
         for (side, request), answer in zip(pairs, answers, strict=True):
-            if answer in (CLOSED, WAITS):
+            if answer in (CLOSED, WAITS) or is_lost:
                 side.hang_up(number)
             elif ours == theirs:
                 # If only one response contains a value, the next requests to the two brokers would differ.
@@ -78,6 +82,7 @@ def two_sides(
     entries: Sequence[Entry],
     settings: Mapping[str, str] = SETTINGS,
     connecting: Callable[[BrokerProcess], Connect] | None = None,
+    make_side: Callable[..., Side] = Side,
 ) -> Iterator[list[Side]]:
     """The sides of kafkacompat and of Apache Kafka, with new brokers. `connecting` may change the settings of a broker
     before it starts, and returns what connects to it (see Side)."""
@@ -91,16 +96,24 @@ def two_sides(
         brokers[0].wait_until_ready()
         sides = []
         for broker in reversed(brokers):
-            sides.append(Side(broker, seed, entries, connects[broker.kind]))
+            connect = connects[broker.kind]
+            sides.append(
+                make_side(broker, seed, entries, connect) if connect else make_side(broker, seed, entries)
+            )
             stack.callback(sides[-1].close)
         yield sides
 
 
-def compared(folder: Path, seed: int, requests: int, apis: Container[str] = ()) -> Outcome:
-    """Compare two new brokers."""
+def compared(
+    folder: Path, seed: int, requests: int, apis: Container[str] = (), *, shares: bool = False
+) -> Outcome:
+    """Compare two new brokers. `shares`: the author knows share groups, and the same seed has other requests."""
     entries = [each for each in ENTRIES if not apis or each.name in apis]
     outcome = Outcome()
-    with two_sides(folder, seed, entries) as sides:
+    settings, make_side = SETTINGS, Side
+    if shares:
+        settings, make_side = sharing_side.SETTINGS, sharing_side.SharingSide
+    with two_sides(folder, seed, entries, settings, make_side=make_side) as sides:
         compare(sides, seed, requests, outcome)
         outcome.never_asked = sides[0].author.never_asked()
     return outcome
@@ -112,11 +125,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="so many, from that one on")
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--api", action="append", default=[], help="only this one; again for more")
+    parser.add_argument("--shares", action="store_true", help="by an author who knows share groups")
     options = parser.parse_args()
     count = 0
     for seed in range(options.seed, options.seed + options.seeds):
         with tempfile.TemporaryDirectory(prefix="compare-") as folder:
-            outcome = compared(Path(folder), seed, options.requests, options.api)
+            outcome = compared(Path(folder), seed, options.requests, options.api, shares=options.shares)
         count += len(outcome.told)
         for each in outcome.told:
             print(f"seed {seed}, {each}", flush=True)

@@ -99,6 +99,34 @@ NOT_SENT_WITHOUT_RIGHTS: tuple[NotSent, ...] = (
 )
 """Where the sender may lack rights."""
 
+PARTITIONS_OF_A_TOPIC = 2
+"""Of the topics that the talk begins with."""
+NOT_SENT_OF_SHARES: tuple[NotSent, ...] = (
+    NotSent(
+        "Kafka asks half a minute long for the state of a partition that its topic does not have (docs/compatibility.md)",
+        frozenset({"DescribeShareGroupOffsets"}),
+        lambda message, version: any(
+            index >= PARTITIONS_OF_A_TOPIC
+            for group in message.groups
+            for topic in group.topics or ()
+            for index in topic.partitions
+        ),
+    ),
+    NotSent(
+        "a protocol that a member names twice has more supporters than the group has members, and nobody is answered",
+        frozenset({"JoinGroup"}),
+        lambda message, version: is_repeated(each.name for each in message.protocols),
+    ),
+    NotSent(
+        "a negative partition spoils the record of a share group (docs/compatibility.md)",
+        frozenset({"AlterShareGroupOffsets"}),
+        lambda message, version: any(
+            partition.partition_index < 0 for topic in message.topics for partition in topic.partitions
+        ),
+    ),
+)
+"""Of an author who knows share groups."""
+
 NOT_SENT: tuple[NotSent, ...] = (
     NotSent(
         "a broker of Kafka's forgets who is added to a mechanism by the change that deletes its last user (ScramDelta)",
@@ -252,3 +280,16 @@ NOT_SENT: tuple[NotSent, ...] = (
         ),
     ),
 )
+
+
+UNKNOWN_SERVER_ERROR = -1
+WITHOUT_TOPIC = (3, 100)
+
+
+def is_lost_share_fetch(ours: Any, theirs: Any) -> bool:
+    """Kafka loses the whole answer over a partition whose topic does not exist (docs/compatibility.md)."""
+    return (
+        type(ours).__name__ == type(theirs).__name__ == "ShareFetchResponse"
+        and theirs.error_code == UNKNOWN_SERVER_ERROR
+        and any(one.error_code in WITHOUT_TOPIC for topic in ours.responses for one in topic.partitions)
+    )

@@ -15,7 +15,7 @@ from interop_tests.raw.canonical import Names
 from interop_tests.raw.excused import NOT_COMPARED
 from interop_tests.raw.patient_author import PatientAuthor
 from kafkacompat._tests.fuzz.author import Request
-from kafkacompat._tests.fuzz.choices import SeededChoices
+from kafkacompat._tests.fuzz.choices import Choices, SeededChoices
 from kafkacompat._tests.fuzz.judge import read_answer
 from kafkacompat._tests.fuzz.values import GROUPS, TOPICS, TRANSACTIONAL_IDS, WITNESSED_TOPIC
 from kafkacompat.api.registry import Entry
@@ -58,9 +58,8 @@ class Side:
         """`connect`: makes the connections of the author's requests, whose senders may lack rights."""
         self.kind = kind = broker.kind
         self._bootstrap = bootstrap = broker.bootstrap
-        self.author = PatientAuthor(
-            SeededChoices(f"{seed}/side by side"), entries, may_lack_rights=connect is not None
-        )
+        self._may_lack_rights = connect is not None
+        self.author = self.make_author(SeededChoices(f"{seed}/side by side"), entries)
         self._connect = connect or (lambda number: Connection(bootstrap))
         self._connections: dict[int, Connection] = {}
         self.own = Connection(bootstrap)
@@ -75,6 +74,13 @@ class Side:
         for name in TRANSACTIONAL_IDS:
             wait_until(lambda name=name: self._has_coordinator(name), f"{kind} takes transactions", 30)  # type: ignore[misc]
         wait_until(self._gives_producer_ids, f"{kind} gives producer ids", 30)
+
+    def make_author(self, choices: Choices, entries: Sequence[Entry]) -> PatientAuthor:
+        return PatientAuthor(choices, entries, may_lack_rights=self._may_lack_rights)
+
+    def connection_for(self, number: int, request: Request) -> int:
+        """The number of the connection for a request that chance gives to `number`."""
+        return number
 
     def _has_coordinator(self, transactional_id: str) -> bool:
         found = self.own.call("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [transactional_id]})
@@ -142,8 +148,9 @@ class Side:
         wait_until(is_known, f"{self.kind} knows of the change", 20, 0.002)
 
     def _has_ended(self) -> bool:
-        reply = self.own.call("DescribeTransactions", 0, {"TransactionalIds": list(TRANSACTIONAL_IDS)})
-        return all(each["TransactionState"] not in BEING_ENDED for each in reply["TransactionStates"])
+        """The author's own ids, and any that it has made up."""
+        asked = {"StateFilters": list(BEING_ENDED), "ProducerIdFilters": [], "DurationFilter": -1}
+        return not self.own.call("ListTransactions", 1, asked)["TransactionStates"]
 
 
 def answers_of(sides: Sequence[Side], number: int, requests: Sequence[Request]) -> list[Any]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.pieces import cut, named_in
+from kafkacompat.api.pieces import cut
 from kafkacompat.api.share_requests import serves_share_groups
-from kafkacompat.deferred import Deferred
 from kafkacompat.security.acl import AclOperation
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_request import (
@@ -27,65 +28,59 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
 
-ALTERED_PIECE = 1_000
-"""Partitions per piece. With each piece the group's record of all its states is written twice, and the states themselves are
-made in further steps."""
+ALTERED_TOGETHER = 20_000
+"""Partitions that are altered together or not at all. The group's record of all its states is written in one step."""
+SORTED_AT_ONCE = 500
+"""Topics and partitions of a request, without a turn of the loop in between."""
 Topics = dict[str, AlterShareGroupOffsetsResponseTopic]
 """By name. A topic that is named twice is answered once, with the partitions of both."""
 
 
 def alter_share_group_offsets(
     node: Node, context: RequestContext, request: AlterShareGroupOffsetsRequest
-) -> AlterShareGroupOffsetsResponse | Deferred[Any] | Steps[Any]:
-    if named_in(request.topics) > ALTERED_PIECE:
-        return _in_pieces(node, context, request)
-    good: list[AlterShareGroupOffsetsRequestTopic] = []
+) -> Steps[AlterShareGroupOffsetsResponse]:
+    """A request for very many partitions is like several requests, one after another."""
     told: Topics = {}
     readable = RightToTopics(access_of(node, context), AclOperation.READ)
-    for topic in request.topics:
-        known = node.image.topics.get(topic.topic_name)
-        if not readable.holds(topic.topic_name):
-            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif known is None:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
-            good.append(topic)
-            continue
-        answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
-        if known is not None:
-            answer.topic_id = known.id
-        answer.partitions = [
+    pace = Pace(SORTED_AT_ONCE)
+    pieces: Iterable[list[AlterShareGroupOffsetsRequestTopic]] = (
+        cut(request.topics, ALTERED_TOGETHER) if request.topics else ([],)
+    )
+    for piece in pieces:
+        good: list[AlterShareGroupOffsetsRequestTopic] = []
+        for topic in piece:
+            is_readable = readable.holds(topic.topic_name)
+            if is_readable and (topic.partitions or topic.topic_name in node.image.topics):
+                good.append(topic)
+            elif topic.partitions:  # as in Kafka, a topic that is refused is told by its partitions only
+                _put_together(told, [(yield from _refused(node, topic, pace))])
+            if pace.is_over():
+                yield None
+        asked = AlterShareGroupOffsetsRequest(group_id=request.group_id, topics=good)
+        answer: AlterShareGroupOffsetsResponse = yield node.groups.share_offsets.alter(asked, context)
+        if answer.error_code:
+            return answer
+        _put_together(told, answer.responses)
+    return AlterShareGroupOffsetsResponse(responses=list(told.values()))
+
+
+def _refused(
+    node: Node, topic: AlterShareGroupOffsetsRequestTopic, pace: Pace
+) -> Steps[AlterShareGroupOffsetsResponseTopic]:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
+    known = node.image.topics.get(topic.topic_name)
+    if known is not None:
+        answer.topic_id = known.id
+    for each in topic.partitions:
+        answer.partitions.append(
             AlterShareGroupOffsetsResponsePartition(
                 partition_index=each.partition_index, error_code=code, error_message=error_text(code)
             )
-            for each in topic.partitions
-        ]
-        _put_together(told, [answer])
-    asked = AlterShareGroupOffsetsRequest(group_id=request.group_id, topics=good)
-
-    def merged(response: AlterShareGroupOffsetsResponse) -> AlterShareGroupOffsetsResponse:
-        if not response.error_code:
-            _put_together(told, response.responses)
-            response.responses = list(told.values())
-        return response
-
-    return node.groups.share_offsets.alter(asked, context).then(merged)
-
-
-def _in_pieces(
-    node: Node, context: RequestContext, request: AlterShareGroupOffsetsRequest
-) -> Steps[AlterShareGroupOffsetsResponse]:
-    """Like many small requests, one after another."""
-    told: Topics = {}
-    for piece in cut(request.topics, ALTERED_PIECE):
-        part = AlterShareGroupOffsetsRequest(group_id=request.group_id, topics=piece)
-        answer: Any = alter_share_group_offsets(node, context, part)
-        if isinstance(answer, Deferred):
-            answer = yield answer
-        if answer.error_code:
-            return answer  # type: ignore[no-any-return]  # a response
-        _put_together(told, answer.responses)
-    return AlterShareGroupOffsetsResponse(responses=list(told.values()))
+        )
+        if pace.is_over():
+            yield None
+    return answer
 
 
 def _put_together(told: Topics, more: list[AlterShareGroupOffsetsResponseTopic]) -> None:

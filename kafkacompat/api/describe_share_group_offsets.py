@@ -49,17 +49,29 @@ def describe_share_group_offsets(
 def _in_pieces(
     node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest, rights: RightToTopics
 ) -> Steps[DescribeShareGroupOffsetsResponse]:
-    """Like many small requests, one after another. A group that is told for all its topics is one of them."""
-    groups = []
+    """Like many small requests. A group that is told for all its topics is one of them.
+
+    No piece waits for the answer to another one: each may take half a minute while a share coordinator is looked for.
+    """
+    asked: list[list[Deferred[Described]]] = []
     for group in request.groups:
         pieces: Iterable[Any] = cut(group.topics) if group.topics else [group.topics]
-        told = _Told(group.group_id, rights)
+        of_group: list[Deferred[Described]] = []
         for piece in pieces:
             part = DescribeShareGroupOffsetsRequestGroup(group_id=group.group_id, topics=piece)
-            described: Described = yield _described(node, context, part, rights)
-            told.add(described)
-            if told.whole.error_code:
+            answer = _described(node, context, part, rights)
+            of_group.append(answer)
+            yield None
+            if answer.done and answer.result().error_code:
+                of_group = [answer]
                 break
+        asked.append(of_group)
+    groups = []
+    for group, of_group in zip(request.groups, asked, strict=True):
+        told = _Told(group.group_id, rights)
+        for answer in of_group:
+            described: Described = yield answer
+            told.add(described)
         groups.append(told.done())
     return DescribeShareGroupOffsetsResponse(groups=groups)
 

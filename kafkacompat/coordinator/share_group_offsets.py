@@ -10,17 +10,23 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.share_services import UNKNOWN_DELIVERY_COMPLETE_COUNT, TopicIdPartition
+from kafkacompat.api.share_services import (
+    UNKNOWN_DELIVERY_COMPLETE_COUNT,
+    ShareError,
+    StateSummary,
+    TopicIdPartition,
+)
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_sweeps import machine_of
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.share.offsets import (
-    Altering,
     Deletion,
+    StartOffsets,
     alter_offsets,
     begin_deletion_of_offsets,
     end_deletion_of_offsets,
+    sort_out,
 )
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
@@ -45,10 +51,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.api.share_services import StateSummary
     from kafkacompat.coordinator.end_offsets import EndOffset, EndOffsetReader, EndOffsets
     from kafkacompat.coordinator.shard import Shard
     from kafkacompat.coordinator.share_groups import Outcomes, ShareGroups
+    from kafkacompat.group.share.initialization import Initialization
     from kafkacompat.group.topics import Topics
     from kafkacompat.stepping.works import Steps
     from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
@@ -56,6 +62,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.describe_share_group_offsets_request import (
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsRequestGroup,
+        DescribeShareGroupOffsetsRequestTopic,
     )
 
 TOLD_AT_ONCE = 500
@@ -63,6 +70,10 @@ TOLD_AT_ONCE = 500
 TOLD_COST = 8
 """Cost of one of them, in microseconds."""
 
+NO_STATE = StateSummary(leader_epoch=0)
+"""Of a share-partition that is not initialized, as the share coordinator tells it."""
+DELETED = ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_text(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+ALTERING = "altering the start offsets of a share group"
 Described = DescribeShareGroupOffsetsResponseGroup
 Asked = Sequence[tuple[Uuid, str, Sequence[int]]]
 """(topic id, name, partitions)."""
@@ -111,26 +122,22 @@ class ShareGroupOffsets:
             except Refused as refusal:
                 return Deferred.of(refused(refusal))
             return or_refused(asked.and_then(lambda found: self._read(group_id, found, ())), refused)
-        known = [(topic, topics.by_name.get(topic.topic_name)) for topic in group.topics]
-        absent = [
-            DescribeShareGroupOffsetsResponseTopic(
-                topic_name=topic.topic_name,
-                topic_id=ZERO_UUID,
-                partitions=[
-                    DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NO_OFFSET)
-                    for index in topic.partitions
-                ],
-            )
-            for topic, found in known
-            if found is None
-        ]
-        present = [
-            (found.id, topic.topic_name, topic.partitions) for topic, found in known if found is not None
-        ]
-        if present and not group_id:
-            # Kafka fails over the key of a share-partition without a group.
+        absent: list[DescribeShareGroupOffsetsResponseTopic] = []
+        present: dict[Uuid, tuple[str, dict[int, None]]] = {}
+        is_sound = bool(group_id)
+        for topic in group.topics:
+            known = topics.by_name.get(topic.topic_name)
+            if known is None:
+                absent.append(_absent(topic))
+                continue
+            is_sound = is_sound and bool(topic.partitions) and min(topic.partitions) >= 0
+            # As in Kafka a partition that is named twice is told once.
+            present.setdefault(known.id, (known.name, {}))[1].update(dict.fromkeys(topic.partitions))
+        if present and not is_sound:
+            # Kafka's persister refuses to read share-partitions that cannot be.
             return Deferred.of(refused(Refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
-        return self._read(group_id, present, absent)
+        asked_for = [(topic_id, name, list(indexes)) for topic_id, (name, indexes) in present.items()]
+        return self._read(group_id, asked_for, absent)
 
     def _read(
         self, group_id: str, asked: Asked, absent: Sequence[DescribeShareGroupOffsetsResponseTopic]
@@ -169,9 +176,13 @@ class ShareGroupOffsets:
     def _tell(
         self, group_id: str, topic_id: Uuid, name: str, partitions: Sequence[int]
     ) -> Deferred[list[DescribeShareGroupOffsetsResponsePartition]]:
+        """A partition that the topic does not have is told like one without a state. Kafka tells so as well, but asks the
+        share coordinator for it during half a minute."""
         persister, ends = self._groups.persister, self.ends
         assert persister is not None
         assert ends is not None
+        topic = self._topics().by_id.get(topic_id)
+        count = 0 if topic is None else len(topic.partitions)
 
         def read(
             summaries: Mapping[TopicIdPartition, StateSummary],
@@ -181,13 +192,12 @@ class ShareGroupOffsets:
             found: Deferred[EndOffsets] = ends.latest(wanted) if wanted else Deferred.of({})
             return found.then(
                 lambda ended: [
-                    _told(index, by_index[index], ended.get(TopicPartition(name, index)))
+                    _told(index, by_index.get(index, NO_STATE), ended.get(TopicPartition(name, index)))
                     for index in partitions
-                    if index in by_index
                 ]
             )
 
-        keys = [TopicIdPartition(topic_id, index) for index in partitions]
+        keys = [TopicIdPartition(topic_id, index) for index in partitions if index < count]
         return persister.read_summary(group_id, keys).and_then(read)
 
     # --- new start offsets
@@ -195,26 +205,26 @@ class ShareGroupOffsets:
     def alter(
         self, request: AlterShareGroupOffsetsRequest, context: RequestContext
     ) -> Deferred[AlterShareGroupOffsetsResponse]:
-        try:
-            shard = self._shard_of(request.group_id)
-            begun = shard.write(lambda _: alter_offsets(machine_of(shard).env, request))
-        except Refused as refusal:
-            return Deferred.of(_refused_alteration(refusal))
-        return or_refused(begun.and_then(self._initialize), _refused_alteration)
+        sorted_out = self._steps.value(ALTERING, sort_out(self._topics(), request))
+        return or_refused(sorted_out.and_then(partial(self._alter, request.group_id)), _refused_alteration)
 
-    def _initialize(self, altering: Altering) -> Deferred[AlterShareGroupOffsetsResponse]:
-        response, begun = altering
-        if not begun.start_offsets:
-            return Deferred.of(response)
+    def _alter(self, group_id: str, asked: StartOffsets) -> Deferred[AlterShareGroupOffsetsResponse]:
+        """Raises Refused."""
+        shard = self._shard_of(group_id)
+        begun = shard.write(lambda _: alter_offsets(machine_of(shard).env, group_id, asked))
+        return begun.and_then(partial(self._initialize, asked))
 
-        def asked(outcomes: Outcomes) -> AlterShareGroupOffsetsResponse:
-            if all(each.code is ErrorCode.NONE for each in outcomes.values()):
+    def _initialize(
+        self, asked: StartOffsets, begun: Initialization
+    ) -> Deferred[AlterShareGroupOffsetsResponse]:
+        response = AlterShareGroupOffsetsResponse(responses=asked.answers)
+
+        def initialized(outcomes: Outcomes) -> Deferred[AlterShareGroupOffsetsResponse]:
+            if outcomes and all(each.code is ErrorCode.NONE for each in outcomes.values()):
                 self._groups.end_initialization(begun.group_id, begun.partitions, succeeded=True)
-            else:
-                _note_errors(response, outcomes)
-            return response
+            return self._steps.value(ALTERING, _note_errors(response, outcomes))
 
-        return self._groups.ask_to_initialize(begun).then(asked)
+        return self._groups.ask_to_initialize(begun).and_then(initialized)
 
     # --- deletion
 
@@ -273,6 +283,17 @@ def _with_states(shard: Shard, group_id: str, topics: Topics) -> Asked:
     ]
 
 
+def _absent(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        topic_id=ZERO_UUID,
+        partitions=[
+            DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NO_OFFSET)
+            for index in topic.partitions
+        ],
+    )
+
+
 def _has_lag(summary: StateSummary) -> bool:
     return (
         summary.error.code is ErrorCode.NONE
@@ -326,9 +347,16 @@ def _refused_deletion(refusal: Refused) -> DeleteShareGroupOffsetsResponse:
     return DeleteShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
 
 
-def _note_errors(response: AlterShareGroupOffsetsResponse, outcomes: Outcomes) -> None:
+def _note_errors(
+    response: AlterShareGroupOffsetsResponse, outcomes: Outcomes
+) -> Generator[int, None, AlterShareGroupOffsetsResponse]:
+    """The response with what became of each partition. Those of a topic that was deleted meanwhile have no outcome."""
     for topic in response.responses:
-        for each in topic.partitions:
-            outcome = outcomes.get(TopicIdPartition(topic.topic_id, each.partition_index))
-            if each.error_code == ErrorCode.NONE and outcome is not None:
-                each.error_code, each.error_message = outcome.code, outcome.message
+        for start in range(0, len(topic.partitions), TOLD_AT_ONCE):
+            some = topic.partitions[start : start + TOLD_AT_ONCE]
+            for each in some:
+                if each.error_code == ErrorCode.NONE:
+                    outcome = outcomes.get(TopicIdPartition(topic.topic_id, each.partition_index), DELETED)
+                    each.error_code, each.error_message = outcome.code, outcome.message
+            yield len(some)
+    return response

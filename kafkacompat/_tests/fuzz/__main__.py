@@ -21,9 +21,14 @@ REQUESTS_AN_EPISODE = 250
 
 
 def run_seed(
-    seed: int, tally: Tally, requests: int = REQUESTS_AN_EPISODE, watch: Watch | None = None
+    seed: int,
+    tally: Tally,
+    requests: int = REQUESTS_AN_EPISODE,
+    watch: Watch | None = None,
+    *,
+    shares: bool = False,
 ) -> None:
-    Episode(seed, SeededChoices(f"{seed}/hostile"), requests, tally, watch).run()
+    Episode(seed, SeededChoices(f"{seed}/hostile"), requests, tally, watch, shares=shares).run()
 
 
 def main() -> int:
@@ -33,6 +38,7 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="tell findings and go on")
     parser.add_argument("--codes", action="store_true", help="tell at the end what was answered how often")
     parser.add_argument("--watch", action="store_true", help="tell where steps take long")
+    parser.add_argument("--shares", action="store_true", help="by an author who knows share groups")
     options = parser.parse_args()
     tally, seed, findings = Tally(), options.seed, 0
     began = time.monotonic()
@@ -40,7 +46,7 @@ def main() -> int:
     watch = Watch() if options.watch else None
     while tally.requests < options.requests:
         try:
-            run_seed(seed, tally, watch=watch)
+            run_seed(seed, tally, watch=watch, shares=options.shares)
         except Finding as finding:
             findings += 1
             print(f"seed {seed}: {finding}\n", flush=True)

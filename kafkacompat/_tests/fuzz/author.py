@@ -6,7 +6,7 @@ requests. Knows no broker.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -24,7 +24,8 @@ from kafkacompat.wire.principal import encode_principal
 from .batches import BatchAuthor
 from .choices import Choices, happens, one_of
 from .memory import MemberKnown, Memory, ProducerKnown
-from .values import WITNESS_GROUP, WITNESSED_TOPIC, Values, pool_of
+from .sparing import spare
+from .values import PLAIN, WITNESSED_TOPIC, Values, Vocabulary
 
 PRODUCE = "Produce"
 LENGTHS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 0)
@@ -102,17 +103,19 @@ class StructPlan(NamedTuple):
 
 
 @cache
-def plan_of(key: int, version: int) -> StructPlan:
+def plan_of(vocabulary: Vocabulary, key: int, version: int) -> StructPlan:
     cls = request_class(key)
-    return _struct_plan(message_classes(cls), specification(cls).root, version)
+    return _struct_plan(vocabulary, message_classes(cls), specification(cls).root, version)
 
 
-def _struct_plan(classes: dict[str, type], struct: StructSpec, version: int) -> StructPlan:
+def _struct_plan(
+    vocabulary: Vocabulary, classes: dict[str, type], struct: StructSpec, version: int
+) -> StructPlan:
     fields = tuple(
         FieldPlan(
             field,
-            pool_of(struct.name, field),
-            None if field.struct is None else _struct_plan(classes, field.struct, version),
+            vocabulary.pool_of(struct.name, field),
+            None if field.struct is None else _struct_plan(vocabulary, classes, field.struct, version),
         )
         for field in struct.fields
         if version in field.versions
@@ -137,19 +140,23 @@ class Request(NamedTuple):
 
 
 class Author:
+    weights: Mapping[str, int] = WEIGHTS
+    vocabulary = PLAIN
+    make_memory: type[Memory] = Memory
+
     def __init__(
         self, choices: Choices, entries: Sequence[Entry], of_controllers: Sequence[Entry] = ()
     ) -> None:
         """What broker listeners and controller listeners serve."""
-        self.memory = Memory()
+        self.memory = self.make_memory()
         self.protected_ids: set[bytes] = set()
         self.mangled_in_256 = 8
         """Of the requests."""
         self._choices = choices
-        self._values = Values(choices, self.memory)
+        self._values = Values(choices, self.memory, self.vocabulary)
         self._batches = BatchAuthor(choices, self.memory)
         self._entries, self._of_controllers = (
-            [entry for entry in some for _ in range(WEIGHTS.get(entry.name, 2))]
+            [entry for entry in some for _ in range(self.weights.get(entry.name, 2))]
             for some in (entries, of_controllers)
         )
         self._forwarded = [each for each in of_controllers if APIS[each.key].forwardable]
@@ -173,10 +180,15 @@ class Author:
         self._producer = (
             one_of(choices, memory.producers) if memory.producers and happens(choices, 200) else None
         )
-        self._member = one_of(choices, memory.members) if memory.members and happens(choices, 200) else None
-        message: Any = self._struct(plan_of(entry.key, version), version)
+        members = self._members_for(entry)
+        self._member = one_of(choices, members) if members and happens(choices, 200) else None
+        message: Any = self._struct(plan_of(self.vocabulary, entry.key, version), version)
         self._adjust(entry, message)
         return self.framed(entry, version, message)
+
+    def _members_for(self, entry: Entry) -> Sequence[MemberKnown]:
+        """Those in whose name a request may be."""
+        return self.memory.members
 
     def _asked(self, to_controller: bool) -> tuple[Entry, int]:
         entry = one_of(self._choices, self._of_controllers if to_controller else self._entries)
@@ -341,7 +353,7 @@ class Author:
         if happens(choices, 230):
             entry = one_of(choices, self._forwarded)
             version = entry.min_version + choices.below(entry.max_version - entry.min_version + 1)
-            inner: Any = self._struct(plan_of(entry.key, version), version)
+            inner: Any = self._struct(plan_of(self.vocabulary, entry.key, version), version)
             self._adjust(entry, inner)
             envelope.request_data = self.framed(entry, version, inner).frame
         if happens(choices, 230):
@@ -377,25 +389,3 @@ def is_answered(version: int, frame: bytearray, header: int) -> bool | None:
     except (WireError, UnicodeDecodeError):
         return None
     return bool(produce.acks)
-
-
-def spare(struct: Struct, protected_ids: set[bytes]) -> None:
-    """Whoever names what the well-behaved client needs names something else."""
-    for name in struct.__slots__:
-        value = getattr(struct, name)
-        if isinstance(value, Struct):
-            spare(value, protected_ids)
-        elif type(value) is list:
-            setattr(struct, name, [spared(item, protected_ids) for item in value])
-        else:
-            setattr(struct, name, spared(value, protected_ids))
-
-
-def spared(value: Any, protected_ids: set[bytes]) -> Any:
-    if isinstance(value, Struct):
-        spare(value, protected_ids)
-    elif isinstance(value, str) and value.startswith((WITNESSED_TOPIC, WITNESS_GROUP, "__")):
-        return "t0"
-    elif isinstance(value, bytes) and value in protected_ids:
-        return bytes(16)
-    return value

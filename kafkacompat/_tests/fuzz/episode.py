@@ -14,6 +14,7 @@ from .author import Author, Request
 from .choices import Choices, happens, one_of
 from .judge import check_closed, read_answer
 from .node import BROKER, CONTROLLER, Finding, FuzzedConnection, FuzzedNode
+from .sharing import SHARING_SETTINGS, SharingAuthor
 from .watch import Watch
 from .witness import Witness
 
@@ -54,16 +55,24 @@ class Client:
 
 class Episode:
     def __init__(
-        self, seed: int, choices: Choices, requests: int, tally: Tally, watch: Watch | None = None
+        self,
+        seed: int,
+        choices: Choices,
+        requests: int,
+        tally: Tally,
+        watch: Watch | None = None,
+        *,
+        shares: bool = False,
     ) -> None:
-        """`seed` is the node's own chance; all else is chosen."""
+        """`seed` is the node's own chance; all else is chosen. `shares`: by an author who knows share groups."""
         self._choices = choices
         self._requests = requests
         self._tally = tally
-        self.node = FuzzedNode(seed)
+        self.node = FuzzedNode(seed, SHARING_SETTINGS) if shares else FuzzedNode(seed)
         self.node.watch = watch
         self._witness = Witness(self.node)
-        self._author = Author(choices, ENTRIES, CONTROLLER_ENTRIES)
+        make_author = SharingAuthor if shares else Author
+        self._author = make_author(choices, ENTRIES, CONTROLLER_ENTRIES)
         self._asks_controller = happens(choices, 128)
         self._clients: list[Client] = []
         self._told: deque[str] = deque(maxlen=TOLD)

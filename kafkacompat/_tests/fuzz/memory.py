@@ -6,6 +6,7 @@ Learns by the names of fields, and beside them the ids that belong together. For
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kafkacompat.wire.message import Struct
@@ -57,6 +58,8 @@ class MemberKnown(NamedTuple):
 
 
 class Memory:
+    aliases: Mapping[str, str] = ALIASES
+
     def __init__(self) -> None:
         self.values: dict[str, deque[Any]] = {}
         self.producers: deque[ProducerKnown] = deque(maxlen=SUBJECTS_KEPT)
@@ -75,7 +78,7 @@ class Memory:
         ):
             self._producer(request.transactional_id, response.producer_id, response.producer_epoch)
         elif name == "JoinGroupResponse" and response.member_id:
-            self._member(request.group_id, response.member_id, response.generation_id)
+            learn_member(self.members, request.group_id, response.member_id, response.generation_id)
         elif name == "MetadataResponse":
             for topic in response.topics:
                 if topic.name and any(topic.topic_id):
@@ -93,12 +96,6 @@ class Memory:
                 self.producers.remove(known)
         self.producers.append(ProducerKnown(transactional_id, producer_id, epoch))
 
-    def _member(self, group_id: str, member_id: str, generation_id: int) -> None:
-        for known in list(self.members):
-            if known.member_id == member_id:
-                self.members.remove(known)
-        self.members.append(MemberKnown(group_id, member_id, generation_id))
-
     def _walk(self, struct: Struct, budget: int) -> int:
         for name in struct.__slots__:
             value = getattr(struct, name)
@@ -113,7 +110,7 @@ class Memory:
                 budget = self._walk(value, budget)
                 continue
             budget -= 1
-            alias = ALIASES.get(name)
+            alias = self.aliases.get(name)
             if alias is None or value is None or value in ("", -1):
                 continue
             known = self.values.get(alias)
@@ -122,3 +119,10 @@ class Memory:
             if value not in known:
                 known.append(value)
         return budget
+
+
+def learn_member(members: deque[MemberKnown], group_id: str, member_id: str, generation_id: int) -> None:
+    for known in list(members):
+        if known.member_id == member_id:
+            members.remove(known)
+    members.append(MemberKnown(group_id, member_id, generation_id))

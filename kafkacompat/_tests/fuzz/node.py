@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from traceback import format_exception
+from types import MappingProxyType
 from typing import Any
 
 from kafkacompat.api.meters import RequestMeters
@@ -158,7 +159,8 @@ def whole(reply: Reply) -> bytes:
 class FuzzedNode(logging.Handler):
     """One machine and the life of the node on it; `start`, `kill` and `start` again."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`settings`: beside those of node_properties."""
         super().__init__(logging.ERROR)
         self.scheduler = Scheduler()
         self.disk = CountingDisk()
@@ -173,7 +175,7 @@ class FuzzedNode(logging.Handler):
         self._is_stepping = False
         self._random = Chance(seed, "node")
         self._connections = 0
-        self._config = ServerConfig.from_properties(node_properties())
+        self._config = ServerConfig.from_properties(node_properties() | dict(settings))
         for path in self._config.log_dirs:
             self.disk.make_directory(path)
         format_node(

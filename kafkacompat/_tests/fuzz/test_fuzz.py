@@ -13,6 +13,7 @@ from .__main__ import run_seed
 from .choices import ByteChoices
 from .episode import Episode, Tally
 from .node import LOG_DIRECTORIES, Finding, FuzzedNode
+from .sharing import SharingAuthor
 
 SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 SEEDS_A_TEST = 2000 if SOAK else 3
@@ -25,6 +26,23 @@ def test_a_node_stands_whatever_it_is_sent(number: int) -> None:
     for seed in range(number * SEEDS_A_TEST, (number + 1) * SEEDS_A_TEST):
         run_seed(seed, tally)
     assert tally.answers > 0.9 * tally.requests
+
+
+@pytest.mark.parametrize("number", range(TESTS // 2))
+def test_a_node_stands_whatever_members_of_share_groups_send(number: int) -> None:
+    tally = Tally()
+    for seed in range(number * SEEDS_A_TEST, (number + 1) * SEEDS_A_TEST):
+        run_seed(seed, tally, shares=True)
+    assert tally.answers > 0.9 * tally.requests
+
+
+def test_members_of_share_groups_come_to_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    often = {"ShareGroupHeartbeat": 60, "ShareFetch": 90, "Metadata": 40}
+    monkeypatch.setattr(SharingAuthor, "weights", SharingAuthor.weights | often)
+    tally = Tally()
+    run_seed(1, tally, requests=400, shares=True)
+    assert tally.by_code["ShareGroupHeartbeat", 0]
+    assert tally.by_code["ShareFetch", 0]
 
 
 def test_the_same_seed_is_the_same_episode() -> None:

@@ -5,6 +5,7 @@ Names decide first: a group's name is one of few, so that requests meet. What me
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafkacompat.wire.definition import FieldSpec
@@ -244,18 +245,30 @@ SCRAM = {
 LISTENERS = ("PLAINTEXT", "CONTROLLER", "", "x")
 
 
-def pool_of(struct_name: str, field: FieldSpec) -> tuple[Any, ...] | None:
-    """What a field is mostly one of; None where only its kind tells."""
-    if struct_name.startswith("ScramCredential") and field.name in SCRAM:
-        return SCRAM[field.name]
-    if field.name != "name":
-        return POOLS.get(field.name)
-    for part, pool in NAMED_AFTER_STRUCT.items():
-        if part in struct_name:
-            return pool
-    if "Listener" in struct_name or "Feature" in struct_name or "Endpoint" in struct_name:
-        return LISTENERS
-    return TOPICS
+class Vocabulary:
+    """What an author says: values by the name of a field, and the names of what is mostly said as it was learned."""
+
+    def __init__(
+        self, pools: Mapping[str, tuple[Any, ...]] = POOLS, learned: Mapping[str, str] = LEARNED
+    ) -> None:
+        self._pools = pools
+        self.learned = learned
+
+    def pool_of(self, struct_name: str, field: FieldSpec) -> tuple[Any, ...] | None:
+        """What a field is mostly one of; None where only its kind tells."""
+        if struct_name.startswith("ScramCredential") and field.name in SCRAM:
+            return SCRAM[field.name]
+        if field.name != "name":
+            return self._pools.get(field.name)
+        for part, pool in NAMED_AFTER_STRUCT.items():
+            if part in struct_name:
+                return pool
+        if "Listener" in struct_name or "Feature" in struct_name or "Endpoint" in struct_name:
+            return LISTENERS
+        return TOPICS
+
+
+PLAIN = Vocabulary()
 
 
 def subscription(choices: Choices) -> bytes:
@@ -273,15 +286,16 @@ def subscription(choices: Choices) -> bytes:
 class Values:
     """Draws one value after another."""
 
-    def __init__(self, choices: Choices, memory: Memory) -> None:
+    def __init__(self, choices: Choices, memory: Memory, vocabulary: Vocabulary) -> None:
         self._choices = choices
         self._memory = memory
+        self._learned = vocabulary.learned
 
     def draw(self, pool: tuple[Any, ...] | None, field: FieldSpec, version: int) -> Any:
         choices = self._choices
         if field.nullable(version) and happens(choices, 30):
             return None
-        learned = LEARNED.get(field.name)
+        learned = self._learned.get(field.name)
         if learned is not None and happens(choices, 170):
             known = self._memory.values.get(learned)
             if known:

@@ -194,17 +194,53 @@ def test_what_the_share_coordinator_refuses_is_told(world: ShareWorld) -> None:
     assert states(world) == ({"t": [0, 1]}, {}, 0)
 
 
-def test_many_start_offsets_are_set_in_pieces(world: ShareWorld) -> None:
-    """Each piece writes the record of all states when it begins and when it ends."""
+def test_many_start_offsets_are_set_together(world: ShareWorld) -> None:
+    """In steps, but as one change of the group: the record of all states is written when it begins and when it ends."""
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("many", 2_100)])
-    waiting = alter(world, ("many", dict.fromkeys(range(2_100), 3)))
+    waiting = alter(world, ("many", dict.fromkeys(range(2_101), 3)))
     world.time.advance(0)
     answer = driven_answer(waiting)
-    assert len(answer.responses) == 1
-    assert len(answer.responses[0].partitions) == 2_100
+    (topic,) = answer.responses
+    assert [each.error_code for each in topic.partitions] == [E.NONE] * 2_100 + [E.UNKNOWN_TOPIC_OR_PARTITION]
     assert len(world.persister.states) == 2_100
     assert [len(offsets) for _, _, _, offsets in world.persister.asked] == [500, 500, 500, 500, 100]
-    assert len(world.log().batches) == 6
+    assert len(world.log().batches) == 2
+
+
+def test_a_member_that_joins_while_many_start_offsets_are_sorted_keeps_all(world: ShareWorld) -> None:
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("many", 2_100), topic_image("t", 3)])
+    waiting = alter(world, ("many", dict.fromkeys(range(2_100), 3)))
+    assert not waiting.done
+    Sharer(world, "one", "t").join()
+    assert waiting.result().error_code == E.NON_EMPTY_GROUP
+    assert {each.topic_id for _, each in world.persister.states} == {world.image.topics["t"].id}
+
+
+def test_a_topic_that_is_deleted_while_start_offsets_are_sorted_gets_none(world: ShareWorld) -> None:
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("many", 2_100), topic_image("t", 3)])
+    waiting = alter(world, ("t", {0: 4}), ("many", dict.fromkeys(range(2_100), 3)))
+    assert not waiting.done
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 3)])
+    world.time.advance(0)
+    answer = told(waiting.result())
+    assert answer["t", 0] == (E.NONE, None)
+    assert answer["many", 0] == (E.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE)
+    assert states(world) == ({}, {"t": [0]}, 0)
+
+
+def test_a_topic_without_partitions_is_told_if_it_exists(world: ShareWorld) -> None:
+    answer = alter(world, ("t", {}), ("nowhere", {}))
+    assert (answer.error_code, [topic.topic_name for topic in answer.responses]) == (E.NONE, ["t"])
+    assert alter(world).responses == []
+
+
+def test_start_offsets_of_a_topic_that_is_named_twice_are_put_together(world: ShareWorld) -> None:
+    answer = alter(world, ("t", {0: 5, 1: 6}), ("t", {1: 7, 2: 8}))
+    (topic,) = answer.responses
+    assert [each.partition_index for each in topic.partitions] == [0, 1, 1, 2]
+    offsets = {each.partition: offset for (_, each), (_, offset) in world.persister.states.items()}
+    assert offsets == {0: 5, 1: 7, 2: 8}
+    assert states(world) == ({}, {"t": [0, 1, 2]}, 0)
 
 
 def driven_answer(answer: Any) -> Any:
@@ -380,6 +416,44 @@ def test_offsets_that_do_not_exist_are_absent(world: ShareWorld) -> None:
     assert rows(answer) == {("u", 0): (-1, -1, -1, E.NONE), ("nowhere", 0): (-1, 0, -1, E.NONE)}
     assert [topic.topic_id for topic in answer.topics] == [world.image.topics["u"].id, bytes(16)]
     assert (offsets(world, group="nobody").error_code, offsets(world, group="nobody").topics) == (E.NONE, [])
+
+
+def test_partitions_that_cannot_be_fail_the_group(world: ShareWorld) -> None:
+    """Kafka's persister refuses them. Of a topic that does not exist, whatever is asked is absent."""
+    with_offsets(world)
+    for asked in ([-1], [0, -1], []):
+        answer = offsets(world, ("t", [0]), ("t", asked), ("nowhere", [0]))
+        assert (answer.error_code, answer.error_message, answer.topics) == (
+            E.UNKNOWN_SERVER_ERROR,
+            error_text(E.UNKNOWN_SERVER_ERROR),
+            [],
+        )
+    assert rows(offsets(world, ("nowhere", [-1]))) == {("nowhere", -1): (-1, 0, -1, E.NONE)}
+
+
+def test_a_partition_that_a_topic_does_not_have_is_absent(world: ShareWorld) -> None:
+    """The share coordinator is not asked: it would have to be asked again for half a minute."""
+    with_offsets(world)
+    asked: list[TopicIdPartition] = []
+    read = world.persister.read_summary
+
+    def noted(group_id: str, partitions: Any) -> Any:
+        asked.extend(partitions)
+        return read(group_id, partitions)
+
+    world.persister.read_summary = noted  # type: ignore[method-assign]
+    assert rows(offsets(world, ("t", [1, 3, 2**31 - 1]))) == {
+        ("t", 1): (20, 4, -1, E.NONE),
+        ("t", 3): (-1, 0, -1, E.NONE),
+        ("t", 2**31 - 1): (-1, 0, -1, E.NONE),
+    }
+    assert asked == [key(world, "t", 1)]
+
+
+def test_a_partition_that_is_named_twice_is_told_once(world: ShareWorld) -> None:
+    with_offsets(world)
+    (topic,) = offsets(world, ("t", [1, 1]), ("t", [1])).topics
+    assert [each.partition_index for each in topic.partitions] == [1]
 
 
 def test_a_state_that_cannot_be_read_is_absent(world: ShareWorld) -> None:
@@ -565,6 +639,33 @@ def test_many_offsets_are_told_in_pieces(world: ShareWorld, monkeypatch: pytest.
     world.coordinator.share_offsets.describe = counted  # type: ignore[method-assign]
     offsets(world, *asked)
     assert max(sizes) <= 4
+
+
+def test_no_piece_waits_for_another(world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a share coordinator is looked for, each may take half a minute."""
+    with_offsets(world)
+    monkeypatch.setattr("kafkacompat.api.describe_share_group_offsets.PIECE", 1)
+    monkeypatch.setattr("kafkacompat.api.describe_share_group_offsets.cut", partial(cut, most=1))
+    waiting: list[tuple[Any, Deferred[Any]]] = []
+
+    def held(group_id: str, partitions: Any) -> Deferred[Any]:
+        waiting.append((partitions, Deferred()))
+        return waiting[-1][1]
+
+    world.persister.read_summary = held  # type: ignore[method-assign]
+    topic = DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0, 1, 2])
+    group = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=[topic])
+    answer = driven(
+        DESCRIBE.function(world.node, context(90, 1), DescribeShareGroupOffsetsRequest(groups=[group]))
+    )
+    assert [[each.partition for each in partitions] for partitions, _ in waiting] == [[0], [1], [2]]
+    for partitions, one in waiting:
+        one.resolve(dict.fromkeys(partitions, StateSummary(start_offset=8)))
+    assert {index: row[0] for (_, index), row in rows(answer.result().groups[0]).items()} == {
+        0: 8,
+        1: 8,
+        2: 8,
+    }
 
 
 def test_a_lag_that_is_too_large_wraps(world: ShareWorld) -> None:

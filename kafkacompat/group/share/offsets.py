@@ -25,7 +25,6 @@ from kafkacompat.group.share.state_partitions import (
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_response import (
-    AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
@@ -34,71 +33,84 @@ from kafkacompat.wire.messages.delete_share_group_offsets_response import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from kafkacompat.group.share.member import Partitions
+    from kafkacompat.group.topics import Topics
     from kafkacompat.ids import Uuid
     from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
 
 
+SORTED_AT_ONCE = 500
+"""Partitions of a request, without a turn of the loop in between."""
 NOTHING_TO_DELETE = "There is no offset information to delete."
 
 
 # --- start offsets
 
 
-class Altering(NamedTuple):
-    response: AlterShareGroupOffsetsResponse
+class StartOffsets(NamedTuple):
+    """What an administrator asks for. A request may name many partitions, so this is made in steps."""
+
+    names: dict[Uuid, str]
+    """Of the topics that exist."""
+    by_topic: dict[Uuid, dict[int, int]]
+    """Topic id -> partition -> start offset, of partitions that exist."""
+    answers: list[AlterShareGroupOffsetsResponseTopic]
     """If the share coordinator refuses nothing."""
-    initialization: Initialization
+
+
+def sort_out(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generator[int, None, StartOffsets]:
+    """Yields costs in microseconds."""
+    asked = StartOffsets({}, {}, [])
+    for topic in request.topics:
+        known = topics.by_name.get(topic.topic_name)
+        count = 0 if known is None else len(known.partitions)
+        answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
+        asked.answers.append(answer)
+        offsets: dict[int, int] = {}
+        if known is not None:
+            answer.topic_id = known.id
+            asked.names[known.id] = known.name
+            offsets = asked.by_topic.setdefault(known.id, offsets)
+        yield 5
+        for start in range(0, len(topic.partitions), SORTED_AT_ONCE):
+            some = topic.partitions[start : start + SORTED_AT_ONCE]
+            for each in some:
+                index = each.partition_index
+                told = AlterShareGroupOffsetsResponsePartition(partition_index=index)
+                if 0 <= index < count:
+                    offsets[index] = each.start_offset
+                else:
+                    told.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    told.error_message = error_text(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                answer.partitions.append(told)
+            yield 2 * len(some)
+    return asked
 
 
 def alter_offsets(
-    env: Environment, request: AlterShareGroupOffsetsRequest
-) -> CoordinatorResult[GroupRecord, Altering]:
-    """The states are made anew, with these start offsets. The group is created if there is none. Raises Refused."""
-    group_id = request.group_id
+    env: Environment, group_id: str, asked: StartOffsets
+) -> CoordinatorResult[GroupRecord, Initialization]:
+    """The states are made anew, with these start offsets, except for topics that were deleted meanwhile. The group is
+    created if there is none. Raises Refused."""
     group = share_group_for(env, group_id, creates=True)
     _throw_if_not_empty(group)
-    named: dict[Uuid, NamedPartitions] = {}
-    start_offsets: dict[Uuid, dict[int, int]] = {}
-    answers = []
-    for topic in request.topics:
-        known = env.topics.by_name.get(topic.topic_name)
-        count = 0 if known is None else len(known.partitions)
-        answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
-        offsets = {
-            each.partition_index: each.start_offset
-            for each in topic.partitions
-            if 0 <= each.partition_index < count
-        }
-        answer.partitions = [
-            AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index)
-            if each.partition_index in offsets
-            else AlterShareGroupOffsetsResponsePartition(
-                partition_index=each.partition_index,
-                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                error_message=error_text(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            )
-            for each in topic.partitions
-        ]
-        answers.append(answer)
-        if known is not None:
-            answer.topic_id = known.id
-            named[known.id] = NamedPartitions(known.name, frozenset(offsets))
-            if offsets:
-                start_offsets[known.id] = offsets
-    records: tuple[GroupRecord, ...] = ()
-    if named:
-        states = NO_STATES if group.states is None else group.states
-        records = (states_record(env, group_id, states.began(named)),)
+    by_id = env.topics.by_id
+    named = {
+        topic_id: NamedPartitions(name, frozenset(asked.by_topic[topic_id]))
+        for topic_id, name in asked.names.items()
+        if topic_id in by_id
+    }
+    start_offsets = {
+        topic_id: asked.by_topic[topic_id] for topic_id, each in named.items() if each.partitions
+    }
+    begun = Initialization(group_id, group.group_epoch, start_offsets)
+    if not named:
+        return CoordinatorResult((), begun)
+    states = NO_STATES if group.states is None else group.states
     return CoordinatorResult(
-        records,
-        Altering(
-            AlterShareGroupOffsetsResponse(responses=answers),
-            Initialization(group_id, group.group_epoch, start_offsets),
-        ),
-        committed=since_now(env, group_id) if records else None,
+        (states_record(env, group_id, states.began(named)),), begun, committed=since_now(env, group_id)
     )
 
 
