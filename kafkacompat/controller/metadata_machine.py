@@ -53,6 +53,9 @@ class ProposalQuorum(Protocol):
     @property
     def bytes_since_snapshot(self) -> int: ...
 
+    @property
+    def ms_since_snapshot(self) -> int: ...
+
     def propose(
         self, values: PackedValues, committed: Callable[[], None], lost: Callable[[], None]
     ) -> int: ...
@@ -68,10 +71,15 @@ class MetadataMachine:
     """raft.contracts.StateMachine. Call `attach` with the driver before it starts."""
 
     def __init__(
-        self, core: ControllerCore, *, max_bytes_between_snapshots: int, timers: Timers | None = None
+        self,
+        core: ControllerCore,
+        *,
+        max_bytes_between_snapshots: int,
+        max_ms_between_snapshots: int,
+        timers: Timers | None = None,
     ) -> None:
-        """`max_bytes_between_snapshots`: metadata.log.max.record.bytes.between.snapshots. Without `timers` nothing
-        runs in steps."""
+        """`max_bytes_between_snapshots`: metadata.log.max.record.bytes.between.snapshots. `max_ms_between_snapshots`:
+        metadata.log.max.snapshot.interval.ms, 0 for no limit. Without `timers` nothing runs in steps."""
         self.core = core
         """Includes uncommitted proposals while this node is active."""
         self.image = MetadataImage()
@@ -80,12 +88,15 @@ class MetadataMachine:
         """The epoch in which this node is the active controller. NO_EPOCH if it is not."""
         self.leader_id = NO_LEADER
         """The active controller, as far as this node knows."""
+        self.snapshots_loaded = 0
+        """Snapshots that have replaced everything since the start, with those that the start has read."""
         self.when_leader_changes: list[Callable[[], None]] = []
         self.when_active: Callable[[], None] | None = None
         """Called when this node has become the active controller and may append."""
         self.when_deposed: Callable[[], None] | None = None
         self._quorum: ProposalQuorum | None = None
         self._max_bytes_between_snapshots = max_bytes_between_snapshots
+        self._max_ms_between_snapshots = max_ms_between_snapshots
         self._subscribers: list[ImageSubscriber] = []
         self._committed: Replayer = core.mark()
         """The replay state without uncommitted proposals."""
@@ -121,6 +132,7 @@ class MetadataMachine:
     # The quorum's side (raft.contracts.StateMachine).
 
     def load_snapshot(self, batch: LoadedBatch) -> None:
+        self.snapshots_loaded += 1
         self.core.forget()
         self.apply(batch)
 
@@ -271,8 +283,15 @@ class MetadataMachine:
             self._waiting = [each for each in self._waiting if each[0] > image.offset]
             for _, reached in due:
                 reached.resolve(None)
-        if self.quorum.bytes_since_snapshot >= self._max_bytes_between_snapshots:
+        if self._is_snapshot_due():
             self.write_snapshot()
+
+    def _is_snapshot_due(self) -> bool:
+        """Also after a time with few records: a start reads all of the log behind the newest snapshot."""
+        quorum = self.quorum
+        if quorum.bytes_since_snapshot >= self._max_bytes_between_snapshots:
+            return True
+        return 0 < self._max_ms_between_snapshots <= quorum.ms_since_snapshot
 
     def write_snapshot(self) -> None:
         """Write a snapshot of the newest committed image, unless a metadata transaction is open or a snapshot is in

@@ -1,8 +1,8 @@
-"""The periodic tasks of the active controller: elections, and the removal of expired tokens
+"""The periodic tasks of the active controller: elections, the removal of expired tokens, and records that keep the log fresh
 (PeriodicTaskControlManager).
 
 Settings: auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds, unclean.leader.election.interval.ms,
-delegation.token.expiry.check.interval.ms.
+delegation.token.expiry.check.interval.ms, metadata.max.idle.interval.ms.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kafkacompat.controller.balance import (
     maybe_elect_unclean_leaders,
     unclean_interval_ms,
 )
+from kafkacompat.controller.no_op import AFTER_FAILURE_MS, no_op_interval_ms, write_no_op_record
 from kafkacompat.stepping.stepped import Stepped
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class PeriodicTaskControlManager:
         tokens = self._settings.tokens
         # As in Apache Kafka, without a secret key tokens cannot be used and none is removed.
         self._repeat(self._sweep, None if tokens.secret is None else tokens.expiry_check_interval_ms)
+        self._repeat(write_no_op_record, no_op_interval_ms(self._settings), AFTER_FAILURE_MS)
 
     def deactivate(self) -> None:
         for timer in self._rounds.values():
@@ -84,15 +86,20 @@ class PeriodicTaskControlManager:
 
         return (yield from sweep_expired_delegation_tokens.in_steps(image, self._clock.now_ms()))
 
-    def _repeat(self, task: Task, interval_ms: int | None) -> None:
+    def _repeat(self, task: Task, interval_ms: int | None, after_failure_ms: int = 0) -> None:
+        """None: never. After a failure the next round comes at its normal time, but not before `after_failure_ms`."""
         if interval_ms is None:
             return
 
         def decide() -> Steps[None]:
             epoch = self._machine.active_epoch
-            more = yield from self._carry_out(task)
+            result = yield from self._carry_out(task)
+            if result is None:
+                wait_ms = max(interval_ms, after_failure_ms)
+            else:
+                wait_ms = AT_ONCE_MS if result.response else interval_ms
             if self._machine.active_epoch == epoch:
-                self._rounds[task] = self._timers.call_after(AT_ONCE_MS if more else interval_ms, run)
+                self._rounds[task] = self._timers.call_after(wait_ms, run)
 
         def run() -> None:
             del self._rounds[task]
@@ -100,11 +107,11 @@ class PeriodicTaskControlManager:
 
         self._rounds[task] = self._timers.call_after(interval_ms, run)
 
-    def _carry_out(self, task: Task) -> Steps[bool]:
-        """Run one round. Returns True if there is more to do at once. After an error the next round comes at its
-        normal time."""
+    def _carry_out(self, task: Task) -> Steps[ControllerResult[MetadataRecord, bool] | None]:
+        """Run one round. The response True asks for another one at once. None: it failed."""
         image = self._sessions.seen(self._machine.core.image)
-        result = yield from self._own_decisions.append_or_resign(
-            task.__name__, task.in_steps(image, self._settings)
+        return (
+            yield from self._own_decisions.append_or_resign(
+                task.__name__, task.in_steps(image, self._settings)
+            )
         )
-        return result is not None and result.response

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch, Uuid
+from kafkacompat.meters import RecentTimes
 from kafkacompat.ports import Random
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft.election_state import ElectionState
@@ -95,6 +96,10 @@ class QuorumState:
         self.leader_endpoints: Endpoints = ()
         self.has_room = True
         """The log has accepted the last records that this node wrote as leader, or there is space again."""
+        self.election_times = RecentTimes()
+        """From when this node stood for election, the last time, until there was a leader. A sole voter leads at once, and has
+        none."""
+        self._stands_since_ms: int | None = None
         self.is_syncing = False
         self._syncing_end = NO_OFFSET
         self.check_quorum_ms = int(settings.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
@@ -243,15 +248,24 @@ class QuorumState:
 
     def become_prospective(self) -> None:
         self._become(Role.PROSPECTIVE, self.election, self.leader_endpoints)
-        self.nominee = NomineeState(
-            self.election_deadline_ms(), EpochElection(self.voters.latest, self.node_id)
-        )
+        self._stand(EpochElection(self.voters.latest, self.node_id))
 
     def become_candidate(self) -> None:
         voters = self.voters.latest
         vote = ElectionState(self.epoch + 1, NO_LEADER, self.node_id, self.member.directory_id, voters.ids)
         self._become(Role.CANDIDATE, vote, ())
-        self.nominee = NomineeState(self.election_deadline_ms(), EpochElection(voters, self.node_id))
+        self._stand(EpochElection(voters, self.node_id))
+
+    def _stand(self, election: EpochElection) -> None:
+        self.nominee = NomineeState(self.election_deadline_ms(), election)
+        if not election.is_vote_granted:
+            self._stands_since_ms = self.now_ms
+
+    def _end_election(self) -> None:
+        """There is a leader. A node that did not stand has no time to tell."""
+        if self._stands_since_ms is not None:
+            self.election_times.note(self.now_ms - self._stands_since_ms, self.now_ms)
+            self._stands_since_ms = None
 
     def become_leader(self) -> LeaderState:
         assert self.nominee is not None
@@ -261,6 +275,7 @@ class QuorumState:
         state.check_quorum_at_ms = self.now_ms + self.check_quorum_ms
         state.begin_at_ms = self.now_ms
         self.leader = state
+        self._end_election()
         self.effects.append(effect.BecameLeader(self.epoch))
         return state
 
@@ -271,6 +286,7 @@ class QuorumState:
         else:
             election = ElectionState(epoch, leader_id, voters=self.voters.latest.ids)
         self._become(Role.FOLLOWER, election, endpoints)
+        self._end_election()
         self.follow(leader_id, endpoints)
 
     def follow(self, leader_id: int, endpoints: Endpoints) -> None:

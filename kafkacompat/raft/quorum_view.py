@@ -126,9 +126,25 @@ class QuorumView:
         return self._files.bytes_since_snapshot
 
     @property
+    def ms_since_snapshot(self) -> int:
+        """Since this node has written one, or since its start."""
+        return self._files.snapshot_written_last()[1]
+
+    @property
     def commit_times(self) -> RecentTimes:
         """From the append of a proposal until it is committed."""
         return self._files.commit_times
+
+    @property
+    def election_times(self) -> RecentTimes:
+        """From when this node stood for election, the last time, until there was a leader."""
+        return self._core.election_times
+
+    @property
+    def is_changing_voters(self) -> bool | None:
+        """Whether a voter is being added or removed. None if this node does not lead."""
+        leader = self._core.leader
+        return None if leader is None else leader.change is not None
 
     @property
     def appended(self) -> Counted:

@@ -66,6 +66,7 @@ class SharedServer:
         self.machine = MetadataMachine(
             ControllerCore(self.controller_settings),
             max_bytes_between_snapshots=config.get_int("metadata.log.max.record.bytes.between.snapshots"),
+            max_ms_between_snapshots=config.get_int("metadata.log.max.snapshot.interval.ms"),
             timers=doors.timers,
         )
         self.machine.subscribe(settings.on_image)

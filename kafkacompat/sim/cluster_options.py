@@ -57,6 +57,8 @@ class ClusterOptions:
     fetch_bytes: int
     snapshot_bytes: int
     """Bytes of metadata log between two snapshots."""
+    no_op_ms: int
+    """The active controller writes a record without content at this interval. 0 in most runs, because it costs events."""
     encodes: bool
     """Every message is encoded and decoded."""
     rebalances: bool
@@ -161,6 +163,7 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
     logs = Chance(seed, "kept logs")
     moves = Chance(seed, "slow moves")
     rights = Chance(seed, "rights")
+    idle = Chance(seed, "idle")
     has_rights = rights.happens(SHARE_OF_RIGHTS)
     has_groups = seed % 3 == 2
     segment_bytes = logs.between(700, 2_000) if logs.happens(0.4) else 0
@@ -196,6 +199,7 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         fetch_backoff_ms=chance.between(40, 200),
         fetch_bytes=(300, 1_000, 100_000)[chance.randrange(3)],
         snapshot_bytes=(2_500, 8_000, 1_000_000)[chance.randrange(3)],
+        no_op_ms=idle.between(100, 600) if idle.happens(0.2) else 0,
         encodes=chance.happens(0.1),
         rebalances=chance.happens(0.5),
         reads_nearby=chance.happens(0.4),

@@ -217,6 +217,7 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "request.timeout.ms": 2_000,
         "initial.broker.registration.timeout.ms": AS_LONG_AS_IT_TAKES_MS,
         "metadata.log.max.record.bytes.between.snapshots": options.snapshot_bytes,
+        "metadata.max.idle.interval.ms": options.no_op_ms,
         "internal.metadata.log.segment.bytes": 20_000,
         "leader.imbalance.per.broker.percentage": 0,
     }

@@ -15,7 +15,7 @@ from kafkacompat.api.sasl_dispatch import SaslDispatcher
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo
-from kafkacompat.ports.network import ListenerReading
+from kafkacompat.ports.network import ListenerReading, MemoryReading
 from kafkacompat.sim import frames, parked
 from kafkacompat.sim.links import EXTERNAL_PORT, Connection, SimulatedChannels
 from kafkacompat.wire.apis import response_class
@@ -111,6 +111,9 @@ class SimulatedSocketServer:
     def listener_readings(self) -> dict[str, ListenerReading]:
         """Nobody scrapes a simulated node."""
         return {}
+
+    def memory_reading(self) -> MemoryReading | None:
+        return None
 
     def close_listeners(self) -> None:
         for port in self._listeners:

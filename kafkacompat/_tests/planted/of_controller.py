@@ -52,7 +52,7 @@ BUGS = (
     PlantedBug(
         "preferred elections that are not done go on after the whole interval",
         "controller/periodic_task_control_manager.py",
-        "AT_ONCE_MS if more else interval_ms",
+        "AT_ONCE_MS if result.response else interval_ms",
         "interval_ms",
         ("controller/_tests/test_controller_faults.py",),
     ),
@@ -192,5 +192,26 @@ BUGS = (
         "    if not request.topics:\n",
         "    if False:\n",
         ("controller/_tests/test_isr.py",),
+    ),
+    PlantedBug(
+        "records without content are written after the end of the leadership",
+        "controller/periodic_task_control_manager.py",
+        "            timer.cancel()\n",
+        "            pass\n",
+        ("controller/_tests/test_no_op.py",),
+    ),
+    PlantedBug(
+        "each record without content that a full disk refuses is logged",
+        "controller/periodic_task_control_manager.py",
+        "                wait_ms = max(interval_ms, after_failure_ms)\n",
+        "                wait_ms = interval_ms\n",
+        ("controller/_tests/test_no_op.py",),
+    ),
+    PlantedBug(
+        "few records never make a snapshot due",
+        "controller/metadata_machine.py",
+        "        return 0 < self._max_ms_between_snapshots <= quorum.ms_since_snapshot\n",
+        "        return False\n",
+        ("controller/_tests/test_metadata_machine.py",),
     ),
 )

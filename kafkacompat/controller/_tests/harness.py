@@ -44,6 +44,8 @@ DIRECTORY_ID = bytes(14) + b"\x7f\x01"
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAbQ"
 
 
+NO_OP_INTERVAL = "metadata.max.idle.interval.ms"
+"""Off, so that the log has only what a test does."""
 HEARD_ON = 7
 """The default connection of brokers."""
 
@@ -90,11 +92,14 @@ class Harness:
         """Connection attempts that the test answers: all except the first to each of `reachable`."""
         self.reachable = set(reachable)
         self.properties = properties
-        settings = ServerConfig.from_properties({**defaults_without_file(), **(properties or {})})
+        settings = ServerConfig.from_properties(
+            {**defaults_without_file(), NO_OP_INTERVAL: "0", **(properties or {})}
+        )
         controller_settings = ControllerSettings(settings, node_id, CLUSTER_ID)
         self.machine = MetadataMachine(
             ControllerCore(controller_settings),
             max_bytes_between_snapshots=max_bytes_between_snapshots,
+            max_ms_between_snapshots=settings.get_int("metadata.log.max.snapshot.interval.ms"),
             timers=self.world,
         )
         self.driver = QuorumDriver(

@@ -19,6 +19,7 @@ from kafkacompat.raft.contracts import LoadedBatch
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.snapshot import SnapshotFormat, parse_snapshot
 from kafkacompat.raft.snapshot_work import SnapshotWriter
+from kafkacompat.wire.messages.no_op_record import NoOpRecord
 from kafkacompat.wire.messages.topic_record import TopicRecord
 
 
@@ -29,6 +30,7 @@ class FakeQuorum:
         self.next_offset = 10
         self.epoch = 3
         self.bytes_since_snapshot = 0
+        self.ms_since_snapshot = 0
         self.waiting: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self.snapshots: list[tuple[int, int]] = []
         self.written: Sequence[bytes] = ()
@@ -51,7 +53,7 @@ class FakeQuorum:
     def begin_snapshot(self, end_offset: int, epoch: int) -> SnapshotWriter:
         def write(parts: Sequence[bytearray]) -> None:
             self.snapshots.append((end_offset, epoch))
-            self.bytes_since_snapshot = 0
+            self.bytes_since_snapshot = self.ms_since_snapshot = 0
             self.written = parse_snapshot(b"".join(parts)).values
 
         return SnapshotWriter(SnapshotFormat(epoch, 0, 0, 0, ()), write, lambda: None)
@@ -75,7 +77,7 @@ def topic(name: str) -> MetadataRecord:
 def machine() -> MetadataMachine:
     settings = ServerConfig.from_properties(defaults_without_file())
     core = ControllerCore(ControllerSettings(settings, 1, CLUSTER_ID))
-    machine = MetadataMachine(core, max_bytes_between_snapshots=1000)
+    machine = MetadataMachine(core, max_bytes_between_snapshots=1000, max_ms_between_snapshots=60_000)
     machine.attach(FakeQuorum())
     return machine
 
@@ -165,6 +167,26 @@ def test_every_role_writes_a_snapshot_of_what_is_committed(machine: MetadataMach
     machine.apply(LoadedBatch(frame_all([topic("a")]), 4, 1))
     machine.caught_up()
     assert quorum.snapshots == [(5, 1)]
+
+
+def test_a_snapshot_is_also_due_after_a_time_with_few_records(machine: MetadataMachine) -> None:
+    quorum = quorum_of(machine)
+    for offset, quorum.ms_since_snapshot in ((4, 59_999), (5, 60_000), (6, 1)):
+        machine.apply(LoadedBatch(frame_all([MetadataRecord(NoOpRecord(), 0)]), offset, 1))
+        machine.caught_up()
+    assert quorum.snapshots == [(6, 1)]
+
+
+def test_without_a_limit_no_time_makes_a_snapshot_due() -> None:
+    settings = ServerConfig.from_properties(defaults_without_file())
+    core = ControllerCore(ControllerSettings(settings, 1, CLUSTER_ID))
+    machine = MetadataMachine(core, max_bytes_between_snapshots=1000, max_ms_between_snapshots=0)
+    quorum = FakeQuorum()
+    machine.attach(quorum)
+    quorum.ms_since_snapshot = 1 << 40
+    machine.apply(LoadedBatch(frame_all([topic("a")]), 4, 1))
+    machine.caught_up()
+    assert quorum.snapshots == []
 
 
 def test_old_and_new_are_told(machine: MetadataMachine) -> None:

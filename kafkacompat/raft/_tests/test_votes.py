@@ -4,6 +4,7 @@ KIP-853, KIP-996)."""
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isnan
 from typing import Any
 
 import pytest
@@ -296,3 +297,39 @@ def test_a_vote_is_kept_when_the_leader_is_found() -> None:
     answer = node.ask(BeginQuorumEpochRequest(key(1), 3, EPOCH, address(3), "cluster"))
     assert answer.error is NONE
     assert (node.core.election.leader_id, node.core.election.voted_id) == (3, 2)
+
+
+# How long elections take.
+
+
+def test_an_election_takes_from_the_last_candidacy_until_there_is_a_leader() -> None:
+    node = unattached()
+    first, _ = node.become_prospective()
+    node.now_ms += 30
+    node.answer(first, VoteResponse(NONE, EPOCH, -1, True))
+    assert isnan(node.core.election_times.mean_and_max(node.now_ms)[1])
+    node.now_ms += 7
+    node.answer(node.sent(VoteRequest)[0], VoteResponse(NONE, EPOCH + 1, -1, True))
+    assert node.core.role is Role.LEADER
+    assert node.core.election_times.mean_and_max(node.now_ms) == (7, 7)
+
+
+def test_an_election_that_another_one_wins_takes_its_time_too() -> None:
+    node = unattached()
+    first, _ = node.become_prospective()
+    node.now_ms += 11
+    node.answer(first, VoteResponse(NONE, EPOCH, 3, False, address(3)))
+    assert node.core.election_times.mean_and_max(node.now_ms) == (11, 11)
+    node.now_ms += 50
+    node.ask(BeginQuorumEpochRequest(key(1), 2, EPOCH + 1, address(2), "cluster"))
+    assert node.core.election_times.mean_and_max(node.now_ms) == (11, 11), "it did not stand again"
+
+
+def test_who_does_not_stand_has_no_time_to_tell() -> None:
+    node = unattached()
+    node.ask(BeginQuorumEpochRequest(key(1), 3, EPOCH, address(3), "cluster"))
+    assert node.core.role is Role.FOLLOWER
+    sole = Node(voters=(1,))
+    sole.wait_for(Role.LEADER)
+    for each in (node, sole):
+        assert isnan(each.core.election_times.mean_and_max(each.now_ms)[1])
