@@ -11,6 +11,10 @@ KEPT = 1028
 RECENT_MS = 60_000
 """For so long Kafka's metrics show a value: two samples of 30 s (metrics.num.samples, metrics.sample.window.ms)."""
 RECENT_MAX = 1_000
+RATE_MS = 30_000
+"""A rate is of the last 30 s at least, as soon as something is measured for so long."""
+APART_MS = 1_000
+"""Readings that are closer to the last one are not kept. This bounds their number."""
 
 
 class Histogram:
@@ -54,3 +58,24 @@ class RecentTimes:
             return nan, nan
         durations = [duration for _, duration in self._ended]
         return sum(durations) / len(durations), max(durations)
+
+
+class RateOfTotal:
+    """How much a total grows a second, in the last 30 s or more. Only who reads it pays for it: what is counted costs nothing
+    beside its counting."""
+
+    __slots__ = ("_readings",)
+
+    def __init__(self, now_ms: int, total: float = 0) -> None:
+        """Times are of a monotonic clock, as in `read`."""
+        self._readings: deque[tuple[int, float]] = deque([(now_ms, total)])
+        """(time, total). All but the first one are of the last RATE_MS."""
+
+    def read(self, now_ms: int, total: float) -> float:
+        readings = self._readings
+        while len(readings) > 1 and readings[1][0] <= now_ms - RATE_MS:
+            readings.popleft()
+        then_ms, before = readings[0]
+        if now_ms - readings[-1][0] >= APART_MS:
+            readings.append((now_ms, total))
+        return 1000 * (total - before) / (now_ms - then_ms) if now_ms > then_ms else 0.0

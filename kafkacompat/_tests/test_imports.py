@@ -89,6 +89,7 @@ ALLOWED: dict[str, set[str]] = {
         "coordinator.service",
         "coordinator.share_service",
         "log",
+        "net.thread_times",
         "partition",
         "quota",
         "raft.quorum_view",

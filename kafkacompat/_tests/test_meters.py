@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from math import isnan
 
-from kafkacompat.meters import KEPT, RECENT_MAX, RECENT_MS, Histogram, RecentTimes
+import pytest
+
+from kafkacompat.meters import (
+    APART_MS,
+    KEPT,
+    RATE_MS,
+    RECENT_MAX,
+    RECENT_MS,
+    Histogram,
+    RateOfTotal,
+    RecentTimes,
+)
 
 
 def test_a_histogram_counts_all_and_keeps_the_newest() -> None:
@@ -32,3 +43,26 @@ def test_the_number_of_recent_times_is_bounded() -> None:
     for _ in range(RECENT_MAX):
         times.note(1, 0)
     assert times.mean_and_max(0) == (1, 1)
+
+
+def test_the_rate_of_a_total_is_of_the_time_since_the_first_reading_until_that_is_long_ago() -> None:
+    rate = RateOfTotal(5_000, 100)
+    assert rate.read(5_000, 100) == 0
+    assert rate.read(7_000, 120) == 10
+    assert rate.read(15_000, 120) == 2
+
+
+def test_the_rate_of_a_total_forgets() -> None:
+    rate, total = RateOfTotal(0), 0
+    for second in range(1, 121):
+        total += 10 if second <= 60 else 2
+        rate.read(1000 * second, total)
+    assert rate.read(121_000, total + 2) == pytest.approx(2)
+
+
+def test_many_readers_do_not_shorten_the_time_and_their_readings_are_not_kept() -> None:
+    rate = RateOfTotal(0)
+    for number in range(RATE_MS):
+        rate.read(2 * number, number)
+    assert rate.read(2 * RATE_MS, RATE_MS) == pytest.approx(500)
+    assert len(rate._readings) <= RATE_MS // APART_MS + 2

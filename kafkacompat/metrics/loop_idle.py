@@ -7,17 +7,12 @@ and is not idle for the rest. A loop that is held up by a disk or a lock counts 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from time import monotonic, thread_time
 from typing import NamedTuple
 
-SCHEDULING = "/proc/thread-self/schedstat"
-"""Of the reading thread, on Linux: ns on a processor, ns of waiting for one, and how often it got one."""
-RECENT_S = 30.0
-"""The measured time is at least so long, once the loop runs so long: the window of Kafka's io-wait-ratio."""
-APART_S = 1.0
-"""Readings that are closer to the last one are not kept. This bounds their number."""
+from kafkacompat.meters import RateOfTotal
+from kafkacompat.net.thread_times import waited_s
 
 
 class Idle(NamedTuple):
@@ -25,16 +20,6 @@ class Idle(NamedTuple):
 
     recently: float
     since_start: float
-
-
-def waited_s(path: str = SCHEDULING) -> float:
-    """How long the calling thread had something to do, and no processor was free for it: seconds since its start. 0 where
-    the system does not tell."""
-    try:
-        with open(path, encoding="ascii") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
 
 
 def _worked_s() -> float:
@@ -50,21 +35,16 @@ class LoopIdle:
         """`worked_s`: how long the calling thread had something to do."""
         self._monotonic_s = monotonic_s
         self._worked_s = worked_s
-        self._began = monotonic_s(), worked_s()
-        self._readings: deque[tuple[float, float]] = deque([self._began])
-        """(time, time with work). All but the first one are of the last RECENT_S."""
+        self._began_s, self._worked_before_s = monotonic_s(), worked_s()
+        self._recent = RateOfTotal(int(1000 * self._began_s), self._worked_before_s)
 
     def read(self) -> Idle:
-        now, readings = (self._monotonic_s(), self._worked_s()), self._readings
-        while len(readings) > 1 and readings[1][0] <= now[0] - RECENT_S:
-            readings.popleft()
-        then = readings[0]
-        if now[0] - readings[-1][0] >= APART_S:
-            readings.append(now)
-        return Idle(_share(then, now), _share(self._began, now))
+        now_s, worked_s = self._monotonic_s(), self._worked_s()
+        passed_s = now_s - self._began_s
+        since_start = (worked_s - self._worked_before_s) / passed_s if passed_s > 0 else 0.0
+        return Idle(_without(self._recent.read(int(1000 * now_s), worked_s)), _without(since_start))
 
 
-def _share(then: tuple[float, float], now: tuple[float, float]) -> float:
-    """The idle share between two readings."""
-    passed_s, worked_s = now[0] - then[0], now[1] - then[1]
-    return min(max(1 - worked_s / passed_s, 0.0), 1.0) if passed_s > 0 else 1.0
+def _without(worked: float) -> float:
+    """The idle share, from that with work."""
+    return min(max(1 - worked, 0.0), 1.0)

@@ -5,6 +5,10 @@ The thread asks the loop for a sign of life at an interval, so it costs the loop
 measured from the question on, so one that begins between two questions is measured too short. The wall time is how
 long everything waited. The CPU time of the loop's thread shows whether the loop computed, or waited for the machine, a
 disk or a lock.
+
+While a call keeps the interpreter's lock, in whatever thread, neither the loop nor the watching thread runs. So such a
+stall is noticed when it is over: the watching thread wakes late, and no lack of a processor explains it. Its stack
+cannot be seen. The one that is logged is of the moment after it, usually of the function that made the call.
 """
 
 from __future__ import annotations
@@ -16,7 +20,9 @@ import time
 import traceback
 from collections.abc import Callable
 from types import FrameType
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from kafkacompat.net.thread_times import waited_s
 
 INTERVAL_S = 0.05
 """Seconds between an answer and the next question."""
@@ -25,6 +31,7 @@ LIMIT_S = 0.1
 FRAMES_MAX = 12
 """The innermost stack frames that are logged."""
 UNSEEN = "a call that kept the interpreter's lock"
+AFTERWARDS = f"{UNSEEN}, or a pause of the whole process; right after it the loop was in:"
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +40,30 @@ class Sign(Protocol):
     """The loop's answer to a question."""
 
     def __call__(self) -> None: ...
+
+
+class Moment(NamedTuple):
+    """What the clocks show, in seconds."""
+
+    wall_s: float
+    loop_cpu_s: float
+    """What the loop's thread has computed."""
+    waited_s: float
+    """For how long the watching thread was ready to run, and no processor was free."""
+
+
+class Stall(NamedTuple):
+    wall_s: float
+    cpu_s: float
+
+
+def kept_from_running(answered: Moment, woke: Moment, interval_s: float, limit_s: float) -> Stall | None:
+    """The stall between the loop's last answer and the time at which the watching thread woke from its pause of `interval_s`.
+    None if the thread was not late, or was late for want of a processor, which says nothing about the loop."""
+    late_s = woke.wall_s - answered.wall_s - interval_s
+    if late_s - (woke.waited_s - answered.waited_s) < limit_s:
+        return None
+    return Stall(late_s, min(woke.loop_cpu_s - answered.loop_cpu_s, late_s))
 
 
 class LoopWatchdog:
@@ -45,11 +76,12 @@ class LoopWatchdog:
         on_stall: Callable[[float, float, str], None] | None = None,
         interval_s: float = INTERVAL_S,
         limit_s: float = LIMIT_S,
+        waited_s: Callable[[], float] = waited_s,
     ) -> None:
         """`ask` makes the loop call a sign, from any thread. It raises RuntimeError once the loop has ended.
 
         `on_stall` is called with the wall and CPU seconds and the stack's text, in the watching thread. Without it
-        they are logged.
+        they are logged. `waited_s`: how long the calling thread has waited for a processor.
         """
         self.stalls = 0
         self.longest_s = 0.0
@@ -57,6 +89,7 @@ class LoopWatchdog:
         self._on_stall = on_stall or _log_stall
         self._interval_s = interval_s
         self._limit_s = limit_s
+        self._waited_s = waited_s
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -75,7 +108,12 @@ class LoopWatchdog:
         self._stopped.set()
 
     def _watch(self, loop_thread: int, cpu_clock: int) -> None:
+        answered = self._now(cpu_clock)
         while not self._stopped.wait(self._interval_s):
+            woke = self._now(cpu_clock)
+            stall = kept_from_running(answered, woke, self._interval_s, self._limit_s)
+            if stall is not None:
+                self._tell(stall, f"{AFTERWARDS}\n{_stack_of(loop_thread)}")
             question = _Question(cpu_clock)
             try:
                 self._ask(question)
@@ -87,28 +125,47 @@ class LoopWatchdog:
                 while not question.answered.wait(self._interval_s):
                     if self._stopped.is_set():
                         return
-            if question.wall_s >= self._limit_s and not self._stopped.is_set():
-                self.stalls += 1
-                self.longest_s = max(self.longest_s, question.wall_s)
-                self._on_stall(question.wall_s, question.cpu_s, stack)
+            if question.wall_s >= self._limit_s:
+                self._tell(Stall(question.wall_s, question.cpu_s), stack)
+            # The thread may have waited for a processor before the answer. A stall is then missed, and none is made up.
+            answered = Moment(question.answered_s, question.answered_cpu_s, woke.waited_s)
+
+    def _now(self, cpu_clock: int) -> Moment:
+        return Moment(time.monotonic(), time.clock_gettime(cpu_clock), self._waited_s())
+
+    def _tell(self, stall: Stall, stack: str) -> None:
+        if self._stopped.is_set():
+            return
+        self.stalls += 1
+        self.longest_s = max(self.longest_s, stall.wall_s)
+        self._on_stall(stall.wall_s, stall.cpu_s, stack)
 
 
 class _Question:
     """Created in the watching thread, called in the loop's."""
 
-    __slots__ = ("_asked_cpu_s", "_asked_s", "_cpu_clock", "answered", "cpu_s", "wall_s")
+    __slots__ = (
+        "_asked_cpu_s",
+        "_asked_s",
+        "_cpu_clock",
+        "answered",
+        "answered_cpu_s",
+        "answered_s",
+        "cpu_s",
+        "wall_s",
+    )
 
     def __init__(self, cpu_clock: int) -> None:
         self.answered = threading.Event()
         self._cpu_clock = cpu_clock
-        self.wall_s = 0.0
-        self.cpu_s = 0.0
+        self.wall_s = self.cpu_s = 0.0
+        self.answered_s = self.answered_cpu_s = 0.0
         self._asked_s = time.monotonic()
         self._asked_cpu_s = time.clock_gettime(cpu_clock)
 
     def __call__(self) -> None:
-        self.wall_s = time.monotonic() - self._asked_s
-        self.cpu_s = time.clock_gettime(self._cpu_clock) - self._asked_cpu_s
+        self.answered_s, self.answered_cpu_s = time.monotonic(), time.clock_gettime(self._cpu_clock)
+        self.wall_s, self.cpu_s = self.answered_s - self._asked_s, self.answered_cpu_s - self._asked_cpu_s
         self.answered.set()
 
 

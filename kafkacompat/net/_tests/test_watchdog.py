@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 import trio
 
-from kafkacompat.net.watchdog import UNSEEN, LoopWatchdog, Sign
+from kafkacompat.net.watchdog import (
+    AFTERWARDS,
+    UNSEEN,
+    LoopWatchdog,
+    Moment,
+    Sign,
+    Stall,
+    kept_from_running,
+)
 
 TIMEOUT_S = 30
+TRIES = 20
 
 
 class Loop:
@@ -56,6 +66,50 @@ def test_a_loop_that_computes_is_told_with_its_stack_and_its_cpu_time() -> None:
     assert "test_a_loop_that_computes_is_told" in stack
     assert watchdog.stalls == 1
     assert watchdog.longest_s == wall_s
+
+
+def test_a_call_that_keeps_the_lock_is_told_when_it_is_over() -> None:
+    """The sum is one call. The watching thread hardly ever gets a question between the answer and the sum, hence the tries."""
+    loop, stalls = Loop(), Stalls()
+    watchdog = LoopWatchdog(loop.ask, on_stall=stalls, interval_s=0.001, limit_s=0.01, waited_s=lambda: 0.0)
+    watchdog.start()
+    for _ in range(TRIES):
+        loop.answer()
+        sum(range(5_000_000))
+        if loop.signs:
+            loop.answer()
+        assert stalls.came.acquire(timeout=TIMEOUT_S)
+        wall_s, cpu_s, stack = stalls.seen[-1]
+        if stack.startswith(f"{AFTERWARDS}\n"):
+            break
+    watchdog.stop()
+    assert stack.startswith(f"{AFTERWARDS}\n")
+    assert "test_a_call_that_keeps_the_lock" in stack
+    assert wall_s >= 0.01
+    assert 0 < cpu_s <= wall_s
+    assert watchdog.longest_s >= wall_s
+
+
+ANSWERED = Moment(wall_s=10.0, loop_cpu_s=3.0, waited_s=1.0)
+
+
+@pytest.mark.parametrize(
+    ("woke", "stall"),
+    [
+        pytest.param(Moment(10.05, 3.05, 1.0), None, id="in time"),
+        pytest.param(Moment(10.14, 3.14, 1.0), None, id="a little late"),
+        pytest.param(Moment(10.55, 3.50, 1.0), Stall(0.5, 0.5), id="the loop computed"),
+        pytest.param(Moment(10.55, 3.54, 1.0), Stall(0.5, 0.5), id="and computed in the pause too"),
+        pytest.param(Moment(10.55, 3.01, 1.0), Stall(0.5, 0.01), id="another thread had the lock"),
+        pytest.param(Moment(10.55, 3.50, 1.45), None, id="no processor was free for the watching thread"),
+        pytest.param(Moment(10.55, 3.50, 1.35), Stall(0.5, 0.5), id="for a part of the time"),
+    ],
+)
+def test_who_wakes_late_was_kept_from_running_unless_no_processor_was_free(
+    woke: Moment, stall: Stall | None
+) -> None:
+    found = kept_from_running(ANSWERED, woke, interval_s=0.05, limit_s=0.1)
+    assert found == (stall if stall is None else pytest.approx(stall))
 
 
 def test_a_loop_that_answers_is_not_told() -> None:
