@@ -35,6 +35,7 @@ RECORDS = 20
 SHARE_GROUP, SHARED = "workers", "jobs"
 """A topic of its own, because a member of a share group may read it once or twice."""
 NO_ID = uuid.UUID(int=0)
+SOFTWARE = "kafka_server_socket_server_metrics_connections"
 WAITED = "kafka_server_delayedfetchmetrics_expires_total"
 ODD_CLIENT = 'a "b" *c, d'
 ODD_CLIENT_LABEL = '"a \\"b\\" \\*c, d"'
@@ -196,8 +197,11 @@ def of_kafka(series: dict[Series, float]) -> dict[Series, float]:
 
 
 def comparable(each: Series) -> Series:
-    """Nodes may speak other versions of the protocol among themselves, and answer with other errors while a topic is made."""
-    labels = {name: value for name, value in each.labels if name not in ("version", "error")}
+    """Nodes may speak other versions of the protocol among themselves, and answer with other errors while a topic is made. Which
+    of Kafka's network threads a connection has is chance."""
+    labels = {
+        name: value for name, value in each.labels if name not in ("version", "error", "networkProcessor")
+    }
     return Series(
         each.name, frozenset((labels | dict.fromkeys(dict(each.labels).keys() - labels, "")).items())
     )
@@ -296,6 +300,30 @@ def test_quotas_have_the_labels_of_kafka_s(ours: Node, theirs: Node) -> None:
     assert resources == {"Produce", "Fetch", "Request", "ControllerMutation"}
     assert any(dict(each.labels).get("clientId") == ODD_CLIENT_LABEL for each in found)
     assert found <= of_quotas(theirs)
+
+
+def test_connections_have_the_software_of_their_clients(ours: Node, theirs: Node) -> None:
+    """Apart from those of the nodes among themselves."""
+
+    def software(node: Node) -> set[tuple[str, str, str]]:
+        names = ("clientSoftwareName", "clientSoftwareVersion", "listener")
+        found = [
+            dict(each.labels) for each, count in node.scrape().items() if each.name == SOFTWARE and count
+        ]
+        return {tuple(labels[name] for name in names) for labels in found}  # type: ignore[misc]
+
+    def differences(node: Node) -> set[tuple[str, str, str]]:
+        before = software(node)
+        consumer = KafkaConsumer(TOPIC, bootstrap_servers=node.broker.bootstrap)
+        consumer.poll(0)
+        new = wait_until(lambda: software(node) - before, "the software is known", TIMEOUT_S)
+        consumer.close()
+        wait_until(lambda: not new & software(node), "the connections are gone", TIMEOUT_S)
+        return new
+
+    found = differences(ours)
+    assert {(name, listener) for name, _, listener in found} == {("kafka-python", "PLAINTEXT")}
+    assert found == differences(theirs)
 
 
 def test_live_and_ready(ours: Node) -> None:

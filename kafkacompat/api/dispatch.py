@@ -235,7 +235,7 @@ class ApiDispatcher:
             answer = stand_in_for_failure(route, context, request)
             context.again = None
         if header.api_key == API_VERSIONS and context.client_software is not None:
-            connection.client_software = " ".join(context.client_software)
+            connection.tell_software(" ".join(context.client_software))
         reply = self._reply(route, context, request, answer)
         if context.again is not None and body is not None and reply is not None:
             assert route.repeats is not None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkacompat.raft.quorum_view import QuorumView
 
 METADATA_VERSION = "metadata.version"
+IGNORED_TEXT = "1 if controller.quorum.voters is set, and the voters are those of the metadata log (KIP-853)."
 REGISTRATION_FENCED, REGISTRATION_CONTROLLED_SHUTDOWN, REGISTRATION_ACTIVE = 10, 20, 30
 """Values of Kafka's BrokerRegistrationState (KIP-1131)."""
 
@@ -39,6 +40,9 @@ def raft_families(quorum: QuorumView, now_ms: int) -> Families:
     observers = quorum.observer_count
     if observers is not None:
         yield gauge(f"{name}number_of_observers", "Observers that the leader knows.", observers)
+    changing = quorum.is_changing_voters
+    if changing is not None:
+        yield gauge(f"{name}uncommitted_voter_change", "1 while a voter is being added or removed.", changing)
     yield gauge(
         f"{name}append_records_rate",
         "Records that this member appends as the leader, per second.",
@@ -49,10 +53,17 @@ def raft_families(quorum: QuorumView, now_ms: int) -> Families:
         "Records that this member fetches from the leader, per second.",
         quorum.fetched.read(now_ms)[1],
     )
-    mean, longest = quorum.commit_times.mean_and_max(now_ms)
-    text = "time until what the leader appends is committed, in the last minute, ms; NaN: nothing was"
-    yield gauge(f"{name}commit_latency_avg", f"Mean {text}.", mean)
-    yield gauge(f"{name}commit_latency_max", f"Longest {text}.", longest)
+    for kind, times, text in (
+        ("commit", quorum.commit_times, "until what the leader appends is committed"),
+        ("election", quorum.election_times, "from this node's candidacy until there is a leader"),
+    ):
+        mean, longest = times.mean_and_max(now_ms)
+        yield gauge(
+            f"{name}{kind}_latency_avg", f"Mean time {text}, in the last minute, ms; NaN: none.", mean
+        )
+        yield gauge(
+            f"{name}{kind}_latency_max", f"Longest time {text}, in the last minute, ms; NaN: none.", longest
+        )
     size_bytes, age_ms = quorum.snapshot_written_last()
     name = "kafka_server_snapshotemitter_latestsnapshotgenerated"
     yield gauge(f"{name}bytes", "Size of the last metadata snapshot of this node; 0: none yet.", size_bytes)
@@ -60,10 +71,16 @@ def raft_families(quorum: QuorumView, now_ms: int) -> Families:
 
 
 def controller_families(
-    image: MetadataImage, meters: ControllerMeters, *, is_active: bool, end_offset: int
+    image: MetadataImage,
+    meters: ControllerMeters,
+    *,
+    is_active: bool,
+    end_offset: int,
+    ignores_static_voters: bool,
 ) -> Families:
     """Of a node with the controller role. `end_offset`: of what this node has replayed, committed or not."""
     name = "kafka_controller_kafkacontroller_"
+    yield gauge(f"{name}ignoredstaticvoters", IGNORED_TEXT, ignores_static_voters)
     yield gauge(f"{name}activecontrollercount", "1 on the active controller.", is_active)
     yield gauge(f"{name}lastcommittedrecordoffset", "Last committed metadata offset.", image.offset)
     yield gauge(f"{name}lastappliedrecordoffset", "Last replayed metadata offset.", end_offset - 1)
@@ -135,10 +152,15 @@ def applied_families(last_timestamp_ms: int, now_ms: int) -> Families:
 
 
 def loader_families(
-    image: MetadataImage, leader_id: int, supported: Mapping[str, tuple[int, int]]
+    image: MetadataImage, leader_id: int, snapshots_loaded: int, supported: Mapping[str, tuple[int, int]]
 ) -> Families:
     """Of every node. `supported`: by feature, its lowest and highest level here."""
     name = "kafka_server_metadataloader_"
+    yield gauge(
+        f"{name}handleloadsnapshotcount",
+        "Metadata snapshots that this node has loaded since its start.",
+        snapshots_loaded,
+    )
     yield gauge(
         f"{name}currentmetadataversion",
         "The level of metadata.version.",
@@ -176,9 +198,12 @@ def queue_families(queue_times_ms: Histogram, processing_times_ms: Histogram) ->
     )
 
 
-def metadata_families(image: MetadataImage, *, last_timestamp_ms: int, now_ms: int) -> Families:
+def metadata_families(
+    image: MetadataImage, *, last_timestamp_ms: int, now_ms: int, ignores_static_voters: bool
+) -> Families:
     """Of a node with the broker role. `last_timestamp_ms`: of the last metadata record that was applied."""
     name = "kafka_server_broker_metadata_metrics_"
+    yield gauge(f"{name}ignored_static_voters", IGNORED_TEXT, ignores_static_voters)
     yield gauge(f"{name}last_applied_record_offset", "Last applied metadata offset.", image.offset)
     yield gauge(
         f"{name}last_applied_record_timestamp", "Time of the last applied record, ms.", last_timestamp_ms

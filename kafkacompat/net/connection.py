@@ -180,6 +180,7 @@ class Connection:
         except OSError as error:
             self._log_end(error)
             self.close()
+        self._replies.counts.received_bytes += taken
 
     def writable(self) -> None:
         """Send what a full socket has delayed, up to a bound. Never waits, never raises."""
@@ -279,6 +280,7 @@ class Connection:
                     return False
                 if self._memory is not None:
                     self._memory.release()
+                self._replies.counts.requests += 1
                 answer = dispatch(info, frame)
                 if isinstance(answer, Pending):
                     pending = answer
@@ -334,8 +336,7 @@ class Connection:
     def _reply_done(self, reply: Deferred[Reply | None]) -> None:
         if self._stage is _CLOSED:
             return
-        is_parked = reply is self._replies.parked
-        if is_parked and self._replies.send_parked() and self._is_idle():
+        if reply is self._replies.parked and self._replies.send_parked() and self._is_idle():
             self.last_active_ms = self._host.clock.monotonic_ms()
         else:
             self._host.take_turn_soon(self)

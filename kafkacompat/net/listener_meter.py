@@ -1,15 +1,42 @@
-"""What one listener has counted: connections that came and went, and authentications (socket-server-metrics)."""
+"""What one listener has counted: connections that came and went, authentications, bytes and requests (socket-server-metrics)."""
 
 from __future__ import annotations
 
+from collections import Counter
+from heapq import nlargest
+
+from kafkacompat.meters import RateOfTotal, RecentTimes
 from kafkacompat.ports.network import ListenerReading
 from kafkacompat.quota.counted import Counted
 
+SOFTWARE_MAX = 100
+"""Names and versions of clients' software that are shown, because clients choose them. Of more, those with the most
+connections. Apache Kafka shows as many."""
+UNKNOWN = ("unknown", "unknown")
+
 
 class ListenerMeter:
-    """Implements ports.dispatcher.AuthenticationMeter. Times are milliseconds of the monotonic clock."""
+    """Implements ports.dispatcher.ListenerCounts. Times are milliseconds of the monotonic clock."""
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_failed",
+        "_failed_again",
+        "_rates",
+        "_software",
+        "_succeeded",
+        "_succeeded_again",
+        "accept_throttles",
+        "address_throttles",
+        "closed",
+        "created",
+        "expired",
+        "received_bytes",
+        "requests",
+        "responses",
+        "sent_bytes",
+    )
+
+    def __init__(self, now_ms: int) -> None:
         self.created = Counted()
         self.closed = Counted()
         self.expired = 0
@@ -18,6 +45,15 @@ class ListenerMeter:
         self._failed = Counted()
         self._succeeded_again = Counted()
         self._failed_again = Counted()
+        self.received_bytes = self.sent_bytes = self.requests = self.responses = 0
+        self._rates = [RateOfTotal(now_ms) for _ in range(4)]
+        """Of these four."""
+        self.accept_throttles = RecentTimes()
+        """Of connections that waited for max.connection.creation.rate."""
+        self.address_throttles = RecentTimes()
+        """Of connections over the rate of their address."""
+        self._software: Counter[str] = Counter()
+        """Open connections by what their clients have told."""
 
     def authenticated(self, now_ms: int, *, again: bool = False) -> None:
         (self._succeeded_again if again else self._succeeded).note(now_ms)
@@ -25,8 +61,28 @@ class ListenerMeter:
     def not_authenticated(self, now_ms: int, *, again: bool = False) -> None:
         (self._failed_again if again else self._failed).note(now_ms)
 
+    def gone(self, software: str | None, now_ms: int) -> None:
+        """A connection has closed whose client had told this software, or nothing."""
+        self.closed.note(now_ms)
+        self._forget(software)
+
+    def software_told(self, before: str | None, software: str) -> None:
+        self._forget(before)
+        self._software[software] += 1
+
+    def _forget(self, software: str | None) -> None:
+        if software is None:
+            return
+        self._software[software] -= 1
+        if not self._software[software]:
+            del self._software[software]
+
     def read(self, present: int, now_ms: int) -> ListenerReading:
         """`present`: open connections."""
+        totals = (self.received_bytes, self.sent_bytes, self.requests, self.responses)
+        received, sent, requests, responses = (
+            (total, rate.read(now_ms, total)) for rate, total in zip(self._rates, totals, strict=True)
+        )
         return ListenerReading(
             present,
             self.created.read(now_ms),
@@ -36,4 +92,21 @@ class ListenerMeter:
             self._failed.read(now_ms),
             self._succeeded_again.read(now_ms),
             self._failed_again.read(now_ms),
+            received,
+            sent,
+            requests,
+            responses,
+            self._software_of(present),
+            self.accept_throttles.mean_and_max(now_ms)[0],
+            self.address_throttles.mean_and_max(now_ms)[0],
         )
+
+    def _software_of(self, present: int) -> dict[tuple[str, str], int]:
+        most = nlargest(SOFTWARE_MAX, self._software.items(), key=lambda each: each[1])
+        found: dict[tuple[str, str], int] = {}
+        for software, count in most:
+            name, _, version = software.partition(" ")
+            found[name, version] = count
+        if silent := present - self._software.total():
+            found[UNKNOWN] = found.get(UNKNOWN, 0) + silent
+        return found

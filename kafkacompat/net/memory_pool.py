@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkacompat.ports.network import MemoryReading
+
 
 class MemoryPool:
     def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
         self.available_bytes = size_bytes
         """Not positive: nothing is left."""
         self._waiting: dict[MemoryUser, None] = {}
         """In the order in which they began to wait. Empty while memory is left."""
+
+    def read(self) -> MemoryReading:
+        return MemoryReading(self.available_bytes, self._size_bytes - self.available_bytes)
 
     @property
     def waiting_count(self) -> int:

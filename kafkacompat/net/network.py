@@ -23,7 +23,7 @@ from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import Clock, Timers, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Pending, Reply
-from kafkacompat.ports.network import ListenerReading
+from kafkacompat.ports.network import ListenerReading, MemoryReading
 from kafkacompat.ports.tls import TlsTerms
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
@@ -150,6 +150,10 @@ class TrioSocketServer:
 
     def listener_readings(self) -> Mapping[str, ListenerReading]:
         return self._server.listener_readings()
+
+    def memory_reading(self) -> MemoryReading | None:
+        memory = self._server.memory
+        return None if memory is None else memory.read()
 
     def drain(self, deadline_ms: int) -> Deferred[None]:
         return later(self._nursery, partial(self._server.drain, deadline_ms))

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections import deque
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.net.listener_meter import ListenerMeter
 from kafkacompat.net.output_queue import Flushed, OutputQueue
 from kafkacompat.ports import Workers
-from kafkacompat.ports.dispatcher import ConnectionInfo, Pending, Reply
+from kafkacompat.ports.dispatcher import ConnectionInfo, ListenerCounts, Pending, Reply
 
 TURN_SENT_BYTES = 1024 * 1024
 SENT_AT_ONCE_BYTES = 64 * 1024
@@ -27,11 +28,13 @@ _FULL = Flushed.FULL
 
 
 class Replies:
-    __slots__ = ("_info", "held_bytes", "is_full", "is_warming", "output", "parked", "waiting")
+    __slots__ = ("_info", "counts", "held_bytes", "is_full", "is_warming", "output", "parked", "waiting")
 
     def __init__(self, output: OutputQueue, info: ConnectionInfo) -> None:
         self.output = output
         self._info = info
+        self.counts: ListenerCounts = info.meter or ListenerMeter(0)
+        """What the listener counts."""
         self.waiting: deque[Reply | Deferred[Reply | None]] = deque()
         """In request order: pending replies, and replies that wait behind them."""
         self.held_bytes = 0
@@ -60,6 +63,7 @@ class Replies:
             self.waiting.append(reply)
             self.held_bytes += sum(map(len, reply))
         else:
+            self.counts.responses += 1
             self.output.add(reply)
 
     def add_pending(self, pending: Pending) -> None:
@@ -83,6 +87,7 @@ class Replies:
                 reply = first
                 self.held_bytes -= sum(map(len, reply))
             if reply is not None:
+                self.counts.responses += 1
                 self.output.add(reply)
             waiting.popleft()
 
@@ -99,12 +104,20 @@ class Replies:
         timings = self._info.timings
         if timings is not None:
             timings.sending()
-        result = self.output.flush(TURN_SENT_BYTES)
+        result = self._flush()
         if timings is not None and not self.output.queued_bytes:
             timings.sent(len(self.waiting))
         if result is _FULL:
             self.is_full = True
         return result
+
+    def _flush(self) -> Flushed:
+        output = self.output
+        before = output.queued_bytes
+        try:
+            return output.flush(TURN_SENT_BYTES)
+        finally:
+            self.counts.sent_bytes += before - output.queued_bytes
 
     def warm_next(self, workers: Workers) -> Deferred[None]:
         """Have a worker load the next bytes to send. Nothing is sent until `is_warming` is cleared."""
@@ -125,7 +138,7 @@ class Replies:
             self.release()
             if timings is not None:
                 timings.sending()
-            if output.queued_bytes > SENT_AT_ONCE_BYTES or output.flush(TURN_SENT_BYTES) is not _EMPTY:
+            if output.queued_bytes > SENT_AT_ONCE_BYTES or self._flush() is not _EMPTY:
                 return False
             if timings is not None:
                 timings.sent(len(self.waiting))

@@ -145,7 +145,8 @@ class Server:
                 listener.close()
             raise
         self.listeners += tuple(bound)
-        self._meters |= {each.endpoint.listener_name: ListenerMeter() for each in bound}
+        for listener in bound:
+            self._meters[listener.endpoint.listener_name] = ListenerMeter(self.clock.monotonic_ms())
         if self._nursery is not None:
             for listener in bound:
                 self._nursery.start_soon(self._accept, listener)
@@ -220,7 +221,7 @@ class Server:
         info = connection.info
         if self._connections.pop(info.connection_id, None) is not None:
             self._counts.release(info.listener_name, info.client_host)
-            self._meters[info.listener_name].closed.note(self.clock.monotonic_ms())
+            self._meters[info.listener_name].gone(info.client_software, self.clock.monotonic_ms())
             self._announce_room()
 
     # The server's own tasks.
@@ -259,6 +260,7 @@ class Server:
             now_ms,
         )
         if throttle_ms:
+            self._meters[name].accept_throttles.note(throttle_ms, now_ms)
             self._throttled_until_ms[name] = now_ms + throttle_ms
             self._nursery.start_soon(self._let_in_later, listener, sock, host, port)
             return
@@ -289,6 +291,7 @@ class Server:
         if throttle_ms:
             name = endpoint.listener_name
             self._rates.unrecord(name, is_counted_by_node=self._is_counted_by_node(name), now_ms=now_ms)
+            self._meters[name].address_throttles.note(throttle_ms, now_ms)
             self.newcomers.hold(sock, now_ms + throttle_ms)
             return
         admission = self._counts.admit(endpoint.listener_name, host)
@@ -357,9 +360,7 @@ class Server:
 
     def _close_least_recently_used(self) -> None:
         candidates = [
-            connection
-            for connection in self._connections.values()
-            if connection.info.listener_name != self._settings.protected_listener
+            each for each in self._connections.values() if self._is_counted_by_node(each.info.listener_name)
         ]
         if candidates:
             min(candidates, key=lambda each: (each.last_active_ms, each.info.connection_id)).close()

@@ -64,8 +64,19 @@ class Timings(Protocol):
         ...
 
 
-class AuthenticationMeter(Protocol):
-    """Counts the authentications of a listener. `again`: of a client that was authenticated before (KIP-368)."""
+class ListenerCounts(Protocol):
+    """Counts what happens on the connections of a listener."""
+
+    received_bytes: int
+    sent_bytes: int
+    requests: int
+    responses: int
+
+    def software_told(self, before: str | None, software: str) -> None:
+        """A client has told the name and version of its software, after another one, if `before` is not None."""
+        ...
+
+    # `again`: of a client that was authenticated before (KIP-368).
 
     def authenticated(self, now_ms: int, *, again: bool = False) -> None: ...
 
@@ -109,14 +120,14 @@ class ConnectionInfo:
         self.client_port = client_port
         self.listener_is_sasl = listener_is_sasl
         self.client_software = client_software
-        """Set by the handler of ApiVersions."""
+        """Name and version, with a space between them. Set by `tell_software`."""
         self.principal = principal
         """On a listener with TLS the network sets it, on one with SASL the authentication."""
         self.read_s = 0.0
         """When the connection was last found to have something to read, in seconds of the monotonic clock; 0: never."""
         self.timings: Timings | None = None
         """Set by the dispatcher while times are taken of a request of this connection."""
-        self.meter: AuthenticationMeter | None = None
+        self.meter: ListenerCounts | None = None
         """Of the listener. None if nobody counts."""
         self.on_authentication: Callable[[bool], None] | None = None
         """On a listener with SASL, called when the client is authenticated, or must authenticate again. The allowed
@@ -126,6 +137,13 @@ class ConnectionInfo:
         """Stops the connection's requests for some milliseconds. None if the network cannot."""
         self.throttling: Any = None
         """Kept by the dispatcher: what the quotas do to requests like the last one."""
+
+    def tell_software(self, software: str) -> None:
+        """The client has told it in ApiVersions."""
+        if software != self.client_software:
+            if self.meter is not None:
+                self.meter.software_told(self.client_software, software)
+            self.client_software = software
 
     def __str__(self) -> str:
         return f"connection {self.connection_id} of {self.client_host}:{self.client_port} on {self.listener_name}"

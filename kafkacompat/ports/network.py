@@ -40,6 +40,25 @@ class ListenerReading(NamedTuple):
     authenticated_again: Counted
     """KIP-368."""
     not_authenticated_again: Counted
+    received_bytes: Counted
+    """Without the bytes that encryption adds, as all bytes here."""
+    sent_bytes: Counted
+    requests: Counted
+    responses: Counted
+    """Those that were sent, or are about to be."""
+    software: Mapping[tuple[str, str], int]
+    """Open connections by name and version of the client's software. `("unknown", "unknown")` before the client has told it."""
+    accept_throttle_ms: float
+    """The mean of the last minute, of the connections that had to wait for max.connection.creation.rate; NaN: none."""
+    address_throttle_ms: float
+    """The same of those that were over the rate of their address, and were not let in."""
+
+
+class MemoryReading(NamedTuple):
+    """The memory for requests that are being received (queued.max.request.bytes). Of all listeners of a role."""
+
+    available_bytes: int
+    used_bytes: int
 
 
 class Channel(Protocol):
@@ -114,6 +133,10 @@ class SocketServer(Protocol):
 
     def listener_readings(self) -> Mapping[str, ListenerReading]:
         """What each listener has counted, by its name."""
+        ...
+
+    def memory_reading(self) -> MemoryReading | None:
+        """None: the memory is not bounded."""
         ...
 
     def drain(self, deadline_ms: int) -> Deferred[None]:

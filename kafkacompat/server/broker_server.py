@@ -8,7 +8,6 @@ insides of raft/ and controller/.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +53,6 @@ from kafkacompat.server.shared_server import SharedServer
 if TYPE_CHECKING:
     from kafkacompat.log.cleaner.cleaner import LogCleaner
     from kafkacompat.ports import SocketServer
-    from kafkacompat.ports.network import ListenerReading
     from kafkacompat.quota.managers import QuotaManagers
 
 logger = logging.getLogger(__name__)
@@ -230,9 +228,10 @@ class BrokerServer:
     def quotas(self) -> QuotaManagers:
         return self._node.quotas
 
-    def listener_readings(self) -> Mapping[str, ListenerReading]:
-        """By listener; none before the broker listens."""
-        return {} if self._server is None else self._server.listener_readings()
+    @property
+    def socket_server(self) -> SocketServer | None:
+        """None before the broker listens."""
+        return self._server
 
     async def start(self) -> None:
         """Return when clients are served and this broker may lead partitions. Raises OSError, BrokerRefused, CheckpointCorrupt."""

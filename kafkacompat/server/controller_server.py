@@ -31,13 +31,10 @@ from kafkacompat.server.quotas import connection_creation_rates, quota_managers
 from kafkacompat.server.setting_changes import Change, SettingChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafkacompat.config import ServerConfig
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import SocketServer
-    from kafkacompat.ports.network import ListenerReading
     from kafkacompat.server.doors import NodeDoors
     from kafkacompat.server.shared_server import SharedServer
 
@@ -176,9 +173,9 @@ class ControllerServer:
         """Handle a request of this node itself. Fails with NotController while another controller is active."""
         return self._dispatcher.call(context, request)
 
-    def listener_readings(self) -> Mapping[str, ListenerReading]:
-        """By listener."""
-        return self._server.listener_readings()
+    @property
+    def socket_server(self) -> SocketServer:
+        return self._server
 
     async def start(self) -> None:
         """Start to serve the quorum, which this node has already joined. Returns when all listeners are open. Raises

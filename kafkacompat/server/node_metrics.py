@@ -23,7 +23,7 @@ from kafkacompat.metrics.cleaner import cleaner_families
 from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.families import Families
 from kafkacompat.metrics.groups import group_families
-from kafkacompat.metrics.network import idle_families, listener_families
+from kafkacompat.metrics.network import idle_families, listener_families, memory_families
 from kafkacompat.metrics.partitions import LATE_MS, log_families, partition_families, replica_families
 from kafkacompat.metrics.process import Stalls, disk_families, process_families
 from kafkacompat.metrics.quorum import (
@@ -102,10 +102,15 @@ class NodeMetrics:
         yield disk_families(self._doors.config.roles)
         if shared is not None and shared.has_started:
             yield from self._of_quorum(shared)
-        readings = {} if broker is None else dict(broker.listener_readings())
-        if node.controller is not None:
-            readings |= node.controller.listener_readings()
-        yield listener_families(readings)
+        parts = (broker, node.controller)
+        servers = [
+            part.socket_server for part in parts if part is not None and part.socket_server is not None
+        ]
+        yield listener_families(
+            {name: each for server in servers for name, each in server.listener_readings().items()}
+        )
+        if servers:
+            yield memory_families(servers[0].memory_reading())
         if self.idle is not None:
             yield idle_families(self.idle())
         now_ms = self._doors.clock.monotonic_ms()
@@ -143,11 +148,17 @@ class NodeMetrics:
         driver, machine = shared.driver, shared.machine
         controller, clock = self._node.controller, self._doors.clock
         yield raft_families(driver, clock.monotonic_ms())
-        yield loader_families(machine.image, machine.leader_id, SUPPORTED_FEATURES)
+        yield loader_families(machine.image, machine.leader_id, machine.snapshots_loaded, SUPPORTED_FEATURES)
+        has_static_voters = bool(self._doors.config.get_list("controller.quorum.voters"))
+        ignores_static_voters = has_static_voters and driver.kraft_version > 0
         if controller is not None:
             is_active = machine.is_active
             yield controller_families(
-                machine.image, controller.meters, is_active=is_active, end_offset=driver.next_offset
+                machine.image,
+                controller.meters,
+                is_active=is_active,
+                end_offset=driver.next_offset,
+                ignores_static_voters=ignores_static_voters,
             )
             yield applied_families(driver.last_timestamp_ms, clock.now_ms())
             if is_active:
@@ -160,6 +171,7 @@ class NodeMetrics:
                 machine.image,
                 last_timestamp_ms=driver.last_timestamp_ms,
                 now_ms=self._doors.clock.now_ms(),
+                ignores_static_voters=ignores_static_voters,
             )
 
 

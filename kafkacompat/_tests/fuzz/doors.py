@@ -6,6 +6,7 @@ What a node does at its doors is its work, counted in units that a seed repeats.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import nan
 from typing import Any, TypeVar
 
 from kafkacompat.config import EndPoint, ServerConfig
@@ -14,7 +15,7 @@ from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.net.workers import WorkersBusy
 from kafkacompat.ports import Buffer, ProbeResult
 from kafkacompat.ports.dispatcher import Dispatcher
-from kafkacompat.ports.network import ListenerReading
+from kafkacompat.ports.network import ListenerReading, MemoryReading
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.files import FileDisk, SimulatedFile
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, Timer
@@ -204,7 +205,13 @@ class FrameServer:
 
     def listener_readings(self) -> dict[str, ListenerReading]:
         none = 0, 0.0
-        return {"PLAINTEXT": ListenerReading(1, (3, 0.1), (2, 0.05), 1, none, (4, 0.2), none, none)}
+        traffic = (900, 3.0), (800, 2.0), (30, 0.3), (29, 0.2)
+        software = {("a", "1"): 1}
+        of_connections = 1, (3, 0.1), (2, 0.05), 1, none, (4, 0.2), none, none
+        return {"PLAINTEXT": ListenerReading(*of_connections, *traffic, software, 7.0, nan)}
+
+    def memory_reading(self) -> MemoryReading | None:
+        return None
 
     def drain(self, deadline_ms: int) -> Deferred[None]:
         return Deferred.of(None)

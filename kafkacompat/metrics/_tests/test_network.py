@@ -2,30 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from math import isnan, nan
 
 from kafkacompat.metrics.families import Family
 from kafkacompat.metrics.loop_idle import Idle
-from kafkacompat.metrics.network import idle_families, listener_families
-from kafkacompat.ports.network import ListenerReading
+from kafkacompat.metrics.network import idle_families, listener_families, memory_families
+from kafkacompat.ports.network import ListenerReading, MemoryReading
 
-READING = ListenerReading(1, (7, 0.7), (6, 0.6), 2, (5, 0.5), (4, 0.4), (3, 0.3), (2, 0.2))
+READING = ListenerReading(
+    present=1,
+    created=(7, 0.7),
+    closed=(6, 0.6),
+    expired=2,
+    authenticated=(5, 0.5),
+    not_authenticated=(4, 0.4),
+    authenticated_again=(3, 0.3),
+    not_authenticated_again=(2, 0.2),
+    received_bytes=(900, 9.5),
+    sent_bytes=(800, 8.5),
+    requests=(30, 3.5),
+    responses=(20, 2.5),
+    software={("lib", "1.0"): 2, ("unknown", "unknown"): 1},
+    accept_throttle_ms=80.0,
+    address_throttle_ms=nan,
+)
+SOFTWARE = "kafka_server_socket_server_metrics_connections"
+
+
+def families(readings: Mapping[str, ListenerReading]) -> Iterator[Family]:
+    for family in listener_families(readings):
+        assert family is not None
+        yield family
 
 
 def values(readings: Mapping[str, ListenerReading]) -> dict[str, float]:
+    """Without those by software."""
     found: dict[str, float] = {}
-    for family in listener_families(readings):
-        assert family is not None
+    for family in families(readings):
         assert family.name not in found, "a name has one family"
-        for sample in family.samples:
+        for sample in family.samples if family.name != SOFTWARE else ():
             assert sample is not None
             found[family.name] = sample[1]
     return found
 
 
 def test_each_listener_has_its_series() -> None:
-    prefix = "kafka_server_socket_server_metrics_listener_plaintext_networkprocessor_0_"
-    assert values({"PLAINTEXT": READING}) == {
+    listener = "kafka_server_socket_server_metrics_listener_plaintext_"
+    prefix = f"{listener}networkprocessor_0_"
+    found = values({"PLAINTEXT": READING})
+    assert isnan(found.pop(f"{listener}ip_connection_accept_throttle_time"))
+    assert found == {
         f"{prefix}connection_count": 1,
         f"{prefix}expired_connections_killed_count": 2,
         f"{prefix}connection_creation": 7,
@@ -40,6 +67,17 @@ def test_each_listener_has_its_series() -> None:
         f"{prefix}successful_reauthentication_rate": 0.3,
         f"{prefix}failed_reauthentication": 2,
         f"{prefix}failed_reauthentication_rate": 0.2,
+        f"{prefix}incoming_byte": 900,
+        f"{prefix}incoming_byte_rate": 9.5,
+        f"{prefix}outgoing_byte": 800,
+        f"{prefix}outgoing_byte_rate": 8.5,
+        f"{prefix}response": 30,
+        f"{prefix}response_rate": 3.5,
+        f"{prefix}request": 20,
+        f"{prefix}request_rate": 2.5,
+        f"{listener}connection_accept_rate": 0.7,
+        f"{listener}connection_accept_throttle_time": 80,
+        "kafka_server_socket_server_metrics_broker_connection_accept_rate": 0.7,
         "kafka_network_socketserver_expiredconnectionskilledcount": 2,
     }
 
@@ -51,9 +89,27 @@ def test_names_of_listeners_become_names_of_metrics() -> None:
     assert found["kafka_network_socketserver_expiredconnectionskilledcount"] == 4
 
 
+def test_connections_have_the_software_of_their_clients_as_labels() -> None:
+    shown = next(each for each in families({"SASL-ß": READING}) if each.name == SOFTWARE)
+    labels = {"listener": '"SASL-ß"', "networkProcessor": "0"}
+    assert list(shown.samples) == [
+        (labels | {"clientSoftwareName": "lib", "clientSoftwareVersion": "1.0"}, 2),
+        (labels | {"clientSoftwareName": "unknown", "clientSoftwareVersion": "unknown"}, 1),
+    ]
+
+
+def test_memory_without_a_bound_is_shown_as_kafka_shows_it() -> None:
+    def shown(reading: MemoryReading | None) -> dict[str, float]:
+        return {each.name: next(iter(each.samples))[1] for each in memory_families(reading) if each}  # type: ignore[index]
+
+    name = "kafka_network_socketserver_memorypool"
+    assert shown(MemoryReading(700, 300)) == {f"{name}available": 700, f"{name}used": 300}
+    assert shown(None) == {f"{name}available": 2**63 - 1, f"{name}used": 0}
+
+
 def test_the_loop_stands_for_network_and_request_threads() -> None:
-    families = [each for each in idle_families(Idle(0.9, 0.8)) if isinstance(each, Family)]
-    assert {each.name: list(each.samples) for each in families} == {
+    shown = [each for each in idle_families(Idle(0.9, 0.8)) if isinstance(each, Family)]
+    assert {each.name: list(each.samples) for each in shown} == {
         "kafka_network_processor_idlepercent": [({"networkProcessor": "0"}, 0.9)],
         "kafka_network_socketserver_networkprocessoravgidlepercent": [({}, 0.9)],
         "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent": [({}, 0.8)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -309,6 +310,9 @@ def test_what_operators_of_kafka_look_for_is_shown(world: World) -> None:
     assert value(f"{feature}minimum_supported_level") < newest <= value(f"{feature}maximum_supported_level")
     assert value("kafka_server_raft_metrics_append_records_rate") > 0
     assert value("kafka_server_raft_metrics_commit_latency_max") >= 0
+    assert isnan(value("kafka_server_raft_metrics_election_latency_max"))
+    assert value("kafka_server_raft_metrics_uncommitted_voter_change") == 0
+    assert value("kafka_network_socketserver_memorypoolused") == 0
     assert value("kafka_controller_kafkacontroller_lastappliedrecordtimestamp") > 0
     contact = value("kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms", broker="1")
     assert 0 <= contact <= 9_000
