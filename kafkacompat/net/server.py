@@ -147,8 +147,7 @@ class Server:
         self.listeners += tuple(bound)
         for listener in bound:
             self._meters[listener.endpoint.listener_name] = ListenerMeter(self.clock.monotonic_ms())
-        if self._nursery is not None:
-            for listener in bound:
+            if self._nursery is not None:
                 self._nursery.start_soon(self._accept, listener)
         return tuple(bound)
 
