@@ -12,10 +12,16 @@ from interop_tests.cluster.conftest import MakeCluster
 from interop_tests.cluster.node import ClusterNode
 from interop_tests.cluster.workload import Follower, Work, assert_exact
 from interop_tests.harness.java_tools import KafkaTools, dump_faults
+from interop_tests.harness.one_replica import ONE_REPLICA
+from interop_tests.harness.wire import Connection
+from interop_tests.raw.rights import entry
+from kafkacompat.security.acl import AclOperation, AclPermissionType, ResourceType
 
 AtWork = Callable[..., tuple[list[Work], Follower]]
 Unique = Callable[[str], str]
 QUORUM = "MetadataQuorumCommand"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+TOPIC_AUTHORIZATION_FAILED = 29
 
 
 def quorum(tools: KafkaTools, cluster: Cluster, *words: str, status: int | None = 0) -> str:
@@ -217,3 +223,42 @@ def test_static_voters_with_nodes_of_one_role_each(
         work.stop()
         follower.wait_for(work)
     assert_exact(cluster.bootstrap, topic, *works)
+
+
+def test_an_observer_of_static_voters_comes_back_with_the_denials_that_it_had(
+    make_cluster: MakeCluster,
+) -> None:
+    """Its first answers after a restart are judged by the entries of the quorum, also if it starts before any voter."""
+    cluster = make_cluster(
+        nodes=2,
+        roles=[CONTROLLER, BROKER],
+        static_voters=True,
+        settings=ONE_REPLICA
+        | {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"},
+    )
+    voter, observer = cluster.nodes.values()
+    denied = cluster.create_topic("denied", replication_factor=1)
+    open_to_all = cluster.create_topic("open", replication_factor=1)
+    denial = entry(ResourceType.TOPIC, denied, "*", AclOperation.ALL, AclPermissionType.DENY)
+    made = cluster.ask(lambda connection: connection.call("CreateAcls", 3, {"Creations": [denial]}))
+    assert [each["ErrorCode"] for each in made["Results"]] == [0]
+
+    def codes(connection: Connection) -> tuple[int, int]:
+        topics = [{"Name": denied}, {"Name": open_to_all}]
+        reply = connection.call("Metadata", 12, {"Topics": topics, "AllowAutoTopicCreation": False})
+        found = {each["Name"]: each["ErrorCode"] for each in reply["Topics"]}
+        return found[denied], found[open_to_all]
+
+    def is_judged() -> bool:
+        told = cluster.ask(codes)
+        assert told is None or told[0] == TOPIC_AUTHORIZATION_FAILED, told
+        return told == (TOPIC_AUTHORIZATION_FAILED, 0)
+
+    cluster.wait(is_judged, "the denial applies")
+    for restarted in ((observer,), (observer, voter)):
+        for node in restarted:
+            node.kill()
+        for node in restarted:
+            node.start()
+        cluster.wait(is_judged, "the observer serves again")
+    assert observers(cluster) == {observer.node_id}

@@ -17,9 +17,11 @@ from interop_tests.cluster.asking import (
     values,
     write,
 )
-from interop_tests.cluster.clusters import Cluster
+from interop_tests.cluster.clusters import BOTH, BROKER, Cluster
+from interop_tests.cluster.conftest import MakeCluster
 from interop_tests.cluster.node import ClusterNode
 from interop_tests.harness.java_tools import KafkaTools
+from interop_tests.harness.one_replica import ONE_REPLICA
 from interop_tests.harness.wire import Connection
 
 Unique = Callable[[str], str]
@@ -248,3 +250,33 @@ def test_every_node_tells_the_same(cluster: Cluster, serving: int, unique: Uniqu
     leaders = [each.leader for each in seen[0].values()]
     assert sorted(leaders) == [1, 1, 2, 2, 3, 3], leaders
     assert views.ask(cluster.brokers, views.brokers) == (1, 2, 3)
+
+
+def test_a_follower_that_hangs_leaves_the_isr_before_its_session_ends(make_cluster: MakeCluster) -> None:
+    """Its leader notices that it lags, long before the controller misses its heartbeats. Afterwards it joins again."""
+    cluster = make_cluster(
+        nodes=2,
+        roles=[BOTH, BROKER],
+        settings=ONE_REPLICA | {"replica.lag.time.max.ms": "1500", "broker.session.timeout.ms": "60000"},
+    )
+    leader, follower = 1, 2
+    topic = cluster.create_topic("hangs", assignment=[[leader, follower]] * 2)
+    assert write(cluster, topic, b"both")["ErrorCode"] == 0
+    cluster.nodes[follower].pause()
+    assert write(cluster, topic, b"leader", acks=1)["ErrorCode"] == 0
+
+    def is_alone() -> bool:
+        found = cluster.ask(lambda connection: views.partitions(connection, topic))
+        return found is not None and found[0].isr == (leader,)
+
+    cluster.wait(is_alone, "the follower has left the ISR")
+    # It has all that there is of the other partition, although it does not ask.
+    idle = cluster.partition(topic, 1)
+    assert idle is not None
+    assert set(idle.isr) == {leader, follower}
+    assert cluster.ask(views.brokers) == (leader, follower)
+    assert write(cluster, topic, b"alone")["ErrorCode"] == 0
+    cluster.nodes[follower].resume()
+    isr_is(cluster, topic, leader, follower)
+    assert write(cluster, topic, b"again")["ErrorCode"] == 0
+    assert values(cluster, topic) == [b"both", b"leader", b"alone", b"again"]

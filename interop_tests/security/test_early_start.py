@@ -86,6 +86,24 @@ def test_a_voter_among_others_opens_when_it_has_learned_the_entries_from_their_l
     wait_until(lambda: listens(late.controller_bootstrap), "the first controller opens")
 
 
+def test_a_quorum_of_controllers_that_was_killed_opens_again(make: Callable[..., Cluster]) -> None:
+    """Nobody writes a record after the restart, so the entries are complete with the message of the new leader."""
+    cluster = make(3, CONTROLLER, SECURED)
+    nodes = list(cluster.nodes.values())
+    nodes[0].settings |= LATE
+    for node in nodes:
+        cluster.format(node)
+        node.start()
+    for node in nodes:
+        wait_until(lambda node=node: listens(node.controller_bootstrap), "the controller opens")
+    for node in nodes:
+        node.kill()
+    for node in nodes:
+        node.start()
+    for node in nodes:
+        wait_until(lambda node=node: listens(node.controller_bootstrap), "the controller opens again")
+
+
 def test_a_lone_node_loads_its_entries_without_any_listener(make: Callable[..., Cluster]) -> None:
     cluster = make(1, BOTH, SECURED | LATE | ONE_REPLICA).start()
     node = cluster.nodes[1]
