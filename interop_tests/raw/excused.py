@@ -147,6 +147,13 @@ NOT_SENT: tuple[NotSent, ...] = (
         lambda message, version: message.isolation_level not in (0, 1),
     ),
     NotSent(
+        "under a quota throttle times, and when the next request is read, depend on the moments of the requests before",
+        frozenset({"AlterClientQuotas"}),
+        lambda message, version: (
+            not message.validate_only and any(not op.remove for entry in message.entries for op in entry.ops)
+        ),
+    ),
+    NotSent(
         "a config operation that has no name fails the whole request, not the resource",
         frozenset({"IncrementalAlterConfigs"}),
         lambda message, version: any(

@@ -67,7 +67,7 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Answ
         if first is FirstBatch.PLAIN and _may_write(node, context, topics[0]):
             return _append(node, context, request, topics, False, None)
         if first is FirstBatch.CORRUPT:
-            return error_response(request, ErrorCode.CORRUPT_MESSAGE, context.api_version)
+            return all_steps(_refused_whole(context, request, ErrorCode.CORRUPT_MESSAGE, Pace(NAMED_A_STEP)))
     return _in_steps(node, context, request)
 
 
@@ -78,10 +78,11 @@ def _in_steps(node: Node, context: RequestContext, request: ProduceRequest) -> S
     first = yield from _first_that_tells(request.topic_data, pace)
     request.topic_data = topics = yield from without_repeats(request.topic_data, pace)
     if first is FirstBatch.CORRUPT:
-        return (yield from _refused(request, ErrorCode.CORRUPT_MESSAGE, pace))
+        return (yield from _refused_whole(context, request, ErrorCode.CORRUPT_MESSAGE, pace))
     access = access_of(node, context)
     if first is FirstBatch.TRANSACTIONAL and not _may_write_transaction(access, request.transactional_id):
-        return (yield from _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, pace))
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return (yield from _refused_whole(context, request, code, pace))
     hidden: list[TopicProduceResponse] = []
     if access is not None:
         topics = yield from _writable(node, access, request, context.api_version, pace, hidden)
@@ -214,7 +215,7 @@ def _judged(
         if pace.is_over():
             yield None
     if len({each[:2] for each in producers.values()}) > 1:
-        return (yield from _refused(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, pace))
+        return (yield from _refused_whole(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, pace))
     return (yield from judge(node, request.transactional_id, producers, version, request.timeout_ms, pace))
 
 
@@ -282,6 +283,14 @@ def without_repeats(topics: Iterable[TopicProduceData], pace: Pace) -> Steps[lis
 
 def error_response(request: ProduceRequest, code: ErrorCode, version: int) -> ProduceResponse | NoResponse:
     return all_steps(_refused(request, code, Pace(NAMED_A_STEP)))
+
+
+def _refused_whole(
+    context: RequestContext, request: ProduceRequest, code: ErrorCode, pace: Pace
+) -> Steps[ProduceResponse | NoResponse]:
+    if context.throttling is not None:
+        context.throttling.refused()
+    return (yield from _refused(request, code, pace))
 
 
 def _refused(request: ProduceRequest, code: ErrorCode, pace: Pace) -> Steps[ProduceResponse | NoResponse]:

@@ -116,6 +116,10 @@ class Throttling:
         """No quota applies: the request is a follower's fetch."""
         self.is_told = True
 
+    def refused(self) -> None:
+        """A produce is refused as a whole, before its topics are looked at: its bytes use no bandwidth."""
+        self.size_bytes = 0
+
     def fetch_bytes_max(self) -> int:
         """What a fetch may return at most: more would always be throttled, and the client could not go on."""
         if self._bandwidth is None:
@@ -155,7 +159,7 @@ class Throttling:
         told_ms = request_ms = bandwidth_ms = 0
         if key == PRODUCE:
             bandwidth = self._bandwidth
-            if bandwidth is not None:
+            if bandwidth is not None and self.size_bytes:
                 bandwidth_ms = bandwidth.stat.charge(self.size_bytes, bandwidth.bound, now_s)
         else:  # A share fetch that reads nothing uses no bandwidth.
             told_ms = getattr(answer, "throttle_time_ms", 0)  # what the controller tells

@@ -16,6 +16,10 @@ class Throttling(Protocol):
         """No quota applies: the request is a follower's fetch."""
         ...
 
+    def refused(self) -> None:
+        """A produce is refused as a whole, before its topics are looked at: its bytes use no bandwidth."""
+        ...
+
     def fetch_bytes_max(self) -> int:
         """The most that a fetch may return."""
         ...

@@ -6,6 +6,13 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a produce that is refused as a whole uses bandwidth",
+        "api/throttling.py",
+        "if bandwidth is not None and self.size_bytes:",
+        "if bandwidth is not None:",
+        ("api/_tests/test_throttling.py",),
+    ),
+    PlantedBug(
         "a request behind one that waits takes memory, for which the one that it waits for has to wait",
         "net/connection.py",
         "        if self._replies.waiting or self._must_hold() or not self._may_dispatch():\n",

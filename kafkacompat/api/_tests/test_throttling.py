@@ -87,6 +87,38 @@ def test_a_produce_below_the_quota_is_not_throttled() -> None:
     assert throttled.muted == []
 
 
+TRANSACTIONAL = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+CORRUPT = bytes(8) + (5).to_bytes(4, "big") + bytes(60)
+OTHERS = batch_of(b"x" * 10_000, **TRANSACTIONAL | {"producer_id": 8})
+
+
+@pytest.mark.parametrize(
+    ("parts", "transactional_id"),
+    [
+        ([("t", 0, CORRUPT)], None),
+        ([("t", 0, CORRUPT), ("t", 1, batch_of(b"x" * 10_000))], None),
+        ([("t", 0, batch_of(b"x" * 10_000, **TRANSACTIONAL))], None),
+        ([("t", 0, batch_of(b"x" * 10_000, **TRANSACTIONAL)), ("t", 1, OTHERS)], "tx"),
+    ],
+)
+def test_a_produce_that_is_refused_as_a_whole_uses_no_bandwidth(
+    parts: list[Any], transactional_id: str | None
+) -> None:
+    """As in Kafka, which records the bytes with the results of partitions."""
+    throttled = Throttled(producer_byte_rate=100.0)
+    message = produce(*parts, transactional_id=transactional_id, api=throttled.api)
+    for _ in range(2):
+        response = throttled.api.send(message, 9)
+        answers = [each for topic in response.responses for each in topic.partition_responses]
+        assert all(each.error_code for each in answers)
+        assert response.throttle_time_ms == 0
+    assert throttled.muted == []
+    throttled.produce(10_000)
+    assert len(throttled.muted) == 1
+    throttled.api.send(message, 9)
+    assert len(throttled.muted) == 1
+
+
 def test_others_are_not_throttled() -> None:
     throttled = Throttled(producer_byte_rate=1.0)
     throttled.api.connection.principal = Principal("User", "alice")
