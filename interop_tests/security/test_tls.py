@@ -4,6 +4,8 @@ Apache Kafka."""
 from __future__ import annotations
 
 import contextlib
+import os
+import random
 import socket
 import ssl
 import subprocess
@@ -38,6 +40,7 @@ from kafkacompat._tests.certificates import Authority, Identity
 
 pytestmark = pytest.mark.needs_control
 CLIENT_S = 20
+SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -372,8 +375,12 @@ def test_handshakes_come_out_as_with_apache_kafka(tmp_path: Path) -> None:
 
 
 def test_damaged_handshakes_end_as_with_apache_kafka(tmp_path: Path) -> None:
-    outcomes, told = damaged_handshakes.compared(tmp_path, seed=5, count=60)
-    assert not told, "\n".join(told)
+    seed, count = (random.randrange(1 << 30), 600) if SOAK else (5, 60)
+    outcomes, told = damaged_handshakes.compared(tmp_path, seed, count)
+    said = "\n".join(told)
+    assert not told, (
+        f"python -m interop_tests.security.damaged_handshakes --seed {seed} --count {count}\n{said}"
+    )
     assert outcomes[REFUSED] > 20
     assert outcomes[WAITS] > 2
     assert outcomes[SERVED] > 1
