@@ -28,6 +28,7 @@ from kafkacompat._tests.tokens import claims, private_key, public_entry, signed,
 from kafkacompat.cli.connection import Connection
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.security.client_settings import security_of_client
+from kafkacompat.security.scram import SCRAM_SHA_256
 from kafkacompat.wire.apis import ApiKey, response_class
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.message import Message
@@ -204,6 +205,10 @@ def test_no_secret_is_found_anywhere(
             include_synonyms=True,
         )
         salted = known.made("salted-password").encode()
+        # Who knows them may try passwords, or pass for the node. The metadata log has them, as Kafka's.
+        credential = SCRAM_SHA_256.credential(b"salt", salted, 4096)
+        known.add("altered-stored-key", credential.stored_key)
+        known.add("altered-server-key", credential.server_key)
         for iterations, user in ((4096, "carol"), (1, "dave"), (4096, "")):
             upsertion = {
                 "name": user, "mechanism": 1, "iterations": iterations, "salt": b"salt", "salted_password": salted,
