@@ -13,6 +13,7 @@ from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.consumer.heartbeat import HeartbeatCaller, consumer_group_heartbeat
 from kafkacompat.group.consumer.steady import SteadyHeartbeat, steady_heartbeat
+from kafkacompat.group.consumer.target_assignment import hash_topics
 from kafkacompat.group.consumer.validation import validate_heartbeat
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from kafkacompat.group.topics import Topic
     from kafkacompat.ids import Uuid
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+
+HASHED_AT_ONCE = 500
+"""Topics of a member that are hashed within its heartbeat, at 6 microseconds each."""
 
 
 def heartbeat(
@@ -42,9 +46,7 @@ def heartbeat(
     try:
         validate_heartbeat(request, context.api_version, assignors)
         shard = shard_of(request.group_id)
-        answer = shard.write(
-            lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
-        )
+        answer = _written(shard, request, caller)
     except Refused as refusal:
         return Deferred.of(_refused(refusal))
     answer = or_refused(answer, _refused)
@@ -53,6 +55,22 @@ def heartbeat(
         if steady is not None:
             context.again = partial(_again, shard_of, steady)
     return answer
+
+
+def _written(
+    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller
+) -> Deferred[ConsumerGroupHeartbeatResponse]:
+    def write() -> Deferred[ConsumerGroupHeartbeatResponse]:
+        return shard.write(
+            lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
+        )
+
+    names = request.subscribed_topic_names
+    if names is None or len(names) <= HASHED_AT_ONCE:
+        return write()
+    shard.require_active()
+    hashing = hash_topics(machine_of(shard).env, names)
+    return shard.steps.value("hashing the topics of a member", hashing).and_then(lambda _: write())
 
 
 def _again(shard_of: Callable[[str], Shard], steady: SteadyHeartbeat) -> bool:
@@ -73,17 +91,18 @@ def _refused(refusal: Refused) -> ConsumerGroupHeartbeatResponse:
 class ImageTopics:
     """Topics of a metadata image."""
 
-    __slots__ = ("_brokers", "by_id", "by_name", "version")
+    __slots__ = ("_brokers", "_has_racks", "by_id", "by_name", "version")
 
     def __init__(self, image: MetadataImage) -> None:
         self.version = image.offset
         self.by_name: Mapping[str, Topic] = image.topics
         self.by_id: Mapping[Uuid, Topic] = image.topics_by_id
         self._brokers = image.brokers
+        self._has_racks = any(broker.rack is not None for broker in image.brokers.values())
 
     def racks(self, topic: Topic) -> list[list[str]]:
         brokers = self._brokers
-        if all(broker.rack is None for broker in brokers.values()):
+        if not self._has_racks:
             return [[]] * len(topic.partitions)
         return [
             [

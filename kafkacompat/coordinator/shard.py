@@ -72,7 +72,6 @@ class Shard:
         "_load_step_bytes",
         "_load_times",
         "_log",
-        "_steps",
         "_timers",
         "_turns",
         "_workers",
@@ -82,6 +81,7 @@ class Shard:
         "on_active",
         "partition",
         "state",
+        "steps",
         "timers",
     )
 
@@ -121,7 +121,7 @@ class Shard:
         self._clock = clock
         self._timers = timers
         self._workers = workers
-        self._steps = steps
+        self.steps = steps
         self._turns = Turns()
         self._load_step_bytes = load_step_bytes
         self.timers = ShardTimers(clock, timers, self._run_timer)
@@ -145,7 +145,7 @@ class Shard:
             log,
             self.machine,
             self._log.found,
-            self._steps,
+            self.steps,
             self._timers,
             self._workers,
             self._load_step_bytes,
@@ -160,7 +160,7 @@ class Shard:
         """The leadership is lost: stop serving and writing, and answer waiting requests."""
         was_active = self.state is ShardState.ACTIVE
         self.state = ShardState.CLOSED
-        self._steps.start_now("unloading a coordinator's partition", self._unload(was_active))
+        self.steps.start_now("unloading a coordinator's partition", self._unload(was_active))
 
     def _unload(self, was_active: bool) -> Work:
         """Free the state in steps, because freeing millions of objects also takes time."""
@@ -323,7 +323,7 @@ class Shard:
         return pending.then(release)
 
     def _send_replies(self) -> None:
-        send_replies(self.machine.take_replies(), self._steps)
+        send_replies(self.machine.take_replies(), self.steps)
 
     def _run_timer(self, operation: Operation) -> None:
         if self.state is not ShardState.ACTIVE:
@@ -342,7 +342,7 @@ class Shard:
         if self._load_times is not None:
             now_ms = self._clock.monotonic_ms()
             self._load_times.note(now_ms - self._began_ms, now_ms)
-        self._steps.start_now("taking up a coordinator's partition", self._take_up())
+        self.steps.start_now("taking up a coordinator's partition", self._take_up())
         if self.on_active is not None:
             self.on_active(self)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from kafkacompat.api._tests.test_access import allow, authorizer, context
 from kafkacompat.api.join_group import HANDLER as JOIN
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
+from kafkacompat.coordinator import consumer_groups
 from kafkacompat.coordinator._tests.clients import beat as classic_beat
 from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, subscription, sync
 from kafkacompat.coordinator._tests.harness import World, image_of, topic_image
@@ -24,6 +26,7 @@ from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.group.transactional_commit import commit_transactional_offsets
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.security.acl import AclOperation, ResourceType
+from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkacompat.wire.messages.txn_offset_commit_request import (
@@ -949,3 +952,78 @@ def test_large_groups_are_assigned_beside_the_requests(world: World, monkeypatch
     two.settle(3)
     assert (len(one.partitions), len(two.partitions)) == (1_500, 1_500)
     assert described(world)[0].group_state == "Stable"
+
+
+def subscribing_to_many(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
+    """Topics of which few are hashed at once, and the list that gets the name of each that is hashed."""
+    monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 10)
+    monkeypatch.setattr(target_assignment, "HASH_COST", TURN_COST // 10)
+    names = [f"many-{number:02}" for number in range(45)]
+    world.publish([*world.image.topics.values(), *(topic_image(name, 2) for name in names)])
+    hashed: list[str] = []
+    original = target_assignment.topic_hash
+
+    def counted(topic_id: bytes, name: str, count: int, racks: Any = None) -> int:
+        hashed.append(name)
+        return original(topic_id, name, count, racks)
+
+    monkeypatch.setattr(target_assignment, "topic_hash", counted)
+    return names, hashed
+
+
+def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = world_with()
+    names, hashed = subscribing_to_many(world, monkeypatch)
+    request = {
+        "member_id": "m",
+        "subscribed_topic_names": names,
+        "rebalance_timeout_ms": 1,
+        "topic_partitions": [],
+    }
+    answer = heartbeat(world, **request)
+    counts = [len(hashed)]
+    while not answer.done:
+        assert world.time.step()
+        counts.append(len(hashed))
+    assert max(late - early for early, late in pairwise([0, *counts])) <= 10
+    assert len(answer.result().assignment.topic_partitions) == len(hashed) == 45
+    # The hash of the group is the same as without steps.
+    monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 1000)
+    expected.publish(world.image.topics.values())
+    assert heartbeat(expected, **request).error_code == E.NONE
+    groups = [group_machine(each.coordinator._shard("g")).groups["g"] for each in (world, expected)]
+    assert len({each.metadata_hash for each in groups if isinstance(each, ConsumerGroup)}) == 1
+
+
+def test_a_topic_that_changes_while_topics_are_hashed_counts_as_it_is_then(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, hashed = subscribing_to_many(world, monkeypatch)
+    answer = heartbeat(
+        world, member_id="m", subscribed_topic_names=names, rebalance_timeout_ms=1, topic_partitions=[]
+    )
+    assert names[0] in hashed
+    grown = [topic_image(names[0], 3), *(topic_image(name, 2) for name in names[2:])]
+    others = [topic for name, topic in world.image.topics.items() if name not in names]
+    world.publish([*others, *grown])
+    while not answer.done:
+        assert world.time.step()
+    given = {each.topic_id: each.partitions for each in answer.result().assignment.topic_partitions}
+    assert given[world.image.topics[names[0]].id] == [0, 1, 2]
+    assert len(given) == 44
+    assert hashed.count(names[0]) == 2
+
+
+def test_a_member_whose_coordinator_goes_while_its_topics_are_hashed_looks_for_another(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, _ = subscribing_to_many(world, monkeypatch)
+    answer = heartbeat(
+        world, member_id="m", subscribed_topic_names=names, rebalance_timeout_ms=1, topic_partitions=[]
+    )
+    world.coordinator._shard("g").close()
+    while not answer.done:
+        assert world.time.step()
+    assert answer.result().error_code == E.NOT_COORDINATOR

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.group.consumer.member import ConsumerGroupMember
     from kafkacompat.group.records import GroupRecord
+    from kafkacompat.group.topics import Topic
     from kafkacompat.ids import Uuid
 
 ASSIGNORS: dict[str, Assign] = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}
@@ -42,6 +43,10 @@ MEMBERS_AT_ONCE = 500
 """The same, of the members alone. Also the most members whose targets are written at once: each has a record."""
 SPEC_NS = 1_500
 """To describe one member, or one topic to which members subscribe."""
+HASH_COST = 6
+"""To hash one topic."""
+HASHED_PARTITIONS_A_UNIT = 20
+"""Partitions of a topic that are hashed for a cost of 1."""
 ASSIGNING = "assigning partitions of a group"
 
 
@@ -71,17 +76,25 @@ def subscribed_counts(group: ConsumerGroup, change: Change | None) -> dict[str, 
 
 def metadata_hash(env: Environment, names: Iterable[str]) -> int:
     """Of the topics that exist. It changes when one of them does."""
-    hashes = {}
+    found = {name: topic for name in names if (topic := env.topics.by_name.get(name)) is not None}
+    return group_hash({name: _hash_of(env, topic) for name, topic in found.items()})
+
+
+def hash_topics(env: Environment, names: Iterable[str]) -> Generator[int, None, None]:
+    """Hash these topics beside the requests, so that `metadata_hash` finds what is still true of it."""
     for name in names:
         topic = env.topics.by_name.get(name)
-        if topic is None:
-            continue
-        cached = env.topic_hashes.get(name)
-        if cached is None or cached[0] is not topic:
-            known = topic_hash(topic.id, name, len(topic.partitions), env.topics.racks(topic))
-            cached = env.topic_hashes[name] = (topic, known)
-        hashes[name] = cached[1]
-    return group_hash(hashes)
+        if topic is not None:
+            _hash_of(env, topic)
+            yield HASH_COST + len(topic.partitions) // HASHED_PARTITIONS_A_UNIT
+
+
+def _hash_of(env: Environment, topic: Topic) -> int:
+    cached = env.topic_hashes.get(topic.name)
+    if cached is None or cached[0] is not topic:
+        known = topic_hash(topic.id, topic.name, len(topic.partitions), env.topics.racks(topic))
+        cached = env.topic_hashes[topic.name] = (topic, known)
+    return cached[1]
 
 
 def is_homogeneous(group: ConsumerGroup, change: Change | None, counts: dict[str, list[int]]) -> bool:
