@@ -254,7 +254,7 @@ def test_an_observer_of_static_voters_comes_back_with_the_denials_that_it_had(
         assert told is None or told[0] == TOPIC_AUTHORIZATION_FAILED, told
         return told == (TOPIC_AUTHORIZATION_FAILED, 0)
 
-    cluster.wait(is_judged, "the denial applies")
+    cluster.wait(lambda: cluster.ask(codes) == (TOPIC_AUTHORIZATION_FAILED, 0), "the denial applies")
     for restarted in ((observer,), (observer, voter)):
         for node in restarted:
             node.kill()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_sweeps import machine_of
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred
-from kafkacompat.group.consumer.heartbeat import HeartbeatCaller, consumer_group_heartbeat
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup
+from kafkacompat.group.consumer.heartbeat import HeartbeatCaller, Part, consumer_group_heartbeat
 from kafkacompat.group.consumer.steady import SteadyHeartbeat, steady_heartbeat
 from kafkacompat.group.consumer.target_assignment import hash_topics
 from kafkacompat.group.consumer.validation import validate_heartbeat
+from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 HASHED_AT_ONCE = 500
 """Topics of a member that are hashed within its heartbeat, at 6 microseconds each."""
+JOINS_AT_ONCE = 2_000
+"""Topics of a lone member that joins within one step, at up to 10 microseconds each."""
 
 
 def heartbeat(
@@ -60,6 +65,8 @@ def heartbeat(
 def _written(
     shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller
 ) -> Deferred[ConsumerGroupHeartbeatResponse]:
+    """The answer to a heartbeat, in steps if it names many topics."""
+
     def write() -> Deferred[ConsumerGroupHeartbeatResponse]:
         return shard.write(
             lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
@@ -69,8 +76,44 @@ def _written(
     if names is None or len(names) <= HASHED_AT_ONCE:
         return write()
     shard.require_active()
-    hashing = hash_topics(machine_of(shard).env, names)
-    return shard.steps.value("hashing the topics of a member", hashing).and_then(lambda _: write())
+    return shard.steps.value("a member of many topics", _in_parts(shard, request, caller, names)).and_then(
+        lambda _: write()
+    )
+
+
+def _in_parts(
+    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, names: Sequence[str]
+) -> Generator[int, None, None]:
+    """What comes before the answer. A member that is alone gets the partitions of all its topics at once, so its joining is
+    written in parts. Others are assigned beside the requests anyway. Raises Refused."""
+    env = machine_of(shard).env
+    yield from hash_topics(env, names)
+    group = env.groups.get(request.group_id)
+    is_alone = group is None or (isinstance(group, ConsumerGroup) and not group.members)
+    # Each part repeats the request. A static member that joined would be refused, as its own twin.
+    may_repeat = request.member_epoch == 0 and request.member_id and request.instance_id is None
+    if len(names) <= JOINS_AT_ONCE or not is_alone or not may_repeat:
+        return
+    for part in (Part.MEMBER, Part.TARGET):
+        if part is Part.TARGET:
+            _require_member(shard, request)
+        partly = replace(caller, part=part)
+        written = shard.write(
+            lambda now_ms, partly=partly: consumer_group_heartbeat(env, request, partly, now_ms)  # type: ignore[misc]
+        )
+        if written.done:
+            written.result()
+        yield TURN_COST
+    _require_member(shard, request)
+
+
+def _require_member(shard: Shard, request: ConsumerGroupHeartbeatRequest) -> None:
+    """Between two parts it may have left, the group may have been deleted, or another node leads the shard. Raises Refused."""
+    shard.require_active()
+    group = machine_of(shard).groups.get(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+    group.member(request.member_id)
 
 
 def _again(shard_of: Callable[[str], Shard], steady: SteadyHeartbeat) -> bool:

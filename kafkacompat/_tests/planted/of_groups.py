@@ -6,6 +6,41 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a static member that joins in parts is refused as its own twin",
+        "coordinator/consumer_groups.py",
+        " and request.member_id and request.instance_id is None\n",
+        " and request.member_id\n",
+        ("coordinator/_tests/test_consumer_groups.py",),
+    ),
+    PlantedBug(
+        "a member that leaves while it joins in parts comes back",
+        "coordinator/consumer_groups.py",
+        "    group.member(request.member_id)\n",
+        "",
+        ("coordinator/_tests/test_consumer_groups.py",),
+    ),
+    PlantedBug(
+        "a member of a lost coordinator is told that its group does not exist",
+        "coordinator/consumer_groups.py",
+        "    shard.require_active()\n    group = machine_of(shard)",
+        "    group = machine_of(shard)",
+        ("coordinator/_tests/test_consumer_groups.py",),
+    ),
+    PlantedBug(
+        "the parts of a lone member's join are one step",
+        "coordinator/consumer_groups.py",
+        "        yield TURN_COST\n",
+        "        yield 0\n",
+        ("coordinator/_tests/test_consumer_groups.py",),
+    ),
+    PlantedBug(
+        "a hash of a topic that has changed since is used",
+        "group/consumer/target_assignment.py",
+        "    if cached is None or cached[0] is not topic:\n",
+        "    if cached is None:\n",
+        ("coordinator/_tests/test_consumer_groups.py",),
+    ),
+    PlantedBug(
         "a full disk fills the log with each commit that it refuses",
         "coordinator/shard_log.py",
         "        if error is not ErrorCode.NONE and error is not self._told:",

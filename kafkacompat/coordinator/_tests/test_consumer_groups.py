@@ -17,7 +17,7 @@ from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, s
 from kafkacompat.coordinator._tests.harness import World, image_of, topic_image
 from kafkacompat.coordinator._tests.members import Member, described, heartbeat, member_of
 from kafkacompat.coordinator.consumer_groups import ImageTopics
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.group_sweeps import machine_of as group_machine
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.group.consumer import target_assignment
@@ -28,6 +28,7 @@ from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.messages.consumer_group_heartbeat_request import TopicPartitions
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkacompat.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
@@ -1027,3 +1028,131 @@ def test_a_member_whose_coordinator_goes_while_its_topics_are_hashed_looks_for_a
     while not answer.done:
         assert world.time.step()
     assert answer.result().error_code == E.NOT_COORDINATOR
+
+
+def joining_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
+    """A lone member's join that is written in parts: the answer to come, and its topics. The first part is written."""
+    monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 1)
+    monkeypatch.setattr(consumer_groups, "JOINS_AT_ONCE", 2)
+    names = [f"many-{number:02}" for number in range(5)]
+    world.publish([*world.image.topics.values(), *(topic_image(name, 2) for name in names)])
+    answer = heartbeat(
+        world, member_id="m", subscribed_topic_names=names, rebalance_timeout_ms=1, topic_partitions=[]
+    )
+    assert not answer.done
+    return answer, names
+
+
+def states_until(world: World, answer: Any) -> list[tuple[str, int]]:
+    """The group's state and the number of targets after each step until the answer comes."""
+    seen = []
+    while not answer.done:
+        assert world.time.step()
+        group = group_machine(world.coordinator._shard("g")).groups.get("g")
+        seen.append(
+            ("", 0) if not isinstance(group, ConsumerGroup) else (group.state_name, len(group.targets))
+        )
+    return seen
+
+
+def test_a_lone_member_of_many_topics_joins_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, names = joining_in_parts(world, monkeypatch)
+    assert described(world)[0].group_state == "Assigning"
+    assert states_until(world, answer) == [("Reconciling", 1), ("Stable", 1)]
+    told = answer.result()
+    assert (told.error_code, told.member_id, told.member_epoch) == (E.NONE, "m", 2)
+    assert sorted(each.topic_id for each in told.assignment.topic_partitions) == sorted(
+        world.image.topics[name].id for name in names
+    )
+    (group,) = described(world)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2)
+    world.restart()
+    assert described(world)[0].group_state == "Stable"
+
+
+def test_a_member_that_leaves_while_it_joins_in_parts_does_not_come_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, _ = joining_in_parts(world, monkeypatch)
+    assert heartbeat(world, member_id="m", member_epoch=-1).error_code == E.NONE
+    states_until(world, answer)
+    assert answer.result().error_code == E.UNKNOWN_MEMBER_ID
+    assert described(world)[0].members == []
+
+
+def test_a_group_that_is_deleted_while_its_member_joins_in_parts_does_not_come_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, _ = joining_in_parts(world, monkeypatch)
+    assert heartbeat(world, member_id="m", member_epoch=-1).error_code == E.NONE
+    shard = world.coordinator._shard("g")
+    tombstones = group_machine(shard).groups["g"].tombstones()
+    shard.write(lambda _: CoordinatorResult(tuple(tombstones), None))
+    states_until(world, answer)
+    assert answer.result().error_code == E.GROUP_ID_NOT_FOUND
+    assert "g" not in group_machine(shard).groups
+
+
+def test_a_member_joins_while_another_one_joins_in_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, names = joining_in_parts(world, monkeypatch)
+    other = Member(world, "other", names[0])
+    assert other.join().error_code == E.NONE
+    states_until(world, answer)
+    assert answer.result().error_code == E.NONE
+    world.time.advance(0)
+    epoch = answer.result().member_epoch
+    owned = {each.topic_id: each.partitions for each in answer.result().assignment.topic_partitions}
+    for _ in range(6):
+        told = heartbeat(
+            world,
+            member_id="m",
+            member_epoch=epoch,
+            topic_partitions=[TopicPartitions(topic_id=each, partitions=owned[each]) for each in owned],
+        )
+        epoch = told.member_epoch
+        if told.assignment is not None:
+            owned = {each.topic_id: each.partitions for each in told.assignment.topic_partitions}
+        other.beat()
+        world.time.advance(0)
+    (group,) = described(world)
+    assert group.group_state == "Stable"
+    own = {(topic_id, index) for topic_id, indexes in owned.items() for index in indexes}
+    others = {(topic_id, index) for topic_id, indexes in other.owned.items() for index in indexes}
+    assert other.partitions <= {(names[0], 0), (names[0], 1)}
+    assert len(other.partitions) > 0
+    assert not own & others
+    assert len(own | others) == 10
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_join_in_parts_ends_with_its_coordinator(
+    world: World, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    answer, _ = joining_in_parts(world, monkeypatch)
+    for _ in range(after):
+        assert world.time.step()
+    world.coordinator._shard("g").close()
+    states_until(world, answer)
+    assert answer.result().error_code == E.NOT_COORDINATOR
+
+
+def test_a_join_in_parts_that_the_log_refuses_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.partitions.refusal = E.NOT_LEADER_OR_FOLLOWER
+    monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 1)
+    monkeypatch.setattr(consumer_groups, "JOINS_AT_ONCE", 1)
+    told = heartbeat(
+        world, member_id="m", subscribed_topic_names=["t", "u"], rebalance_timeout_ms=1, topic_partitions=[]
+    )
+    assert told.error_code == E.NOT_COORDINATOR
+
+
+def test_a_static_member_of_many_topics_joins_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 1)
+    monkeypatch.setattr(consumer_groups, "JOINS_AT_ONCE", 1)
+    one = Member(world, "one", "t", "u", instance="i")
+    assert one.join().error_code == E.NONE
+    assert one.partitions == {T0, T1, T2, ("u", 0)}

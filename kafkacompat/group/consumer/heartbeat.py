@@ -7,6 +7,7 @@ assignment. Each step adds records, and nothing changes before the log has them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
@@ -55,6 +56,15 @@ if TYPE_CHECKING:
 Result = CoordinatorResult[GroupRecord, ConsumerGroupHeartbeatResponse]
 
 
+class Part(Enum):
+    """How far a heartbeat is carried out. What a part has written is a state like any other, and the next part goes on
+    from whatever the state is then."""
+
+    MEMBER = "the member and the group's epoch"
+    TARGET = "the target assignment as well"
+    WHOLE = "the member's assignment and the answer as well"
+
+
 @dataclass(frozen=True, slots=True)
 class HeartbeatCaller:
     client_id: str
@@ -62,6 +72,7 @@ class HeartbeatCaller:
     """With the leading slash of Java's InetAddress."""
     may_describe: MayDescribe | None = None
     """None if everybody may describe every topic."""
+    part: Part = Part.WHOLE
 
 
 def consumer_group_heartbeat(
@@ -95,12 +106,16 @@ def _heartbeat(
     group_epoch, homogeneous = maybe_update_epoch(
         env, group, change, names_changed or regex is RegexUpdate.UPDATED_AND_RESOLVED, records, now_ms
     )
-    target = maybe_update_target(env, group, group_epoch, change, homogeneous, records, now_ms)
-    has_changed = names_changed or regex is not RegexUpdate.NO_CHANGE
-    updated = reconcile(env, group, updated, target, has_changed, request.topic_partitions, records)
     schedule_session_timeout(
         env, group.group_id, member_id, env.consumer_setting(group.group_id, "session_timeout_ms")
     )
+    if caller.part is Part.MEMBER:
+        return CoordinatorResult(tuple(records), ConsumerGroupHeartbeatResponse())
+    target = maybe_update_target(env, group, group_epoch, change, homogeneous, records, now_ms)
+    if caller.part is Part.TARGET:
+        return CoordinatorResult(tuple(records), ConsumerGroupHeartbeatResponse())
+    has_changed = names_changed or regex is not RegexUpdate.NO_CHANGE
+    updated = reconcile(env, group, updated, target, has_changed, request.topic_partitions, records)
     response = ConsumerGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
