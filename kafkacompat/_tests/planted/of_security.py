@@ -445,8 +445,8 @@ BUGS = (
     PlantedBug(
         "a listener that is bound later is never served",
         "net/server.py",
-        "            for listener in bound:\n                self._nursery.start_soon(self._accept, listener)\n",
-        "            pass\n",
+        "                self._nursery.start_soon(self._accept, listener)\n",
+        "                pass\n",
         ("net/_tests/test_server.py::test_a_listener_that_is_bound_later_is_served_at_once",),
     ),
     PlantedBug(
