@@ -19,6 +19,7 @@ from kafka.errors import KafkaTimeoutError
 from benchmarks.measure import create_topic, running
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.kafka_jvm import kafka_java
+from interop_tests.harness.kafka_python import close_at_once
 from interop_tests.harness.wire import Connection
 
 Figures = dict[str, float]
@@ -108,8 +109,7 @@ def by_kafka_python(broker: BrokerProcess, kind: str) -> Figures:
                 producer.send(TOPIC, b"x" * SIZE)
 
         share = share_of_quota(lambda: produced(broker), work)
-        with suppress(KafkaTimeoutError):
-            producer.close(1)
+        close_at_once(producer)
     else:
         consumer = KafkaConsumer(
             TOPIC, bootstrap_servers=broker.bootstrap, client_id=CLIENT, auto_offset_reset="earliest",

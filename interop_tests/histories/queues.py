@@ -13,6 +13,7 @@ from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import KafkaError as KafkaPythonError
 
 from interop_tests.harness.epochs import Epochs
+from interop_tests.harness.kafka_python import close_at_once
 from interop_tests.histories.clients import (
     OF_A_GROUP,
     OPERATION_TIMEOUT_S,
@@ -104,7 +105,7 @@ class KafkaPythonSender(Sender):
                 except KafkaPythonError:
                     continue
 
-        with closing(producer, lambda: producer.close(timeout=0)):
+        with closing(producer, lambda: close_at_once(producer)):
             yield lambda: self.send(process, write)
 
 

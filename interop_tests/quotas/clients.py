@@ -19,6 +19,7 @@ from kafka.errors import KafkaTimeoutError
 
 from interop_tests.consumer_groups.members import java_program
 from interop_tests.harness.json_process import JsonProcess
+from interop_tests.harness.kafka_python import close_at_once
 
 JAVA_PROGRAM = Path(__file__).resolve().parent / "java" / "LimitedClient.java"
 PRODUCE, FETCH, REQUEST = "produce", "fetch", "request"
@@ -169,8 +170,7 @@ class OfKafkaPython(Working):
                 sent = self._client.send(self._topic, value, partition=0).add_callback(delivered)
                 if self._kind == REQUEST:
                     sent.get(END_TIMEOUT_S)
-        with suppress(KafkaTimeoutError):
-            self._client.close(timeout=1)
+        close_at_once(self._client)
 
     def _consume(self) -> None:
         partition = KafkaPythonPartition(self._topic, 0)
