@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.cluster.conftest import Measure
 from interop_tests.cluster.workload import ConfluentWork, parse
+from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
@@ -110,7 +111,7 @@ def test_a_group_survives_its_coordinator(
         "group.protocol": protocol,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "reconnect.backoff.max.ms": 500,
+        **CONNECTED_TO_ALL,
         "log_level": 0,
         **({"session.timeout.ms": 10000} if protocol == "classic" else {}),
     }

@@ -21,6 +21,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from interop_tests.harness.epochs import Epochs
+from interop_tests.harness.kafka_python import close_at_once
+from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
 from interop_tests.harness.waiting import wait_until
 
 PACE_S = 0.01
@@ -262,7 +264,7 @@ class KafkaPythonWork(Work):
         except Exception as error:
             failed(error)
         finally:
-            producer.close(timeout=10)
+            close_at_once(producer)
 
 
 class Follower:
@@ -341,9 +343,8 @@ def closing_consumer(bootstrap: str, **settings: Any) -> Any:
             "group.id": "reader",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "reconnect.backoff.max.ms": 500,
+            **CONNECTED_TO_ALL,
             "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
-            "topic.metadata.refresh.interval.ms": 2000,
             "log_level": 0,
             **settings,
         }

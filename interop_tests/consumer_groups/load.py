@@ -5,16 +5,25 @@ A record is read again only while no commit beyond it was acknowledged, every re
 
 from __future__ import annotations
 
+import json
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from interop_tests.cluster.workload import REQUEST_TIMEOUT_S, ConfluentWork, parse
+from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
 from interop_tests.harness.waiting import wait_until
 
 GROUP = "load"
+STATISTICS_MS = 500
+TOLD_OF_A_PARTITION = (
+    *("broker", "leader", "fetch_state", "app_offset", "next_offset", "stored_offset", "committed_offset"),
+    *("ls_offset", "hi_offset", "leader_epoch"),
+)
 
 
 class Ledger:
@@ -65,6 +74,9 @@ class LoadMember:
         self.commits = 0
         self._ledger = ledger
         self._topic = topic
+        self._doing = ("starts", time.monotonic())
+        self._errors: deque[str] = deque(maxlen=8)
+        self._statistics = "{}"
         self._settings = {
             "bootstrap.servers": bootstrap,
             "group.id": GROUP,
@@ -72,9 +84,12 @@ class LoadMember:
             "group.protocol": "consumer",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "reconnect.backoff.max.ms": 500,
+            **CONNECTED_TO_ALL,
             "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
             "log_level": 0,
+            "statistics.interval.ms": STATISTICS_MS,
+            "stats_cb": self._take,
+            "error_cb": lambda error: self._note(repr(error)),
         }
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -89,13 +104,46 @@ class LoadMember:
         self._thread.join(60)
         assert not self._thread.is_alive(), f"{self.name} hangs"
 
+    def describe(self) -> str:
+        """What it does, and its client's state, for the message of a failure."""
+        doing, since = self._doing
+        told = json.loads(self._statistics)
+        partitions = told.get("topics", {}).get(self._topic, {}).get("partitions", {})
+        return "\n".join(
+            [
+                f"{self.name}: {self.commits} commits, {doing} for {time.monotonic() - since:.1f} s",
+                f"  errors: {list(self._errors)}",
+                f"  group: {told.get('cgrp')}",
+                f"  brokers: {[(each['name'], each['state'], each['stateage']) for each in told.get('brokers', {}).values()]}",
+                *(
+                    f"  partition {number}: { {name: each[name] for name in TOLD_OF_A_PARTITION} }"
+                    for number, each in partitions.items()
+                    if number != "-1"
+                ),
+            ]
+        )
+
+    def _take(self, statistics: str) -> None:
+        self._statistics = statistics
+
+    def _note(self, error: str) -> None:
+        self._errors.append(f"{time.strftime('%H:%M:%S', time.gmtime())} {self._doing[0]}: {error}")
+
+    def _does(self, what: str) -> None:
+        self._doing = (what, time.monotonic())
+
     def _run(self) -> None:
         consumer = Consumer(self._settings)
         consumer.subscribe([self._topic])
         is_behind = False
         try:
             while not self._ended.is_set():
-                messages = [each for each in consumer.consume(200, 0.1) if each.error() is None]
+                self._does("reads")
+                found = consumer.consume(200, 0.1)
+                for each in found:
+                    if each.error() is not None:
+                        self._note(repr(each.error()))
+                messages = [each for each in found if each.error() is None]
                 self._ledger.note_read(self.name, messages)
                 if messages or is_behind:
                     is_behind = not self._commits(consumer)
@@ -106,9 +154,11 @@ class LoadMember:
 
     def _commits(self, consumer: Consumer) -> bool:
         """Whether nothing is left to commit. While the coordinator moves a commit may fail, and is tried again."""
+        self._does("commits")
         try:
             done = consumer.commit(asynchronous=False)
         except KafkaException as error:
+            self._note(repr(error))
             return bool(error.args[0].code() == KafkaError._NO_OFFSET)
         self._ledger.note_committed(self.name, done)
         self.commits += 1
@@ -150,10 +200,18 @@ class Load:
     def goes_on(self) -> None:
         """The writer and each member continue, and the coordinator tells every acknowledged commit."""
         before = {member: member.commits for member in self.members}
-        wait_until(
-            lambda: self.ledger.faults or all(member.commits > count + 1 for member, count in before.items()),
-            "every member commits",
-        )
+        try:
+            wait_until(
+                lambda: (
+                    self.ledger.faults
+                    or self._work.failures
+                    or all(member.commits > count + 1 for member, count in before.items())
+                ),
+                "every member commits",
+            )
+        except AssertionError as error:
+            error.add_note("\n".join([self._work.describe(), *(each.describe() for each in self.members)]))
+            raise
         self._work.wait_for_progress()
         self.told()
         assert not self.ledger.faults, self.ledger.faults[:5]

@@ -19,6 +19,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from kafka.errors import KafkaError as KafkaPythonError
 
+from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
 from interop_tests.histories.history import Recorder
 
 # A run causes lost connections, so these messages are expected.
@@ -114,8 +115,7 @@ class Client:
         return {
             "bootstrap.servers": self._all.bootstrap,
             "socket.timeout.ms": 60_000,
-            "topic.metadata.refresh.interval.ms": 2000,
-            "reconnect.backoff.max.ms": 500,
+            **CONNECTED_TO_ALL,
             "log_level": 0,
             **{name.replace("_", "."): value for name, value in settings.items()},
         }

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from interop_tests.harness.kafka_jars import require_program
 from interop_tests.harness.kafka_jvm import QUICK_JVM
+from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
 from interop_tests.harness.programs import build_once
 from interop_tests.harness.waiting import wait_until
 
@@ -199,7 +200,7 @@ class Outputs:
                 "group.id": "reader",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
-                "reconnect.backoff.max.ms": 500,
+                **CONNECTED_TO_ALL,
                 "log_level": 0,
             }
         )
