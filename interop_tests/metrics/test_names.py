@@ -114,7 +114,7 @@ class Node:
             read += sum(map(len, consumer.poll(500).values()))
             return read >= RECORDS
 
-        wait_until(all_read, TIMEOUT_S)
+        wait_until(all_read, "all records are read")
         consumer.commit()
 
         def has_waited() -> bool:
@@ -122,7 +122,7 @@ class Node:
             consumer.poll(500)
             return WAITED in self.text()
 
-        wait_until(has_waited, TIMEOUT_S)
+        wait_until(has_waited, "a fetch has waited")
         consumer.close()
         self._work_of_members(bootstrap)
 
