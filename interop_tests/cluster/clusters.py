@@ -156,7 +156,8 @@ class Cluster:
             node.start()
         try:
             self.wait_until_whole()
-        except BaseException:
+        except BaseException as error:
+            error.add_note(self.logs())
             self.close()
             raise
         return self
