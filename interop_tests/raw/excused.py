@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from kafkacompat._tests.fuzz.values import TOPICS, WITNESSED_TOPIC
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.group.classic.subscription import MalformedSubscription, subscribed_topics
 
@@ -60,6 +61,9 @@ def is_subscription(metadata: bytes) -> bool:
 BROKER, LOGGERS = 4, 8
 RESOURCE_TYPES = {each for each in ConfigResourceType if each is not ConfigResourceType.UNKNOWN}
 ADDRESSES = {"listeners", "advertised.listeners", "log.dirs"}
+PARTITIONS_OF_A_TOPIC = 2
+EXISTING = {*TOPICS, WITNESSED_TOPIC, "barrier"}
+"""Topics that may exist, with so many partitions or more."""
 METADATA_MAX = 4096
 """The value of offset.metadata.max.bytes."""
 
@@ -99,33 +103,14 @@ NOT_SENT_WITHOUT_RIGHTS: tuple[NotSent, ...] = (
 )
 """Where the sender may lack rights."""
 
-PARTITIONS_OF_A_TOPIC = 2
-"""Of the topics that the talk begins with."""
 NOT_SENT_OF_SHARES: tuple[NotSent, ...] = (
     NotSent(
-        "Kafka asks half a minute long for the state of a partition that its topic does not have (docs/compatibility.md)",
-        frozenset({"DescribeShareGroupOffsets"}),
-        lambda message, version: any(
-            index >= PARTITIONS_OF_A_TOPIC
-            for group in message.groups
-            for topic in group.topics or ()
-            for index in topic.partitions
-        ),
-    ),
-    NotSent(
-        "a protocol that a member names twice has more supporters than the group has members, and nobody is answered",
-        frozenset({"JoinGroup"}),
-        lambda message, version: is_repeated(each.name for each in message.protocols),
-    ),
-    NotSent(
-        "a negative partition spoils the record of a share group (docs/compatibility.md)",
-        frozenset({"AlterShareGroupOffsets"}),
-        lambda message, version: any(
-            partition.partition_index < 0 for topic in message.topics for partition in topic.partitions
-        ),
+        "a negative number of records or bytes is waited for (docs/compatibility.md)",
+        frozenset({"ShareFetch"}),
+        lambda message, version: message.max_records < 0 or message.max_bytes < 0,
     ),
 )
-"""Of an author who knows share groups."""
+"""Of an author who knows share groups: the requests of another one do not come so far."""
 
 NOT_SENT: tuple[NotSent, ...] = (
     NotSent(
@@ -275,6 +260,33 @@ NOT_SENT: tuple[NotSent, ...] = (
         frozenset(NAMED),
         lambda message, version: any(
             is_repeated(names) for names in NAMED[type(message).__name__[: -len("Request")]](message)
+        ),
+    ),
+    NotSent(
+        "a protocol that a member names twice has more supporters than the group has members, and nobody is answered",
+        frozenset({"JoinGroup"}),
+        lambda message, version: is_repeated(each.name for each in message.protocols),
+    ),
+    NotSent(
+        "Kafka asks half a minute long for the state of a partition that its topic does not have (docs/compatibility.md)",
+        frozenset({"DescribeShareGroupOffsets"}),
+        lambda message, version: any(
+            index >= PARTITIONS_OF_A_TOPIC
+            for group in message.groups
+            if group.group_id
+            for topic in group.topics or ()
+            if topic.topic_name in EXISTING
+            for index in topic.partitions
+        ),
+    ),
+    NotSent(
+        "a negative partition spoils the record of a share group (docs/compatibility.md)",
+        frozenset({"AlterShareGroupOffsets"}),
+        lambda message, version: any(
+            partition.partition_index < 0
+            for topic in message.topics
+            if topic.topic_name in EXISTING
+            for partition in topic.partitions
         ),
     ),
     NotSent(
