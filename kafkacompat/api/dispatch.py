@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.long_requests import RequestSteps
-    from kafkacompat.api.meters import RequestMeters
+    from kafkacompat.api.meters import RequestMeters, RouteMeter
     from kafkacompat.ports.dispatcher import ConnectionInfo, Reply
     from kafkacompat.stepping.jobs import Steps
 
@@ -97,9 +97,11 @@ class ApiDispatcher:
         if len(frame) > route.decoded_at_once_max:
             return self._decode_in_steps(connection, frame, header, route)
         request = route.decode(frame, header.body_offset)[0]
-        if route.meter is None:
-            return self._handle(connection, header, route, request, len(frame), body)
-        return self._counted(connection, header, route, request, len(frame), body)
+        if route.meter is not None:
+            timed = route.meter.count(request)
+            if timed is not None:
+                return self._timed(timed, connection, header, route, request, len(frame), body)
+        return self._handle(connection, header, route, request, len(frame), body)
 
     def _answered_again(
         self, connection: ConnectionInfo, route: Route, repeat: Repeat, frame: memoryview
@@ -123,8 +125,9 @@ class ApiDispatcher:
                 meter.note(connection, started_s, len(frame), reply)
         return reply
 
-    def _counted(
+    def _timed(
         self,
+        meter: RouteMeter,
         connection: ConnectionInfo,
         header: RequestHeader,
         route: Route,
@@ -132,17 +135,10 @@ class ApiDispatcher:
         size: int,
         body: bytes | None = None,
     ) -> Reply | Pending | None:
-        meter = route.meter
-        if meter is not None:
-            if meter.choose is not None:
-                meter = meter.choose(request)
-            meter.requests += 1
-            if not meter.requests & meter.mask:
-                started_s = monotonic()
-                answer = self._handle(connection, header, route, request, size, body)
-                meter.note(connection, started_s, size, answer)
-                return answer
-        return self._handle(connection, header, route, request, size, body)
+        started_s = monotonic()
+        answer = self._handle(connection, header, route, request, size, body)
+        meter.note(connection, started_s, size, answer)
+        return answer
 
     def _decode_in_steps(
         self, connection: ConnectionInfo, frame: memoryview, header: RequestHeader, route: Route
@@ -155,7 +151,11 @@ class ApiDispatcher:
             while self._stepping is None:
                 next(steps)
         except StopIteration as end:
-            return self._counted(connection, header, route, end.value[0], len(frame))
+            request, size = end.value[0], len(frame)
+            timed = None if route.meter is None else route.meter.count(request)
+            if timed is not None:
+                return self._timed(timed, connection, header, route, request, size)
+            return self._handle(connection, header, route, request, size)
         started_s, size = monotonic(), len(frame)
         reply: Deferred[Reply | None] = Deferred()
         connection_id = connection.connection_id
@@ -292,8 +292,10 @@ class ApiDispatcher:
             if answer is NoResponse.SILENT:
                 return None
             raise CloseConnection("a request without a reply failed")
-        if route.meter is not None:
-            route.meter.count_errors(answer, route.meter.errors)
+        meter = route.meter
+        if meter is not None:
+            count_errors = meter.count_errors  # called in this way it takes half the time
+            count_errors(answer, meter.errors)
         try:
             return route.reply(context.correlation_id, answer)
         except Exception:

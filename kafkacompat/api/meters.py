@@ -1,8 +1,8 @@
 """Meters of requests: their number by API and version, their errors by code, and the times of some of them.
 
 Every request is counted, so counting costs only a few integer additions. The first requests of an API version are all
-timed, later ones one in eight, because reading the clock costs more than counting. Only a scrape reads the meters
-(metrics/).
+timed, later ones one in eight, or fewer where there are very many, because reading the clock costs more than counting.
+Only a scrape reads the meters (metrics/).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.apis import APIS, response_class
 from kafkacompat.wire.codec import specification
 from kafkacompat.wire.message import Encoded
+from kafkacompat.wire.messages.fetch_response import FetchResponse
 from kafkacompat.wire.messages.produce_response import ProduceResponse
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ ALL_TIMED = 1024
 """The number of requests of an API version that are all timed."""
 ONE_IN = 8
 """After these, one request in this number is timed."""
+ONE_IN_OF_MANY = 64
+"""The same, while an API version has more than a request each `MANY_APART_S`. Their newest times are of a minute at most."""
+MANY_APART_S = 0.001
 KEPT = 1024
 """The number of newest times that are kept for an API. Kafka's histograms keep 1028."""
 MARKS_MAX = 16
@@ -123,25 +127,35 @@ class KindMeter:
 class RouteMeter:
     """One version of an API. `mask` selects the requests to time, by their number."""
 
-    __slots__ = ("choose", "count_errors", "errors", "kind", "mask", "plan", "requests")
+    __slots__ = ("_timed_s", "choose", "count_errors", "errors", "kind", "mask", "plan", "requests")
 
     def __init__(self, kind: KindMeter, key: int, version: int) -> None:
         self.kind = kind
         self.requests = 0
         self.mask = 0
+        self._timed_s = 0.0
+        """When a request was timed, once not all are."""
         self.errors = kind.errors
         self.count_errors = error_counter(key, version)
         self.plan = plan_of(key, version)
         self.choose: Callable[[Any], RouteMeter] | None = None
         """If the metric's name depends on the request: returns the meter for a request."""
 
+    def count(self, request: Any) -> RouteMeter | None:
+        """Count a request. Returns the meter that is to `note` its times, if it is one of those that are timed."""
+        meter = self if self.choose is None else self.choose(request)
+        meter.requests += 1
+        return None if meter.requests & meter.mask else meter
+
     def note(
         self, connection: ConnectionInfo, started_s: float, size: int, answer: Reply | Pending | None
     ) -> None:
         """Record the times of a request that was just handled. Its answer may come later, or never."""
-        if self.requests >= ALL_TIMED:
-            self.mask = ONE_IN - 1
         handled_s = monotonic()
+        if self.requests >= ALL_TIMED:
+            are_many = handled_s - self._timed_s < (self.mask + 1) * MANY_APART_S
+            self.mask = (ONE_IN_OF_MANY if are_many else ONE_IN) - 1
+            self._timed_s = handled_s
         mark = Mark(self.kind, connection.read_s or started_s, started_s, handled_s, size)
         if answer is None:
             mark.ready_s = handled_s
@@ -308,6 +322,8 @@ def error_counter(key: int, version: int) -> Callable[[Any, list[int]], None]:
     if key == PRODUCE:
         return _count_of_produce
     plan = plan_of(key, version)
+    if key == FETCH:
+        return _count_of_fetch if plan[0] else _count_of_old_fetch
     answers = response_class(key)
 
     def count(answer: Any, counts: list[int]) -> None:
@@ -365,3 +381,19 @@ def _count_of_produce(answer: Any, counts: list[int]) -> None:
         for topic in answer.responses:
             for one in topic.partition_responses:
                 counts[one.error_code] += 1
+
+
+def _count_of_fetch(answer: Any, counts: list[int]) -> None:
+    """As for Produce. The response has an error code of its own."""
+    if type(answer) is FetchResponse:
+        counts[answer.error_code] += 1
+        _count_of_old_fetch(answer, counts)
+
+
+def _count_of_old_fetch(answer: Any, counts: list[int]) -> None:
+    if type(answer) is FetchResponse:
+        topics: Iterable[Any] = answer.responses
+        for topic in topics:
+            if type(topic) is not Encoded:
+                for one in topic.partitions:
+                    counts[one.error_code] += 1

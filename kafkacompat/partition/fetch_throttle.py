@@ -28,8 +28,44 @@ COMPACT_IN_ONE = 126
 def response_size(
     context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
 ) -> int:
-    """Return the bytes of the response with its size prefix, without its header and node endpoints, as Kafka counts them."""
-    return PREFIX_BYTES + _encoded_size(context, parameters, answers)
+    """Return the bytes of the response with its size prefix, without its header and node endpoints, as Kafka counts them.
+
+    Every fetch of a client with a quota asks, so nothing is called for an answer that has only what every answer has.
+    """
+    sizes = sizes_of(parameters.version)
+    is_compact = sizes.is_compact
+    size = PREFIX_BYTES + sizes.empty
+    topics = partitions = 0
+    last_name: str | None = None
+    last_id: Uuid = ZERO_UUID
+    for asked, answer in answers:
+        if context.session is not None and not asked.would_tell(answer):
+            continue
+        if not topics or asked.topic != last_name or asked.topic_id != last_id:
+            last_name, last_id = asked.topic, asked.topic_id
+            size += sizes.topic
+            if sizes.has_names:
+                size += sizes.of_name(last_name or "")
+            if partitions > COMPACT_IN_ONE:
+                size += sizes.of_count(partitions)
+            topics += 1
+            partitions = 0
+        partitions += 1
+        records = len(answer.records)
+        if (
+            answer.aborted_transactions
+            or answer.diverging_epoch is not None
+            or answer.current_leader is not None
+            or answer.snapshot_id is not None
+        ):
+            size += records + _size_but_records(answer, parameters)
+        else:
+            size += records + sizes.partition
+        if is_compact and records > COMPACT_IN_ONE:
+            size += uvarint_size(records + 1) - 1
+    if partitions > COMPACT_IN_ONE or topics > COMPACT_IN_ONE:
+        size += sizes.of_count(partitions) + sizes.of_count(topics)
+    return size
 
 
 def response_size_in_steps(
@@ -39,48 +75,12 @@ def response_size_in_steps(
     step: int,
 ) -> Steps[int]:
     """As `response_size`, some answers at a time. A topic that is divided between two steps counts twice."""
-    empty = _encoded_size(context, parameters, [])
-    size = PREFIX_BYTES + empty
+    size = empty = response_size(context, parameters, [])
     for start in range(0, len(answers), step):
         if start:
             yield None
-        size += _encoded_size(context, parameters, answers[start : start + step]) - empty
+        size += response_size(context, parameters, answers[start : start + step]) - empty
     return size
-
-
-def _encoded_size(
-    context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
-) -> int:
-    sizes = sizes_of(parameters.version)
-    is_compact = sizes.is_compact
-    size = sizes.empty
-    topics = partitions = 0
-    last_name: str | None = None
-    last_id: Uuid = ZERO_UUID
-    for asked, answer in answers:
-        if context.session is not None and not asked.would_tell(answer):
-            continue
-        if not topics or asked.topic != last_name or asked.topic_id != last_id:
-            last_name, last_id = asked.topic, asked.topic_id
-            size += sizes.topic + sizes.of_name(last_name or "") + sizes.of_count(partitions)
-            topics += 1
-            partitions = 0
-        partitions += 1
-        records = len(answer.records)
-        size += records + (sizes.partition if _is_plain(answer) else _size_but_records(answer, parameters))
-        if is_compact and records > COMPACT_IN_ONE:
-            size += uvarint_size(records + 1) - 1
-    return size + sizes.of_count(partitions) + sizes.of_count(topics)
-
-
-def _is_plain(answer: PartitionData) -> bool:
-    """Whether there is nothing in the answer but what every answer has."""
-    return (
-        not answer.aborted_transactions
-        and answer.diverging_epoch is None
-        and answer.current_leader is None
-        and answer.snapshot_id is None
-    )
 
 
 def _size_but_records(answer: PartitionData, parameters: FetchParameters) -> int:
@@ -105,10 +105,8 @@ class Sizes(NamedTuple):
     has_names: bool
 
     def of_name(self, name: str) -> int:
-        """What a topic's name adds."""
-        if not self.has_names:
-            return 0
-        size = len(name.encode())
+        """What a topic's name adds, in a version with names."""
+        size = len(name) if name.isascii() else len(name.encode())
         return size + uvarint_size(size + 1) - 1 if self.is_compact else size
 
     def of_count(self, elements: int) -> int:

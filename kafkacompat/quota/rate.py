@@ -162,6 +162,18 @@ class Rate:
         return rounded_ms((rate - bound) / bound * self.window_ms(now_ms))
 
 
+def added_up(one: Rate, value: float, other: Rate, value_of_other: float, now_s: float) -> bool:
+    """Charge two rates at once, if both only have to add up: nearly every request. Returns False, and does nothing, if
+    they must be charged one by one."""
+    if now_s < one._until_s and now_s < other._until_s:
+        added, added_to_other = one._added + value, other._added + value_of_other
+        if added < one._room and added_to_other < other._room:
+            one._added, other._added = added, added_to_other
+            one.used_s = other.used_s = now_s
+            return True
+    return False
+
+
 class Average:
     """The mean of the values of the measured time (Avg), over windows like those of Rate."""
 

@@ -8,8 +8,8 @@ BUGS = (
     PlantedBug(
         "a produce that is refused as a whole uses bandwidth",
         "api/throttling.py",
-        "if bandwidth is not None and self.size_bytes:",
-        "if bandwidth is not None:",
+        " if key == PRODUCE and self.size_bytes else None",
+        " if key == PRODUCE else None",
         ("api/_tests/test_throttling.py",),
     ),
     PlantedBug(
@@ -378,8 +378,8 @@ BUGS = (
     PlantedBug(
         "the wait of a fetch counts as time of the broker",
         "api/throttling.py",
-        "if spent_s is None else spent_s",
-        "",
+        "        self.waits_since_s = self.monotonic_s()",
+        "        pass",
         ("api/_tests/test_throttling.py::test_a_fetch_that_waits_is_measured_when_it_is_answered",),
     ),
     PlantedBug(
@@ -429,6 +429,13 @@ BUGS = (
         "quota/rate.py",
         "            self._until_s = min(end_ms, self._obsolete_ms) / 1000",
         "            self._until_s = self._obsolete_ms / 1000",
+        ("quota/_tests/test_rate.py",),
+    ),
+    PlantedBug(
+        "of two rates that are charged at once one is added up beyond its bound",
+        "quota/rate.py",
+        "        if added < one._room and added_to_other < other._room:",
+        "        if added < one._room:",
         ("quota/_tests/test_rate.py",),
     ),
     PlantedBug(

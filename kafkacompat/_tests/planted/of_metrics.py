@@ -64,9 +64,16 @@ BUGS = (
     PlantedBug(
         "the time of a busy API is taken for every request",
         "api/meters.py",
-        "            self.mask = ONE_IN - 1\n",
+        "            self.mask = (ONE_IN_OF_MANY if are_many else ONE_IN) - 1\n",
         "            pass\n",
         ("api/_tests/test_meters.py::test_all_of_the_first_are_timed_and_then_one_in_eight",),
+    ),
+    PlantedBug(
+        "as few requests of a quiet API are timed as of a busy one",
+        "api/meters.py",
+        "(ONE_IN_OF_MANY if are_many else ONE_IN)",
+        "ONE_IN_OF_MANY",
+        ("api/_tests/test_meters.py",),
     ),
     PlantedBug(
         "a reply that was waited for is never said to be sent",

@@ -12,6 +12,7 @@ from kafkacompat.api.meters import (
     ERROR_CODES,
     KEPT,
     ONE_IN,
+    ONE_IN_OF_MANY,
     NewestTimes,
     RequestMeters,
     RouteMeter,
@@ -115,20 +116,31 @@ def test_marks_of_one_connection_are_bounded(clock: Clock) -> None:
     assert connection.timings is None
 
 
-def timed_of(meter: RouteMeter, requests: int) -> int:
+def timed_of(meter: RouteMeter, requests: int, clock: Clock, apart_s: float) -> int:
     timed = 0
     for _ in range(requests):
-        meter.requests += 1
-        if not meter.requests & meter.mask:
+        clock.now_s += apart_s
+        chosen = meter.count(None)
+        if chosen is not None:
             timed += 1
-            meter.note(info(), 0.0, 1, None)
+            chosen.note(info(), clock.now_s, 1, None)
     return timed
 
 
 def test_all_of_the_first_are_timed_and_then_one_in_eight(clock: Clock) -> None:
     meter = RequestMeters().of(PRODUCE, 9)
-    assert timed_of(meter, ALL_TIMED) == ALL_TIMED
-    assert timed_of(meter, 100 * ONE_IN) == 100
+    assert timed_of(meter, ALL_TIMED, clock, 0.002) == ALL_TIMED
+    assert timed_of(meter, 100 * ONE_IN, clock, 0.002) == 100
+
+
+def test_fewer_are_timed_while_there_are_very_many(clock: Clock) -> None:
+    meter = RequestMeters().of(PRODUCE, 9)
+    timed_of(meter, ALL_TIMED + ONE_IN_OF_MANY, clock, 0.0005)
+    assert timed_of(meter, 100 * ONE_IN_OF_MANY, clock, 0.0005) == 100
+    timed_of(meter, 2 * ONE_IN_OF_MANY, clock, 0.002)
+    assert timed_of(meter, 100 * ONE_IN, clock, 0.002) == 100
+    timed_of(meter, 2 * ONE_IN_OF_MANY, clock, 0.0005)
+    assert timed_of(meter, 100 * ONE_IN_OF_MANY, clock, 0.0005) == 100
 
 
 def test_a_fetch_is_counted_by_who_fetches() -> None:
@@ -168,6 +180,7 @@ def test_errors_are_counted_at_every_level() -> None:
     partitions = [Fetched(error_code=3), Fetched(error_code=0), Fetched(error_code=ErrorCode(-1))]
     answer = FetchResponse(responses=[FetchableTopicResponse(partitions=partitions)])
     assert counted(FETCH, 12, answer) == {0: 2, 3: 1, ERROR_CODES - 1: 1}
+    assert counted(FETCH, 6, answer) == {0: 1, 3: 1, ERROR_CODES - 1: 1}
     one = PartitionProduceResponse(error_code=6)
     topics = [TopicProduceResponse(partition_responses=[one, PartitionProduceResponse()])]
     assert counted(PRODUCE, 9, ProduceResponse(responses=topics)) == {0: 1, 6: 1}

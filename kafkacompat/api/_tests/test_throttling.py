@@ -12,6 +12,7 @@ from kafkacompat.api._tests.world import Api
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.ports.dispatcher import Pending, Principal
+from kafkacompat.quota.rate import Rate
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -301,6 +302,26 @@ def test_the_longest_throttle_applies() -> None:
     mean_ms = bandwidth.throttles.measure(throttled.api.world.time.monotonic_ms())
     assert mean_ms == pytest.approx(response.throttle_time_ms)
     assert request.throttles is None, "it counts for the quota with the longer time only"
+
+
+def test_bytes_and_time_are_measured_far_below_their_bounds_too() -> None:
+    throttled = Throttled(producer_byte_rate=1e9, consumer_byte_rate=1e9, request_percentage=1e6)
+    throttled.api.node.monotonic_s = _ticking(0.001)
+    sizes = [throttled.produce(size)[1] for size in (10, 1_000, 100, 5_000)]
+    response = throttled.fetch()
+    quotas = throttled.api.node.quotas
+    (_, produced), (_, fetched), (_, requests) = (
+        *quotas.produce.newest(1),
+        *quotas.fetch.newest(1),
+        *quotas.request.newest(1),
+    )
+    assert _total(produced.stat) == pytest.approx(sum(sizes))
+    assert _total(fetched.stat) == pytest.approx(4 + len(encode(response, 12)))
+    assert _total(requests.stat) == pytest.approx(5 * 0.1), "each takes a millisecond"
+
+
+def _total(rate: Rate) -> float:
+    return rate.measure(10) * rate.window_ms(10) / 1000
 
 
 def test_a_throttle_that_the_controller_tells_mutes_the_connection() -> None:

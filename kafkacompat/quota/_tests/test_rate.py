@@ -8,7 +8,15 @@ from math import isnan
 
 import pytest
 
-from kafkacompat.quota.rate import THROTTLE_MS_MAX, Average, Rate, TokenBucket, milliseconds, rounded_ms
+from kafkacompat.quota.rate import (
+    THROTTLE_MS_MAX,
+    Average,
+    Rate,
+    TokenBucket,
+    added_up,
+    milliseconds,
+    rounded_ms,
+)
 
 
 def test_a_rate_is_measured_over_all_windows_but_one_from_the_first_record_on() -> None:
@@ -140,6 +148,39 @@ def test_values_that_are_added_up_give_what_values_that_are_recorded_give() -> N
             elif what < 0.2:
                 assert quick.window_ms(now_ms) == plain.window_ms(now_ms)
     assert added_up > 10_000
+
+
+def test_two_rates_that_are_charged_at_once_give_what_each_gives_alone() -> None:
+    """`added_up` does what `charge` of both would do, or nothing."""
+    chance = random.Random(11)
+    at_once = 0
+    for _ in range(300):
+        windows, window_ms = chance.choice(((11, 1000), (2, 500), (1, 100)))
+        bounds = [chance.choice((50.0, 1000.0, 1e9, math.inf)) for _ in range(2)]
+        pair, alone = ([Rate(windows, window_ms) for _ in range(2)] for _ in range(2))
+        now_ms = chance.choice((0, 1_000, 123_456_789))
+        for _ in range(200):
+            now_ms += chance.choice((0, 0, 1, 7, 37, window_ms, 3 * window_ms, 40 * window_ms))
+            now_s = now_ms / 1000
+            values = [chance.choice((0, 1, 30, 1000)) for _ in range(2)]
+            expected = [
+                rate.charge(value, bound, now_s)
+                for rate, value, bound in zip(alone, values, bounds, strict=True)
+            ]
+            if added_up(pair[0], values[0], pair[1], values[1], now_s):
+                assert expected == [0, 0]
+                at_once += 1
+            else:
+                told = [
+                    rate.charge(value, bound, now_s)
+                    for rate, value, bound in zip(pair, values, bounds, strict=True)
+                ]
+                assert told == expected
+            for rate, same in zip(pair, alone, strict=True):
+                assert (rate.used_s, rate._added, rate._until_s) == (same.used_s, same._added, same._until_s)
+                if chance.random() < 0.05:
+                    assert rate.measure(now_ms) == same.measure(now_ms)
+    assert at_once > 5_000
 
 
 def test_a_millisecond_is_the_same_in_seconds() -> None:
