@@ -28,6 +28,9 @@ class HandTimer:
     def cancel(self) -> None:
         self._callback = None
 
+    def postpone(self, monotonic_ms: int) -> None:
+        self.at_ms = monotonic_ms
+
     def fire(self) -> None:
         callback, self._callback = self._callback, None
         if callback is not None:
@@ -62,7 +65,8 @@ class HandTime:
 
     def pending(self) -> list[HandTimer]:
         """Those that are set, the next one first."""
-        return [timer for _, _, timer in sorted(self._heap) if timer.is_set]
+        waiting = sorted((timer.at_ms, count, timer) for _, count, timer in self._heap)
+        return [timer for _, _, timer in waiting if timer.is_set]
 
     @property
     def waiting(self) -> list[int]:
@@ -85,8 +89,10 @@ class HandTime:
 
     def _fire_next(self, until_ms: int) -> bool:
         while self._heap and self._heap[0][0] <= until_ms:
-            _, _, timer = heapq.heappop(self._heap)
-            if timer.is_set:
+            place_ms, count, timer = heapq.heappop(self._heap)
+            if timer.at_ms > place_ms:
+                heapq.heappush(self._heap, (timer.at_ms, count, timer))
+            elif timer.is_set:
                 self.ms = max(self.ms, timer.at_ms)
                 timer.fire()
                 return True

@@ -1,8 +1,7 @@
 """Timers of one shard.
 
 A key has at most one pending operation, the latest. A key is the object itself and not its name, because a name may be
-reused. Every heartbeat delays the end of a session, so a delay only changes the deadline: the old timer fires early,
-and is set again.
+reused. Every heartbeat delays the end of a session, so a delay postpones the timer and sets no new one.
 """
 
 from __future__ import annotations
@@ -18,15 +17,22 @@ Operation = Callable[[int], Any]
 
 
 class _Entry:
-    __slots__ = ("_timers", "alarm_ms", "deadline_ms", "handle", "key", "operation")
+    __slots__ = ("_timers", "deadline_ms", "handle", "key", "operation")
 
     def __init__(self, timers: ShardTimers, key: TimerKey, deadline_ms: int, operation: Operation) -> None:
         self._timers = timers
         self.key = key
         self.deadline_ms = deadline_ms
-        self.alarm_ms = deadline_ms
         self.operation = operation
-        self.handle: TimerHandle | None = None
+        self.handle: TimerHandle = timers.alarms.call_at(deadline_ms, self.ring)
+
+    def move(self, deadline_ms: int) -> None:
+        is_earlier, self.deadline_ms = deadline_ms < self.deadline_ms, deadline_ms
+        if is_earlier:
+            self.handle.cancel()
+            self.handle = self._timers.alarms.call_at(deadline_ms, self.ring)
+        else:
+            self.handle.postpone(deadline_ms)
 
     def ring(self) -> None:
         self._timers.rings(self)
@@ -35,11 +41,11 @@ class _Entry:
 class ShardTimers:
     """`run` is called with the operation when it is due, and handles the result."""
 
-    __slots__ = ("_clock", "_entries", "_run", "_timers")
+    __slots__ = ("_clock", "_entries", "_run", "alarms")
 
     def __init__(self, clock: Clock, timers: Timers, run: Callable[[Operation], None]) -> None:
         self._clock = clock
-        self._timers = timers
+        self.alarms = timers
         self._run = run
         self._entries: dict[TimerKey, _Entry] = {}
 
@@ -50,30 +56,22 @@ class ShardTimers:
         deadline_ms = self._clock.monotonic_ms() + delay_ms
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(self, key, deadline_ms, operation)
-            self._arm(entry)
-            return
-        entry.operation = operation
-        self._move(entry, deadline_ms)
+            self._entries[key] = _Entry(self, key, deadline_ms, operation)
+        else:
+            entry.operation = operation
+            entry.move(deadline_ms)
 
     def reschedule(self, key: TimerKey, delay_ms: int) -> bool:
         """Like `schedule`, with the operation that the key has. False if it has none."""
         entry = self._entries.get(key)
         if entry is None:
             return False
-        self._move(entry, self._clock.monotonic_ms() + delay_ms)
+        entry.move(self._clock.monotonic_ms() + delay_ms)
         return True
-
-    def _move(self, entry: _Entry, deadline_ms: int) -> None:
-        entry.deadline_ms = deadline_ms
-        if deadline_ms < entry.alarm_ms:
-            if entry.handle is not None:
-                entry.handle.cancel()
-            self._arm(entry)
 
     def cancel(self, key: TimerKey) -> None:
         entry = self._entries.pop(key, None)
-        if entry is not None and entry.handle is not None:
+        if entry is not None:
             entry.handle.cancel()
 
     def is_scheduled(self, key: TimerKey) -> bool:
@@ -83,19 +81,10 @@ class ShardTimers:
         """Cancel all timers in steps. The runtime ignores timers that fire meanwhile."""
         while self._entries:
             _, entry = self._entries.popitem()
-            if entry.handle is not None:
-                entry.handle.cancel()
+            entry.handle.cancel()
             yield 1
 
-    def _arm(self, entry: _Entry) -> None:
-        entry.alarm_ms = entry.deadline_ms
-        entry.handle = self._timers.call_at(entry.alarm_ms, entry.ring)
-
     def rings(self, entry: _Entry) -> None:
-        if self._entries.get(entry.key) is not entry:
-            return
-        if entry.deadline_ms > entry.alarm_ms and entry.deadline_ms > self._clock.monotonic_ms():
-            self._arm(entry)
-            return
-        del self._entries[entry.key]
-        self._run(entry.operation)
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+            self._run(entry.operation)

@@ -84,15 +84,17 @@ class SystemRandom:
 
 
 class Timer:
-    """A planned call. `cancel` may be called at any time."""
+    """A planned call. `cancel` and `postpone` may be called at any time."""
 
-    __slots__ = ("_timers", "callback", "deadline_ms", "order")
+    __slots__ = ("_timers", "callback", "deadline_ms", "order", "place_ms")
 
     def __init__(
         self, timers: TrioTimers, deadline_ms: int, order: int, callback: Callable[[], None]
     ) -> None:
         self._timers = timers
         self.deadline_ms = deadline_ms
+        self.place_ms = deadline_ms
+        """The deadline that its place in the heap belongs to. It is earlier than that of a postponed timer."""
         self.order = order
         self.callback: Callable[[], None] | None = callback
 
@@ -101,12 +103,19 @@ class Timer:
             self.callback = None
             self._timers.forget_one()
 
+    def postpone(self, monotonic_ms: int) -> None:
+        self.deadline_ms = monotonic_ms
+
     def __lt__(self, other: Timer) -> bool:
-        return (self.deadline_ms, self.order) < (other.deadline_ms, other.order)
+        return (self.place_ms, self.order) < (other.place_ms, other.order)
 
 
 class TrioTimers:
     """Timers in order of deadline, then of creation. They fire while `run` runs.
+
+    A postponed timer keeps its place in the heap until it is the first one. Most timers guard something that a client
+    prolongs again and again, so each time the loop wakes for a timer, all postponed ones at the front get their new
+    places: it does not wake for each of them.
 
     A callback that raises has a bug: the exception is passed to `on_error` and the other timers continue.
     """
@@ -157,22 +166,18 @@ class TrioTimers:
             await self._fire_due()
 
     async def _fire_due(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        due: list[Timer] = []
-        while self._heap and (self._heap[0].callback is None or self._heap[0].deadline_ms <= now_ms):
-            timer = heapq.heappop(self._heap)
-            if timer.callback is None:
-                self._cancelled -= 1
-            else:
-                due.append(timer)
         # Taken out first: a callback that sets a timer for now must not delay other tasks of the loop.
+        due = self._take_due()
         until_s = monotonic() + FIRING_S
         for timer in due:
             if monotonic() >= until_s:
                 await trio.lowlevel.checkpoint()
                 until_s = monotonic() + FIRING_S
+            if timer.callback is not None and timer.deadline_ms > timer.place_ms:
+                self._put_back(timer)  # postponed by an earlier callback, after it was taken from the heap
+                continue
             callback, timer.callback = timer.callback, None
-            if callback is None:  # cancelled by an earlier callback, after it was taken from the heap
+            if callback is None:  # cancelled by one
                 self._cancelled -= 1
                 continue
             try:
@@ -180,8 +185,31 @@ class TrioTimers:
             except Exception as error:
                 self._on_error(error)
 
+    def _take_due(self) -> list[Timer]:
+        """Remove what is due from the heap, as far as time allows, and let a timer come first that is neither cancelled
+        nor postponed."""
+        heap, now_ms, until_s = self._heap, self._clock.monotonic_ms(), monotonic() + FIRING_S
+        due: list[Timer] = []
+        while heap and monotonic() < until_s:
+            first = heap[0]
+            if first.callback is None:
+                heapq.heappop(heap)
+                self._cancelled -= 1
+            elif first.deadline_ms > first.place_ms:
+                first.place_ms = first.deadline_ms
+                heapq.heapreplace(heap, first)
+            elif first.deadline_ms <= now_ms:
+                due.append(heapq.heappop(heap))
+            else:
+                break
+        return due
+
+    def _put_back(self, timer: Timer) -> None:
+        timer.place_ms = timer.deadline_ms
+        heapq.heappush(self._heap, timer)
+
     def _next_instant(self) -> float:
-        return self._loop_instant(self._heap[0].deadline_ms) if self._heap else float("inf")
+        return self._loop_instant(self._heap[0].place_ms) if self._heap else float("inf")
 
     def _loop_instant(self, monotonic_ms: int) -> float:
         # Half a millisecond late, because the clock truncates fractions: never early, and not woken twice.

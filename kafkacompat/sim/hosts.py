@@ -23,13 +23,22 @@ class ProcessEnded(BaseException):
 
 
 class Timer:
-    __slots__ = ("call",)
+    __slots__ = ("call", "postponed_to_ms")
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call: Callable[[], None] | None = call
+        self.postponed_to_ms = 0
 
     def cancel(self) -> None:
         self.call = None
+
+    def postpone(self, monotonic_ms: int) -> None:
+        self.postponed_to_ms = monotonic_ms
+
+    def fire(self) -> None:
+        call, self.call = self.call, None
+        if call is not None:
+            call()
 
 
 class Host:
@@ -78,19 +87,23 @@ class Host:
 
     def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         timer = Timer(callback)
+        self._set(timer, delay_ms)
+        return timer
+
+    def _set(self, timer: Timer, delay_ms: int) -> None:
         delay_us = int(max(delay_ms, 0) * 1000 / self._rate) + 1000
         self.simulation.scheduler.after(delay_us, self._due, timer)
-        return timer
 
     def _due(self, timer: Timer) -> None:
         if timer.call is not None and self.alive:
-            self.enter("timer", lambda: _fire(timer))
+            self.enter("timer", lambda: self._fire(timer))
 
-
-def _fire(timer: Timer) -> None:
-    call, timer.call = timer.call, None
-    if call is not None:
-        call()
+    def _fire(self, timer: Timer) -> None:
+        left_ms = timer.postponed_to_ms - self.monotonic_ms()
+        if left_ms > 0:
+            self._set(timer, left_ms)
+        else:
+            timer.fire()
 
 
 def outcome_of(function: Callable[[], T]) -> Deferred[T]:

@@ -97,13 +97,18 @@ class Time:
     def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         timer = Timer(callback)
         self._work.timers += 1
-        self._scheduler.after(int(max(delay_ms, 0) * 1000) + 1000, self._due, timer)
+        self._set(timer, delay_ms)
         return timer
 
+    def _set(self, timer: Timer, delay_ms: int) -> None:
+        self._scheduler.after(int(max(delay_ms, 0) * 1000) + 1000, self._due, timer)
+
     def _due(self, timer: Timer) -> None:
-        call, timer.call = timer.call, None
-        if call is not None and not self.is_over:
-            self._step("timer", call)
+        left_ms = timer.postponed_to_ms - self.monotonic_ms()
+        if left_ms > 0:
+            self._set(timer, left_ms)
+        elif timer.call is not None and not self.is_over:
+            self._step("timer", timer.fire)
 
     def submit(self, function: Callable[[], T]) -> Deferred[T]:
         """As Workers: a job is done when its time is over. What threads do is no step of the loop."""

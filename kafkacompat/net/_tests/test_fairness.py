@@ -3,6 +3,7 @@ declared duration of each step: a fake clock that only the steps advance."""
 
 from __future__ import annotations
 
+import heapq
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +24,7 @@ from kafkacompat.net._tests.helpers import (
     until,
 )
 from kafkacompat.net.replies import REPLY_BYTES_MAX
-from kafkacompat.net.runtime import SystemClock, TrioTimers
+from kafkacompat.net.runtime import SystemClock, Timer, TrioTimers
 from kafkacompat.net.server import Server
 from kafkacompat.ports.dispatcher import ConnectionInfo
 
@@ -263,6 +264,29 @@ async def test_when_thousands_of_timers_are_due_at_once_the_loop_has_its_turns(s
             nursery.cancel_scope.cancel()
     assert fired == list(range(1000))
     assert steps.most <= 2 * SHARE
+
+
+async def test_when_thousands_of_timers_were_postponed_the_loop_has_its_turns(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes its time when its new place is found."""
+    timers = TrioTimers(SystemClock())
+    for number in range(1000):
+        timers.call_at(number, steps.step).postpone(SystemClock().monotonic_ms() + 3_600_000)
+    heap_replace = heapq.heapreplace
+
+    def slow(heap: list[Timer], timer: Timer) -> Timer:
+        steps.step()
+        return heap_replace(heap, timer)
+
+    monkeypatch.setattr(runtime.heapq, "heapreplace", slow)
+    with trio.fail_after(DEADLINE_S):
+        async with trio.open_nursery() as nursery, counting(steps):
+            await nursery.start(timers.run)
+            await until(lambda: steps.done == 1000)
+            nursery.cancel_scope.cancel()
+    assert steps.most <= 2 * SHARE
+    assert len(timers) == 1000
 
 
 async def test_a_timer_that_is_cancelled_while_those_before_it_fire_does_not(steps: Steps) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import resource
+from functools import partial
 
 import pytest
 import trio
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import uuid_to_text
+from kafkacompat.net import runtime
 from kafkacompat.net.runtime import (
     CANCELLED_TIMERS_KEPT,
     SystemRandom,
@@ -75,14 +77,89 @@ async def test_cancelled_timers_do_not_pile_up() -> None:
     assert len(timers._heap) <= CANCELLED_TIMERS_KEPT + 1
 
 
+class Wakes(trio.abc.Instrument):
+    """How often the timers' task had its turn."""
+
+    count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task.name.endswith("TrioTimers.run"):
+            self.count += 1
+
+
+async def test_a_postponed_timer_fires_once_at_its_later_time(autojump_clock: trio.testing.MockClock) -> None:
+    clock = TrioClock(0)
+    timers = TrioTimers(clock)
+    fired: list[tuple[str, int]] = []
+
+    def note(name: str) -> None:
+        fired.append((name, clock.monotonic_ms()))
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(timers.run)
+        start_ms = clock.monotonic_ms()
+        first = timers.call_after(10, lambda: note("first"))
+        timers.call_after(50, lambda: note("second"))
+        cancelled = timers.call_after(15, lambda: note("never"))
+        for to_ms in (30, 70):
+            first.postpone(start_ms + to_ms)
+            cancelled.postpone(start_ms + to_ms)
+        cancelled.cancel()
+        assert len(timers) == 2
+        await trio.sleep(1)
+        first.postpone(clock.monotonic_ms() + 10)
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert [name for name, _ in fired] == ["second", "first"]
+    for (_, at_ms), due_ms in zip(fired, (50, 70), strict=True):
+        assert due_ms <= at_ms - start_ms <= due_ms + 2
+    assert len(timers) == 0
+
+
+async def test_a_timer_may_be_postponed_by_one_that_is_due_at_the_same_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    clock = TrioClock(0)
+    timers = TrioTimers(clock)
+    fired: list[int] = []
+    async with trio.open_nursery() as nursery:
+        await nursery.start(timers.run)
+        due_ms = clock.monotonic_ms() + 10
+        timers.call_at(due_ms, lambda: other.postpone(due_ms + 40))
+        other = timers.call_at(due_ms, lambda: fired.append(clock.monotonic_ms()))
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert len(fired) == 1
+    assert due_ms + 40 <= fired[0] <= due_ms + 42
+
+
+async def test_many_postponed_timers_wake_the_loop_once(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions of members whose heartbeats come evenly."""
+    monkeypatch.setattr(runtime, "monotonic", lambda: 0.0)
+    clock = TrioClock(0)
+    timers = TrioTimers(clock)
+    fired: list[int] = []
+    async with trio.open_nursery() as nursery:
+        await nursery.start(timers.run)
+        start_ms = clock.monotonic_ms()
+        sessions = [timers.call_after(1_000 + each, partial(fired.append, each)) for each in range(100)]
+        for each, timer in enumerate(sessions):
+            timer.postpone(start_ms + 5_000 + each)
+        await trio.testing.wait_all_tasks_blocked()
+        wakes = Wakes()
+        trio.lowlevel.add_instrument(wakes)
+        await trio.sleep(4)
+        assert wakes.count == 1
+        trio.lowlevel.remove_instrument(wakes)
+        assert fired == []
+        await trio.sleep(2)
+        nursery.cancel_scope.cancel()
+    assert fired == list(range(100))
+
+
 async def test_nothing_wakes_while_no_timer_is_due(autojump_clock: trio.testing.MockClock) -> None:
-    class Wakes(trio.abc.Instrument):
-        count = 0
-
-        def before_task_step(self, task: trio.lowlevel.Task) -> None:
-            if task.name.endswith("TrioTimers.run"):
-                self.count += 1
-
     timers = TrioTimers(TrioClock(0))
     async with trio.open_nursery() as nursery:
         await nursery.start(timers.run)
