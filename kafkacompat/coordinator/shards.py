@@ -20,6 +20,8 @@ MAX_REMEMBERED_KEYS = 10_000
 """Keys whose partition is cached, since hashing a key costs more than a lookup."""
 REMEMBERED_LENGTH_MAX = 500
 """Characters of such a key. A client may name groups that take 128 KiB each."""
+_INITIAL = ShardState.INITIAL
+"""A module's name, because looking up an enum member is far slower."""
 
 
 class Shards:
@@ -85,7 +87,7 @@ class Shards:
             if shard is None:
                 shard = self._by_partition[index] = self._make_shard(index, image.leader_epoch)
             shard.epoch = image.leader_epoch
-            if shard.state is ShardState.INITIAL and not just_made:
+            if shard.state is _INITIAL and not just_made:
                 shard.start()
 
     def partition_for(self, key: str) -> int:
@@ -108,14 +110,14 @@ class Shards:
         shard = self._by_partition.get(self.partition_for(key))
         if shard is None:
             raise Refused(ErrorCode.NOT_COORDINATOR)
-        if shard.state is ShardState.INITIAL:
+        if shard.state is _INITIAL:
             shard.start()
         return shard
 
     def started(self) -> Iterator[Shard]:
         """All shards, started if necessary."""
         for shard in self:
-            if shard.state is ShardState.INITIAL:
+            if shard.state is _INITIAL:
                 shard.start()
             yield shard
 

@@ -257,16 +257,13 @@ class Connection:
             _log.exception("closing %s: an error of the broker's own", self.info)
             self.close()
             return
-        if self.closed:
+        if self._stage is not _OPEN and self._has_ended():
             return
-        if self._stage is not _OPEN and self._is_over():
-            self.close()
-        elif more:
+        if more:
             self._host.take_turn_soon(self)
-        if not self.closed:
-            wanted = (READ if self._may_read() else 0) | (WRITE if replies.is_full else 0)
-            if wanted != self._watched:
-                self._watch(wanted)
+        wanted = (READ if self._may_read() else 0) | (WRITE if replies.is_full else 0)
+        if wanted != self._watched:
+            self._watch(wanted)
 
     def _dispatch_frames(self, until_s: float) -> bool:
         """Dispatch complete frames, at least one. Returns True if the turn ended before the frames did."""
@@ -283,21 +280,20 @@ class Connection:
                 self._replies.counts.requests += 1
                 answer = dispatch(info, frame)
                 if isinstance(answer, Pending):
-                    pending = answer
-                    if pending.reply.done:
-                        answer = pending.reply.result()
+                    if answer.reply.done:
+                        answer = answer.reply.result()
                     else:
-                        self._replies.add_pending(pending)
-                        pending.reply.on_done(self._on_reply)
+                        self._replies.add_pending(answer)
+                        answer.reply.on_done(self._on_reply)
                         answer = None
             except (WireError, CloseConnection) as error:
                 self._end(error)
                 return False
             if answer is not None:
                 self._replies.add(answer)
-            if monotonic() >= until_s:
+            if not buffer or monotonic() >= until_s:  # most requests come alone
                 break
-        return self._may_dispatch() and buffer.has_frame()
+        return buffer.has_frame() and self._may_dispatch()
 
     def _release_replies(self) -> None:
         try:
@@ -366,6 +362,12 @@ class Connection:
 
     def _must_hold(self) -> bool:
         return self._replies.parked is not None or self._muted or self._buffer.has_frame()
+
+    def _has_ended(self) -> bool:
+        """Whether the connection is closed, which is done here if nothing is left to do."""
+        if not self.closed and self._is_over():
+            self.close()
+        return self.closed
 
     def _is_over(self) -> bool:
         """Whether nothing is left to do in an ending stage."""

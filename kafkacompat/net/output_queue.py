@@ -118,6 +118,10 @@ class OutputQueue:
                 sent: int | None
                 if len(parts) == 1 and not isinstance(head, FileSlice) and not self._head_sent:
                     sent = self._socket.send(head)
+                    if sent == len(head):  # nearly always
+                        parts.clear()
+                        self.queued_bytes = 0
+                        return _EMPTY
                 else:
                     sent = self._send_gathered()
                     if not sent:

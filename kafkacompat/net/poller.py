@@ -9,7 +9,8 @@ because a socket that accepts more is always ready.
   polls repeatedly for SPIN_S, because waking a sleeping core costs more than a small request.
 - After that, or if requests are further apart, it waits in the kernel for at most LINGER_S, and does not go through
   the loop.
-- After a longer pause it does neither, so a quiet broker uses no CPU.
+- After a longer pause it does neither, so a quiet broker uses no CPU. If the last requests before the pause came one
+  soon after the other, it does wait in the kernel, because those after it may come so too.
 - It returns to the loop after BUSY_S and one turn at the latest, however many connections are ready. So the loop's
   other tasks (timers, workers' results, new connections) are not delayed. Connections without a turn are the first
   ones next time.
@@ -27,8 +28,10 @@ import trio
 
 SPIN_S = 0.00006
 LINGER_S = 0.0002
-REWARDED_MIN = 2
-"""After this many waits in a row that each brought a request, the next one is polled for without sleeping first."""
+REWARDED_MIN = 8
+"""After this many waits in a row that each brought a request, the next one is polled for without sleeping first. A row
+ends with polling in vain, which costs about as much as this many sleeps do. So the requests of a few clients that come
+together are not polled for."""
 BUSY_S = 0.001
 EVENTS_MAX = 256
 """Connections taken from the set at once."""
@@ -148,6 +151,7 @@ class Poller:
         "_has_removed",
         "_last_end_s",
         "_left",
+        "_lingering_paid",
         "_may_linger",
         "_readers",
         "_rewarded",
@@ -173,6 +177,8 @@ class Poller:
         """Connections that were ready when the loop's turn came. They check their own state."""
         self._may_linger = self._set.fileno() < SELECTABLE_MAX
         self._last_end_s = 0.0
+        self._lingering_paid = False
+        """Whether a wait brought a request in the last call of `serve`."""
         self._has_removed = False
         """Whether a connection has ended in these turns. Its client may connect anew, which only the loop sees."""
         self._rewarded = 0
@@ -206,11 +212,12 @@ class Poller:
     def serve(self) -> bool:
         """Give turns to ready connections until none is ready or BUSY_S is over. Returns whether the time ended it."""
         began_s = monotonic()
-        lingers = self._may_linger and began_s - self._last_end_s < LINGER_S
+        lingers = self._may_linger and (self._lingering_paid or began_s - self._last_end_s < LINGER_S)
         until_s = began_s + BUSY_S
         ready, readers = self._set.ready, self._readers
         self.serving = True
         self._has_removed = False
+        self._lingering_paid = False
         time_ended_it = True
         while monotonic() < until_s:
             fds, self._left = self._left or ready(), []
@@ -246,5 +253,9 @@ class Poller:
                 fds = ready()
         if not fds and select.select([self._set.fileno()], (), (), LINGER_S)[0]:
             fds = ready()
-        self._rewarded = self._rewarded + 1 if fds else 0
+        if fds:
+            self._rewarded += 1
+            self._lingering_paid = True
+        else:
+            self._rewarded = 0
         return fds

@@ -279,6 +279,38 @@ def test_where_every_other_wait_is_in_vain_nothing_is_asked_again_and_again(
     poller.close()
 
 
+def test_requests_that_come_in_groups_are_waited_for_after_the_pause_between_the_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as `follow` come in a group after its first one."""
+    follow = [3]
+    waits: list[bool] = []
+
+    def comes() -> bool:
+        waits.append(follow[0] > 0)
+        follow[0] -= 1
+        return waits[-1]
+
+    poller, far, questions = counted(monkeypatch, comes)
+
+    def group(after_the_first: int, last_end_s: float = 0.0) -> list[bool]:
+        """Whether each wait brought a request."""
+        follow[0] = after_the_first
+        waits.clear()
+        poller._last_end_s = last_end_s
+        far.send(b"x")
+        assert not poller.serve()
+        return list(waits)
+
+    assert group(3) == []
+    assert group(3, poller._last_end_s) == [True, True, True, False]
+    assert group(2) == [True, True, False]
+    assert group(0) == [False]
+    assert group(3) == []
+    assert max(questions) <= 3, "none is asked for without sleeping"
+    poller.close()
+
+
 def test_of_many_that_are_ready_the_loop_does_not_wait_for_all_and_nobody_has_two_turns_before_the_last_has_one(
     monkeypatch: pytest.MonkeyPatch, sockets: SocketSet
 ) -> None:
