@@ -34,13 +34,6 @@ BUGS = (
         ("coordinator/_tests/test_consumer_groups.py",),
     ),
     PlantedBug(
-        "a hash of a topic that has changed since is used",
-        "group/consumer/target_assignment.py",
-        "    if cached is None or cached[0] is not topic:\n",
-        "    if cached is None:\n",
-        ("coordinator/_tests/test_consumer_groups.py",),
-    ),
-    PlantedBug(
         "a full disk fills the log with each commit that it refuses",
         "coordinator/shard_log.py",
         "        if error is not ErrorCode.NONE and error is not self._told:",
