@@ -35,6 +35,8 @@ class Names:
         self._data_dir = data_dir
         self._dropped = dropped
         self._whole = ""
+        self._is_naming = True
+        """Whether ids that are new get a name."""
 
     def canonical(self, message: Any) -> Canonical:
         """The message without the values that differ between any two clusters."""
@@ -62,8 +64,17 @@ class Names:
         # Sort by everything else before ids are replaced. A message may contain the same list in several places.
         unnamed = Unnamed(self._data_dir, self._dropped)
         unnamed._whole = self._whole
-        items[:] = sorted(items, key=lambda each: repr(unnamed.value(name, each)))
+        items[:] = sorted(
+            items, key=lambda each: (repr(unnamed.value(name, each)), self._as_known(name, each))
+        )
         return tuple(sorted((self.value(name, each) for each in items), key=repr))
+
+    def _as_known(self, name: str, value: Any) -> str:
+        """Elements that differ only in their ids are in the order of the names that these have already."""
+        before, self._is_naming = self._is_naming, False
+        known = repr(self.value(name, value))
+        self._is_naming = before
+        return known
 
     def value(self, name: str, value: Any) -> Canonical:
         if isinstance(value, Struct):
@@ -93,6 +104,8 @@ class Names:
 
     def _order(self, kind: str, value: Any) -> str:
         seen = self._seen.setdefault(kind, {})
+        if not self._is_naming:
+            return f"{kind} {seen.get(value, 'new')}"
         return f"{kind} {seen.setdefault(value, len(seen))}"
 
 
