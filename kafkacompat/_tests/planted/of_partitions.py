@@ -24,7 +24,9 @@ BUGS = (
         "partition/round.py",
         "                yield\n",
         "                yield from ()\n",
-        ("partition/_tests/test_replication.py::test_lagging_replicas_are_looked_for_a_few_partitions_at_a_time",),
+        (
+            "partition/_tests/test_replication.py::test_lagging_replicas_are_looked_for_a_few_partitions_at_a_time",
+        ),
     ),
     PlantedBug(
         "the end of a look at led partitions that failed is not noticed",
