@@ -177,10 +177,11 @@ class RouteMeter:
     def count_later(
         self, connection: ConnectionInfo, request: Any, started_s: float, size: int, answer: Pending
     ) -> None:
-        """Count a request that was decoded in steps. The steps are part of its local time."""
-        meter = self if self.choose is None else self.choose(request)
-        meter.requests += 1
-        meter.note(connection, started_s, size, answer)
+        """Count a request that was decoded in steps, and record its times if it is one of those that are timed: if each
+        were, most times would be of the few large requests. The steps are part of its local time."""
+        timed = self.count(request)
+        if timed is not None:
+            timed.note(connection, started_s, size, answer)
 
 
 class RequestMeters:

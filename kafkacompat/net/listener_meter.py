@@ -12,6 +12,8 @@ from kafkacompat.quota.counted import Counted
 SOFTWARE_MAX = 100
 """Names and versions of clients' software that are shown, because clients choose them. Of more, those with the most
 connections. Apache Kafka shows as many."""
+NAME_MAX = 200
+"""Characters of a name, and of a version, that are shown. Clients may choose 32 KiB of each, and every scrape would carry them."""
 UNKNOWN = ("unknown", "unknown")
 
 
@@ -106,7 +108,8 @@ class ListenerMeter:
         found: dict[tuple[str, str], int] = {}
         for software, count in most:
             name, _, version = software.partition(" ")
-            found[name, version] = count
+            shown = name[:NAME_MAX], version[:NAME_MAX]
+            found[shown] = found.get(shown, 0) + count
         if silent := present - self._software.total():
             found[UNKNOWN] = found.get(UNKNOWN, 0) + silent
         return found

@@ -129,8 +129,11 @@ class LoopWatchdog:
                         return
             if question.wall_s >= self._limit_s:
                 self._tell(Stall(question.wall_s, question.cpu_s), stack)
-            # The thread may have waited for a processor before the answer. A stall is then missed, and none is made up.
-            answered = Moment(question.answered_s, question.answered_cpu_s, woke.waited_s)
+                # To tell it may take long, for it reads the stack's files and writes to the log.
+                answered = self._now(cpu_clock)
+            else:
+                # The thread may have waited for a processor before the answer. A stall is then missed, none is made up.
+                answered = Moment(question.answered_s, question.answered_cpu_s, woke.waited_s)
 
     def _now(self, cpu_clock: int) -> Moment:
         return Moment(time.monotonic(), time.clock_gettime(cpu_clock), self._waited_s())

@@ -257,4 +257,25 @@ BUGS = (
         "            if False:\n",
         ("net/_tests/test_watchdog.py",),
     ),
+    PlantedBug(
+        "the time that it takes to tell a stall is another stall",
+        "net/watchdog.py",
+        "                answered = self._now(cpu_clock)\n",
+        "                answered = Moment(question.answered_s, question.answered_cpu_s, woke.waited_s)\n",
+        ("net/_tests/test_watchdog.py",),
+    ),
+    PlantedBug(
+        "every request that is decoded in steps is timed",
+        "api/meters.py",
+        "        timed = self.count(request)\n",
+        "        timed = self.count(request) or self\n",
+        ("api/_tests/test_meters.py",),
+    ),
+    PlantedBug(
+        "the software of clients is shown in its whole length",
+        "net/listener_meter.py",
+        "            shown = name[:NAME_MAX], version[:NAME_MAX]\n",
+        "            shown = name, version\n",
+        ("net/_tests/test_listener_meter.py",),
+    ),
 )

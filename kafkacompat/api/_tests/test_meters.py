@@ -143,6 +143,20 @@ def test_fewer_are_timed_while_there_are_very_many(clock: Clock) -> None:
     assert timed_of(meter, 100 * ONE_IN_OF_MANY, clock, 0.0005) == 100
 
 
+def test_requests_that_are_decoded_in_steps_are_not_timed_more_often_than_others(clock: Clock) -> None:
+    """Otherwise the percentiles would be those of the few large requests."""
+    meter = RequestMeters().of(PRODUCE, 9)
+    timed_of(meter, ALL_TIMED, clock, 0.002)
+    timed = 0
+    for _ in range(100 * ONE_IN):
+        clock.now_s += 0.002
+        connection = info()
+        meter.count_later(connection, None, clock.now_s, 1, Pending(Deferred(), True))
+        timed += connection.timings is not None
+    assert timed == 100
+    assert meter.requests == ALL_TIMED + 100 * ONE_IN
+
+
 def test_a_fetch_is_counted_by_who_fetches() -> None:
     meters = RequestMeters()
     chosen = meters.of(FETCH, 17).choose

@@ -16,7 +16,7 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.listener_meter import SOFTWARE_MAX, UNKNOWN, ListenerMeter
+from kafkacompat.net.listener_meter import NAME_MAX, SOFTWARE_MAX, UNKNOWN, ListenerMeter
 from kafkacompat.net.memory_pool import MemoryPool
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports.dispatcher import ConnectionInfo
@@ -108,6 +108,13 @@ def test_of_very_many_kinds_of_software_those_with_the_most_connections_are_show
     shown = meter.read(2 * SOFTWARE_MAX + 1, 0).software
     assert len(shown) == SOFTWARE_MAX
     assert set(shown.values()) == {2}
+
+
+def test_of_very_long_names_and_versions_the_beginning_is_shown() -> None:
+    meter, name, version = ListenerMeter(0), "n" * NAME_MAX, "1" * NAME_MAX
+    for end in ("", "x", "y" * 30_000):
+        connection(meter).tell_software(f"{name}{end} {version}{end}")
+    assert meter.read(3, 0).software == {(name, version): 3}
 
 
 def test_throttle_times_are_means_of_the_last_minute() -> None:

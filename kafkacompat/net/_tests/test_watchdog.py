@@ -7,6 +7,7 @@ import threading
 import pytest
 import trio
 
+from kafkacompat.net import watchdog as module
 from kafkacompat.net.watchdog import (
     AFTERWARDS,
     UNSEEN,
@@ -112,6 +113,42 @@ def test_who_wakes_late_was_kept_from_running_unless_no_processor_was_free(
     assert found == (stall if stall is None else pytest.approx(stall))
 
 
+class Times:
+    """In place of the module `time`: only the test lets time pass."""
+
+    CLOCK_PROCESS_CPUTIME_ID = 0
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def clock_gettime(self, _clock: int) -> float:
+        return 0.0
+
+
+def test_the_time_that_it_takes_to_tell_a_stall_is_not_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a slow disk delays the log, for one."""
+    times, loop = Times(), Loop()
+    monkeypatch.setattr(module, "time", times)
+    told: list[float] = []
+
+    def tell_slowly(wall_s: float, _cpu_s: float, _stack: str) -> None:
+        told.append(wall_s)
+        times.now_s += 5
+
+    watching = LoopWatchdog(loop.ask, on_stall=tell_slowly, interval_s=0.001, limit_s=1, waited_s=lambda: 0.0)
+    watching.start()
+    assert loop.asked.acquire(timeout=TIMEOUT_S)
+    times.now_s += 2
+    loop.signs.pop(0)()
+    loop.answer()
+    watching.stop()
+    assert told == [2]
+    assert watching.stalls == 1
+
+
 def test_a_loop_that_answers_is_not_told() -> None:
     loop, stalls = Loop(), Stalls()
     watchdog = LoopWatchdog(loop.ask, on_stall=stalls, interval_s=0.001, limit_s=TIMEOUT_S)
@@ -146,9 +183,7 @@ def test_a_stop_during_a_stall_ends_the_watching() -> None:
 
 
 def test_the_log_names_how_long_and_where(caplog) -> None:
-    from kafkacompat.net import watchdog
-
-    watchdog._log_stall(0.25, 0.2, UNSEEN)
+    module._log_stall(0.25, 0.2, UNSEEN)
     assert "stood still for 250 ms, computing for 200 ms of it" in caplog.text
     assert UNSEEN in caplog.text
 
