@@ -22,6 +22,7 @@ from kafkacompat.config import (
     group_keys,
     load_properties,
     own_names,
+    own_table,
     parse_properties,
     parse_value,
     render_value,
@@ -77,6 +78,12 @@ def test_every_line_of_help_belongs_to_a_setting() -> None:
     table = without_effect_table()
     assert ("broker", "ssl.trustmanager.algorithm", "PKIX") in table
     assert ("broker", "num.partitions", "1") not in table
+
+
+def test_every_setting_that_kafka_does_not_have_is_explained() -> None:
+    table = own_table()
+    assert ("topic", "errors.deadletterqueue.group.enable", "false") in [each[:3] for each in table]
+    assert all(meaning for *_, meaning in table)
 
 
 @pytest.mark.parametrize(

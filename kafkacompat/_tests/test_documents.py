@@ -187,6 +187,46 @@ def test_the_options_that_documents_name_are_there() -> None:
         assert set(told) <= known, (document, span)
 
 
+MODULE = re.compile(r"python3? -m ((?:kafkacompat|interop_tests|benchmarks)[\w.]*)([^`\n|]*)")
+OPTION = re.compile(r"(?<![\w-])--[\w-]+")
+MAKE = re.compile(r"`(?:\w+=\S+ )?make ([a-z]+)|^make ([a-z]+)", re.MULTILINE)
+
+
+def sources_of(module: str) -> str:
+    """What a module that is run, or a package, consists of. Empty if it cannot be run."""
+    path = CHECKOUT / module.replace(".", "/")
+    if (path / "__main__.py").exists():
+        return "\n".join(each.read_text(encoding="utf-8") for each in sorted(path.glob("*.py")))
+    file = path.with_suffix(".py")
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def test_the_modules_that_documents_run_are_there_and_take_the_options() -> None:
+    named = [
+        (document.name, module, OPTION.findall(rest))
+        for document in documents()
+        for module, rest in MODULE.findall(document.read_text(encoding="utf-8"))
+    ]
+    assert len(named) > 20
+    for document, module, options in named:
+        sources = sources_of(module)
+        assert sources, (document, module)
+        assert [each for each in options if f'"{each}"' not in sources] == [], (document, module)
+
+
+def test_the_targets_of_make_that_documents_name_are_there() -> None:
+    targets = set(
+        re.findall(r"^([a-z]+):", (CHECKOUT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    named = {
+        (document.name, one or other)
+        for document in documents()
+        for one, other in MAKE.findall(document.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 10
+    assert {each for each in named if each[1] not in targets} == set()
+
+
 def test_the_site_has_every_document() -> None:
     listed = re.findall(
         r": ([\w./-]+\.md)$", (CHECKOUT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE

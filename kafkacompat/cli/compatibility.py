@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kafkacompat.api.api_versions import SERVED_FEATURES
 from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY, CONTROLLER_APIS, TELEMETRY_ENTRIES, Entry
-from kafkacompat.config import without_effect_table
+from kafkacompat.config import own_table, without_effect_table
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.wire.apis import APIS, Api, ApiKey
 
@@ -98,7 +98,21 @@ def settings() -> str:
     return "\n".join(parts)
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"apis": apis, "features": features, "settings": settings}
+def own_settings() -> str:
+    """The settings that Kafka 4.3 does not have."""
+    rows = [
+        (f"`{name}`", "node" if kind == "broker" else kind, f"`{default}`" if default else "", meaning)
+        for kind, name, default, meaning in own_table()
+    ]
+    return _table(("setting", "of", "default", "meaning"), rows)
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "apis": apis,
+    "features": features,
+    "own settings": own_settings,
+    "settings": settings,
+}
 
 
 def rewritten(page: str) -> str:

@@ -17,7 +17,7 @@ from kafkacompat.config.describe import (
     describe_topic,
 )
 from kafkacompat.config.dynamic import DynamicConfig, effective, validate_dynamic_broker
-from kafkacompat.config.effects import without_effect_table
+from kafkacompat.config.effects import own_table, without_effect_table
 from kafkacompat.config.endpoints import EndPoint
 from kafkacompat.config.errors import ConfigError
 from kafkacompat.config.group import group_values, validate_group_configs
@@ -62,6 +62,7 @@ __all__ = [
     "load_properties",
     "log_config",
     "own_names",
+    "own_table",
     "parse_connection_overrides",
     "parse_properties",
     "parse_value",

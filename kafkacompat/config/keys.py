@@ -192,9 +192,9 @@ def broker_keys() -> Mapping[str, ConfigKey]:
 
 
 @cache
-def own_names() -> frozenset[str]:
-    """The broker settings that Kafka does not have."""
-    return frozenset(row[0] for row in _own_rows("broker"))
+def own_names(kind: str = "broker") -> frozenset[str]:
+    """The settings of brokers, topics or groups that Kafka 4.3 does not have."""
+    return frozenset(row[0] for row in _own_rows(kind))
 
 
 @cache

@@ -3,7 +3,7 @@
 What a conversion writes is prepared beside the requests, and is used if nothing has changed meanwhile. An upgrade takes
 place when a member asks for it again: the first time it is told to come back. A downgrade follows after the last member
 of the consumer protocol has gone. If the coordinator ends in between, the next one finds a consumer group of classic
-members, and goes on with it. In Kafka the last member and the group go together.
+members, and goes on with it. Kafka converts the group in the batch that removes the last member.
 """
 
 from __future__ import annotations
