@@ -30,9 +30,7 @@ LIMIT_S = 0.1
 """A loop that does not answer for this long has stalled."""
 FRAMES_MAX = 12
 """The innermost stack frames that are logged."""
-UNSEEN = (
-    "a place that was not seen: a call kept the interpreter's lock, or no processor was free for who looks"
-)
+UNSEEN = "a place that was not seen: a call kept the interpreter's lock, or no processor was free for the watching thread"
 AFTERWARDS = "a call that kept the interpreter's lock, or a pause of the whole process; right after it the loop was in:"
 
 _log = logging.getLogger(__name__)
