@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 FULL_FLUSH_BYTES = 1024 * 1024
 """Bytes written since the last full flush before the next sync includes indexes and epochs."""
+ROLLED_AT_A_SNAPSHOT_BYTES = 256 * 1024
+"""Size of the active segment from which on a snapshot ends it. A start checks every batch of all segments, and an idle
+cluster writes two small ones a second: a segment that only its age ends would have a million."""
 
 
 def metadata_log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
@@ -136,9 +139,10 @@ class PartitionMetadataLog:
         log, now_ms = self.log, self._clock.now_ms()
         log.increment_log_start_offset(offset)
         with _as_far_as_there_is_room():
-            if offset == log.log_end_offset:
-                # The active segment is never dropped. A new one allows the old bytes to be deleted.
-                log.roll(offset, now_ms)
+            if offset == log.log_end_offset or log.segments[-1].size >= ROLLED_AT_A_SNAPSHOT_BYTES:
+                # The active segment is never dropped. A new one allows the old bytes to be deleted, at the latest with the
+                # snapshot after the next one.
+                log.roll(log.log_end_offset, now_ms)
             while log.enforce_retention(now_ms):
                 pass
 

@@ -103,6 +103,7 @@ class QuorumDriver(QuorumView):
         stored = read_election(self._disk, self._directory)
         self._machine = machine
         self._files.bytes_since_snapshot = loaded.bytes_since_snapshot
+        self._files.batches_read = loaded.batches_since_snapshot
         self._core = core = QuorumCore(
             self._member, self._settings, self._random, loaded.shape, loaded.voters
         )

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 ANSWER_BYTES_MAX = 1024 * 1024
 """The most bytes of log or snapshot read for one answer, in the loop's thread, whatever the request asks for. Kafka's
 defaults of controller.quorum.fetch.max.bytes and controller.quorum.fetch.snapshot.max.bytes."""
+READ_BATCH_MS = 500
+"""What a batch that a start has read counts, in time since the snapshot. Records without content come at this interval.
+Without it nodes that never run for long would write no snapshot, and each start would read more."""
 
 
 class QuorumFiles:
@@ -52,6 +55,8 @@ class QuorumFiles:
         """From the append of a proposal until it is committed."""
         self._snapshot_bytes = 0
         self._snapshot_ms = clock.monotonic_ms()
+        self.batches_read = 0
+        """Behind the newest snapshot, by the start. 0 as soon as there is a newer one."""
 
     def timed(self, committed: Callable[[], None]) -> Callable[[], None]:
         """What is called when a proposal that was just appended is committed."""
@@ -67,11 +72,16 @@ class QuorumFiles:
     def snapshot_written(self, size_bytes: int) -> None:
         """This node has written a snapshot of its own."""
         self._snapshot_bytes = size_bytes
+        self.batches_read = 0
         self._snapshot_ms = self._clock.monotonic_ms()
 
     def snapshot_written_last(self) -> tuple[int, int]:
         """Size, and age in ms. Before the first one: 0, and the time since the start."""
         return self._snapshot_bytes, self._clock.monotonic_ms() - self._snapshot_ms
+
+    @property
+    def ms_since_snapshot(self) -> int:
+        return self.snapshot_written_last()[1] + self.batches_read * READ_BATCH_MS
 
     def sync_names(self) -> None:
         """Make names durable before the files count: after a kill, the name of a vote or snapshot may not be durable.
@@ -193,7 +203,7 @@ class QuorumFiles:
         """The complete part file has become a snapshot, which replaces the log."""
         self.log.truncate_fully_and_start_at(snapshot_id.offset)
         self.snapshots.drop_older(snapshot_id)
-        self.bytes_since_snapshot = 0
+        self.bytes_since_snapshot = self.batches_read = 0
 
     def trim(self, snapshot_id: OffsetAndEpoch) -> None:
         """Start the log at this snapshot's end, and delete older snapshots."""

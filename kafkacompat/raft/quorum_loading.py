@@ -40,6 +40,7 @@ class LoadedQuorum:
     content: SnapshotContent | None
     """Its content, or that of the 0-0 snapshot."""
     bytes_since_snapshot: int
+    batches_since_snapshot: int
     last_timestamp_ms: int
 
 
@@ -86,11 +87,11 @@ def load_quorum(
     voters = _first_voters(static_voters, bootstrap)
     if base is not None and contents[base].voters:
         voters.reset(base.offset - 1, VoterSet(contents[base].voters), contents[base].kraft_version)
-    size, timestamp_ms = _read_log(log, store.directory, shape, voters, newest)
+    size, count, timestamp_ms = _read_log(log, store.directory, shape, voters, newest)
     content = contents[newest] if newest is not None else bootstrap
     if size == 0 and content is not None:
         timestamp_ms = content.last_contained_timestamp_ms
-    return LoadedQuorum(shape, voters, newest, content, size, timestamp_ms)
+    return LoadedQuorum(shape, voters, newest, content, size, count, timestamp_ms)
 
 
 def _readable_snapshots(
@@ -119,9 +120,9 @@ def _first_voters(static_voters: VoterSet, bootstrap: SnapshotContent | None) ->
 
 def _read_log(
     log: MetadataLog, directory: str, shape: LogShape, voters: VoterSetHistory, newest: OffsetAndEpoch | None
-) -> tuple[int, int]:
-    """Extend shape and voters to the log's end. Returns (bytes after the newest snapshot, last timestamp)."""
-    size, timestamp_ms = 0, 0
+) -> tuple[int, int, int]:
+    """Extend shape and voters to the log's end. Returns (bytes and batches after the newest snapshot, last timestamp)."""
+    size, count, timestamp_ms = 0, 0, 0
     offset = shape.start
     counted_from = newest.offset if newest is not None else 0
     try:
@@ -139,9 +140,10 @@ def _read_log(
                     voters.add_at(offset - 1, batch.voters, batch.kraft_version)
                 if offset > counted_from:
                     size += header.size
+                    count += 1
                 timestamp_ms = header.max_timestamp_ms
             if offset == before:
                 raise MetadataLogProblem(f"{directory}: no whole batch at offset {offset}")
     except (BrokenBatch, ValueError) as error:
         raise MetadataLogProblem(f"{directory}, near offset {offset}: {error}") from error
-    return size, timestamp_ms
+    return size, count, timestamp_ms

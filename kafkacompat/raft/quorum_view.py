@@ -127,8 +127,8 @@ class QuorumView:
 
     @property
     def ms_since_snapshot(self) -> int:
-        """Since this node has written one, or since its start."""
-        return self._files.snapshot_written_last()[1]
+        """Since this node has written one. Before that, since its start, and longer for what the start had to read."""
+        return self._files.ms_since_snapshot
 
     @property
     def commit_times(self) -> RecentTimes:

@@ -41,6 +41,20 @@ BUGS = (
         ("raft/_tests/test_files.py",),
     ),
     PlantedBug(
+        "small records of the metadata log stay until their segment is a week old",
+        "raft/metadata_log.py",
+        "if offset == log.log_end_offset or log.segments[-1].size >= ROLLED_AT_A_SNAPSHOT_BYTES:",
+        "if offset == log.log_end_offset:",
+        ("raft/_tests/test_quorum_driver.py::test_snapshots_end_segments_of_small_records",),
+    ),
+    PlantedBug(
+        "nodes that never run for an hour write no snapshot",
+        "raft/quorum_view.py",
+        "        return self._files.ms_since_snapshot\n",
+        "        return self._files.snapshot_written_last()[1]\n",
+        ("raft/_tests/test_quorum_start.py::test_nodes_that_never_run_for_long_write_snapshots_too",),
+    ),
+    PlantedBug(
         "a full disk stops a truncation half way",
         "log/segment.py",
         "            self.rolling_timestamp_ms = None\n        # The index files",

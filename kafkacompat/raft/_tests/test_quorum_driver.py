@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.ports import SyncFailed
+from kafkacompat.raft import metadata_log
 from kafkacompat.raft._tests import driver_support
 from kafkacompat.raft._tests.driver_support import (
     CLUSTER_ID,
@@ -534,6 +535,30 @@ def test_a_sole_voter_drops_the_log_below_its_snapshot() -> None:
     assert node.machine.values == [b"a", b"b"]
     assert node.machine.kraft_version == 1
     assert ("snapshot", 3) in node.machine.events
+
+
+def test_snapshots_end_segments_of_small_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle cluster writes small records for ever, and a start checks all that is left of them."""
+    monkeypatch.setattr(metadata_log, "ROLLED_AT_A_SNAPSHOT_BYTES", 2_000)
+    cluster = started()
+    leader = cluster.settle()
+    sizes = []
+    for _ in range(6):
+        for number in range(30):
+            leader.propose(b"%d" % number)
+        cluster.settle()
+        leader.begin_snapshot()
+        leader.propose(b"meanwhile")
+        cluster.settle()
+        cluster.run(3)
+        sizes.append(sum(segment.size for segment in leader.log.log.segments))
+    assert max(sizes) < 4 * sizes[0]
+    values = list(leader.machine.values)
+    for node in cluster.nodes.values():
+        node.kill()
+    cluster.start()
+    cluster.settle()
+    assert [node.machine.values for node in cluster.nodes.values()] == [values] * 3
 
 
 def test_what_is_committed_survives_a_power_loss_of_all_over_several_segments() -> None:

@@ -21,6 +21,7 @@ from kafkacompat.raft._tests.driver_support import (
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_config import quorum_member, quorum_settings, static_voters
+from kafkacompat.raft.quorum_files import READ_BATCH_MS
 from kafkacompat.raft.quorum_loading import LoadedQuorum, load_quorum, read_election
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, parse_snapshot, snapshot_file_name
 from kafkacompat.raft.snapshot_store import SnapshotStore
@@ -73,6 +74,28 @@ def test_a_directory_of_the_one_node_broker_starts(monkeypatch: pytest.MonkeyPat
     outcome = node.propose(b"more")
     cluster.run(10)
     assert outcome == ["committed"]
+
+
+def test_nodes_that_never_run_for_long_write_snapshots_too() -> None:
+    """Each batch that a start has to read brings the next snapshot nearer."""
+    node = grown(records=3)
+    node.kill()
+    node.start()
+    assert node.up.bytes_since_snapshot > 0
+    read = node.up.ms_since_snapshot // READ_BATCH_MS
+    assert read > 3
+    for value in (b"3", b"4"):
+        node.propose(value)
+        node.cluster.settle()
+    node.kill()
+    node.start()
+    assert node.up.ms_since_snapshot // READ_BATCH_MS == read + 3, "each leadership begins with a batch, too"
+    node.cluster.settle()
+    node.write_snapshot()
+    assert node.up.ms_since_snapshot < READ_BATCH_MS
+    node.kill()
+    node.start()
+    assert node.up.ms_since_snapshot == 0
 
 
 def test_a_log_that_was_not_synced_does_not_count_as_durable() -> None:
