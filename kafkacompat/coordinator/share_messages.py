@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 BATCHES_TOGETHER_MAX = 1_000
 """State batches of writes that are sent as one."""
+LIFE = "life"
+"""The order of what makes a state and deletes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,12 @@ class StateRequest:
     """Send the message to this node's own coordinator."""
     together: Callable[[Sequence[Any]], tuple[Any, int]] = lambda values: (values[0], same_prefix(values))
     """One value for the first of these operations on one share-partition, and how many it stands for."""
+    line: str = ""
+    """Operations with the same one are carried out in order, whatever their kinds. Without one, those of a kind are."""
+
+    @property
+    def order(self) -> str:
+        return self.line or self.name
 
     def message(self, group_id: str, asked: Sequence[tuple[SharePartitionKey, Any]]) -> Any:
         topics: dict[Uuid, list[Any]] = {}
@@ -139,6 +147,7 @@ INITIALIZE = StateRequest(
     _done,
     _same,
     lambda coordinator, message: coordinator.initialize_state(message),
+    line=LIFE,
 )
 READ = StateRequest(
     "read state",
@@ -172,6 +181,7 @@ DELETE = StateRequest(
     _done,
     _same,
     lambda coordinator, message: coordinator.delete_state(message),
+    line=LIFE,
 )
 READ_SUMMARY = StateRequest(
     "read state summary",

@@ -148,15 +148,15 @@ class ShareStatePersister:
             if line.handle is not None:
                 line.handle.cancel()
             calls, line.asked, line.waiting = line.asked + line.waiting, [], []
-            self._refuse(line, calls, ErrorCode.COORDINATOR_NOT_AVAILABLE, STOPS)
+            self._refuse(calls, ErrorCode.COORDINATOR_NOT_AVAILABLE, STOPS)
         self._lines.clear()
         self._resting.clear()
 
     # --- finding the coordinator
 
     def _ask(self, request: StateRequest, key: SharePartitionKey, value: Any) -> Deferred[Any]:
-        call = Call(value)
-        line = self._join(request, key, call)
+        call = Call(request, value)
+        line = self._join(key, call)
         if line is not None:
             self._start([line])
         return call.answer
@@ -164,38 +164,41 @@ class ShareStatePersister:
     def _ask_all(
         self, request: StateRequest, group_id: str, values: Mapping[TopicIdPartition, Any]
     ) -> Deferred[Any]:
-        calls = {each: Call(value) for each, value in values.items()}
-        joined = [
-            self._join(request, SharePartitionKey(group_id, *each), call) for each, call in calls.items()
-        ]
+        calls = {each: Call(request, value) for each, value in values.items()}
+        joined = [self._join(SharePartitionKey(group_id, *each), call) for each, call in calls.items()]
         self._start([line for line in joined if line is not None])
         return gather([call.answer for call in calls.values()]).then(
             lambda found: dict(zip(calls, found, strict=True))
         )
 
-    def _join(self, request: StateRequest, key: SharePartitionKey, call: Call) -> Line | None:
+    def _join(self, key: SharePartitionKey, call: Call) -> Line | None:
         """The share-partition's line with the call in it, if it must be started."""
-        place = request.name, key
-        known = self._lines.get(place)
-        line = Line(request, key) if known is None else known
+        order = call.request.order
+        known = self._lines.get((order, key))
+        line = Line(order, key) if known is None else known
         if self._closed:
-            self._refuse(line, [call], ErrorCode.COORDINATOR_NOT_AVAILABLE, STOPS)
+            self._refuse([call], ErrorCode.COORDINATOR_NOT_AVAILABLE, STOPS)
             return None
         if len(line.waiting) >= WAITING_MAX:
             text = f"{WAITING_MAX} requests wait for the share coordinator."
-            self._refuse(line, [call], ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+            self._refuse([call], ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
             return None
         line.waiting.append(call)
-        if known is not None:
-            return None
-        self._lines[place] = line
-        return line
+        if known is None:
+            self._lines[order, key] = line
+            return line
+        if line.handle is not None and line.waiting[-2].request is not call.request:
+            line.handle.cancel()
+            line.handle = None
+            return line  # what is new need not wait for the back-off of something else
+        return None
 
     def _start(self, lines: Sequence[Line]) -> None:
         lanes: dict[Lane, list[Line]] = {}
-        for line in lines:
+        for line in lines:  # all of them first: whoever is answered below may ask for more
             line.handle = None
             self._resting.pop(line, None)
+        for line in lines:
             node_id = self._coordinator_of(line.key)
             if node_id == NO_LEADER:
                 self._search(line)
@@ -232,11 +235,12 @@ class ShareStatePersister:
             call.searches += 1
         lost = [call for call in line.waiting if call.searches >= ATTEMPTS_MAX]
         line.waiting = [call for call in line.waiting if call.searches < ATTEMPTS_MAX]
-        if line.waiting:
+        rests = bool(line.waiting)
+        if rests:
             self._rest(line, NO_LEADER, max([call.searches for call in line.waiting]))
         text = NO_SUCCESS.format(what="find coordinator")
-        self._refuse(line, lost, ErrorCode.COORDINATOR_NOT_AVAILABLE, text, FINDING)
-        if line.handle is None:
+        self._refuse(lost, ErrorCode.COORDINATOR_NOT_AVAILABLE, text, FINDING)
+        if not rests:
             self._go_on(line)
 
     def _rest(self, line: Line, node_id: int, attempts: int) -> None:
@@ -248,7 +252,7 @@ class ShareStatePersister:
         if line.waiting:
             self._start([line])
         else:
-            del self._lines[line.request.name, line.key]
+            del self._lines[line.order, line.key]
 
     def _backoff_ms(self, attempts: int) -> int:
         percent = 100 - BACKOFF_JITTER + self._random.randrange(2 * BACKOFF_JITTER + 1)
@@ -304,29 +308,35 @@ class ShareStatePersister:
         self._send(lane, queue)
 
     def _take(self, line: Line, node_id: int, result: Any) -> None:
+        request = line.request
         if result is None:  # a bug of the coordinator
-            text = f"Failed to {line.request.name} for share partition{line.request.colon} {line.key.coordinator_key}"
-            self._finish(line, line.request.refused(_error(line, ErrorCode.UNKNOWN_SERVER_ERROR, text)))
+            text = f"Failed to {request.name} for share partition{request.colon} {line.key.coordinator_key}"
+            self._finish(line, request.refused(_error(request, ErrorCode.UNKNOWN_SERVER_ERROR, text)))
         elif result.error_code:
             self._failed(line, node_id, _code(result.error_code), result.error_message)
         else:
-            self._finish(line, line.request.taken(result))
+            self._finish(line, request.taken(result))
 
     def _failed(self, line: Line, node_id: int, code: ErrorCode, message: str | None) -> None:
+        request = line.request
         if code not in PASSING:
-            error = _error(line, code, message or error_text(code))
-            self._finish(line, line.request.refused(error))
+            error = _error(request, code, message or error_text(code))
+            self._finish(line, request.refused(error))
             return
+        # A state that is about to be deleted is not made first.
+        is_undone = request is INITIALIZE and any(call.request is DELETE for call in line.waiting)
         for call in line.asked:
-            call.attempts += 1
+            call.attempts = ATTEMPTS_MAX if is_undone else call.attempts + 1
         lost = [call for call in line.asked if call.attempts >= ATTEMPTS_MAX]
         again = [call for call in line.asked if call.attempts < ATTEMPTS_MAX]
         line.asked, line.waiting = [], again + line.waiting
         # A node that was paused, or whose answer came late, may have lost the coordinator long ago.
+        rests = False
         if again and self._coordinator_of(line.key) in (NO_LEADER, node_id):
+            rests = True
             self._rest(line, node_id, max([call.attempts for call in again]))
-        self._refuse(line, lost, code, NO_SUCCESS.format(what=f"complete {line.request.name} RPC"))
-        if line.handle is None:
+        self._refuse(lost, code, NO_SUCCESS.format(what=f"complete {request.name} RPC"))
+        if not rests:
             self._go_on(line)
 
     def _finish(self, line: Line, value: Any) -> None:
@@ -335,15 +345,13 @@ class ShareStatePersister:
             call.answer.resolve(value)
         self._go_on(line)
 
-    def _refuse(
-        self, line: Line, calls: Sequence[Call], code: ErrorCode, message: str, where: str | None = None
-    ) -> None:
+    def _refuse(self, calls: Sequence[Call], code: ErrorCode, message: str, where: str | None = None) -> None:
         for call in calls:
-            call.answer.resolve(line.request.refused(_error(line, code, message, where)))
+            call.answer.resolve(call.request.refused(_error(call.request, code, message, where)))
 
 
-def _error(line: Line, code: ErrorCode, message: str, where: str | None = None) -> ShareError:
-    return ShareError(code, (f"Error in {line.request.name} RPC. " if where is None else where) + message)
+def _error(request: StateRequest, code: ErrorCode, message: str, where: str | None = None) -> ShareError:
+    return ShareError(code, (f"Error in {request.name} RPC. " if where is None else where) + message)
 
 
 def _lost(error: Exception) -> ErrorCode:

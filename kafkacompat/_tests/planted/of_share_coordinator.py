@@ -129,6 +129,20 @@ BUGS = (
         PERSISTER,
     ),
     PlantedBug(
+        "the deletion of a state overtakes what makes it",
+        "coordinator/share_messages.py",
+        "    lambda coordinator, message: coordinator.delete_state(message),\n    line=LIFE,\n",
+        "    lambda coordinator, message: coordinator.delete_state(message),\n",
+        PERSISTER,
+    ),
+    PlantedBug(
+        "a state is made before it is deleted, however often that fails",
+        "coordinator/share_persister.py",
+        "            call.attempts = ATTEMPTS_MAX if is_undone else call.attempts + 1\n",
+        "            call.attempts += 1\n",
+        PERSISTER,
+    ),
+    PlantedBug(
         "writes that wait become one with the oldest start offset",
         "coordinator/share_messages.py",
         "        start_offset = start_offset if state.start_offset == NO_OFFSET else state.start_offset\n",

@@ -218,6 +218,90 @@ def test_a_later_write_does_not_overtake_one_that_is_retried() -> None:
     assert all(each.done for each in (first, second))
 
 
+def kinds_asked(world: World) -> list[str]:
+    return [type(message).__name__ for message, _ in world.remote.asked]
+
+
+def test_a_deletion_does_not_overtake_what_makes_the_state() -> None:
+    """Otherwise the state of a group that is deleted would come to be after that, and nothing would ever delete it."""
+    world = World()
+    place = KEY.topic_id_partition
+    made = world.persister.initialize("g", 1, {place: 5})
+    deleted = world.persister.delete("g", [place])
+    assert kinds_asked(world) == ["InitializeShareGroupStateRequest"]
+    world.remote.answer()
+    assert made.result()[place] == ShareError()
+    assert kinds_asked(world) == ["DeleteShareGroupStateRequest"]
+    world.remote.answer()
+    assert deleted.result()[place] == ShareError()
+    assert not world.persister._lines
+
+
+def test_a_state_that_waits_for_its_back_off_is_not_made_before_it_is_deleted() -> None:
+    """The deletion waits for one more attempt, and not for the others."""
+    world = World()
+    place = KEY.topic_id_partition
+    made = world.persister.initialize("g", 1, {place: 5})
+    world.remote.answer(E.COORDINATOR_LOAD_IN_PROGRESS)
+    assert world.remote.asked == []
+    deleted = world.persister.delete("g", [place])
+    assert kinds_asked(world) == ["InitializeShareGroupStateRequest"]
+    world.remote.answer(E.COORDINATOR_LOAD_IN_PROGRESS)
+    assert made.result()[place].code is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert kinds_asked(world) == ["DeleteShareGroupStateRequest"]
+    world.remote.answer()
+    assert deleted.result()[place] == ShareError()
+    assert not world.persister._lines
+    assert not world.persister._resting
+    world.time.advance(100_000)
+    assert world.remote.asked == []
+
+
+def test_what_makes_a_state_anew_does_not_overtake_its_deletion() -> None:
+    """Otherwise the group would have no state of a share-partition that it assigns."""
+    world = World()
+    place = KEY.topic_id_partition
+    deleted = world.persister.delete("g", [place])
+    world.remote.answer(E.COORDINATOR_LOAD_IN_PROGRESS)
+    made = world.persister.initialize("g", 1, {place: 5})
+    other = world.persister.initialize("g", 1, {OTHER.topic_id_partition: 5})
+    assert kinds_asked(world) == ["DeleteShareGroupStateRequest", "InitializeShareGroupStateRequest"]
+    world.remote.answer(E.COORDINATOR_LOAD_IN_PROGRESS)
+    world.remote.answer()
+    assert other.done  # the others do not wait
+    assert not made.done
+    world.time.advance(10_000)
+    assert kinds_asked(world) == ["DeleteShareGroupStateRequest"]
+    world.remote.answer()
+    world.remote.answer()
+    assert (deleted.result()[place], made.result()[place]) == (ShareError(), ShareError())
+    assert not world.persister._lines
+
+
+@pytest.mark.parametrize("leader", [FOLLOWER, -1])
+def test_who_is_refused_in_the_end_may_ask_for_something_else(leader: int) -> None:
+    world = World(leader)
+    place = KEY.topic_id_partition
+    found: list[E] = []
+
+    def delete_again(done: Deferred[Any]) -> None:
+        found.append(done.result()[place].code)
+        if len(found) < 3:
+            world.persister.delete("g", [place]).on_done(delete_again)
+
+    world.persister.initialize("g", 1, {place: 5}).on_done(delete_again)
+    world.time.advance(1_000)
+    world.persister.initialize("g", 2, {place: 5})
+    for _ in range(40):
+        while world.remote.asked:
+            world.remote.answer(E.COORDINATOR_LOAD_IN_PROGRESS)
+        world.time.advance(10_000)
+    assert len(found) == 3
+    assert E.NONE not in found
+    assert not world.persister._lines
+    assert not world.persister._resting
+
+
 @pytest.mark.parametrize(
     "code",
     [
