@@ -29,7 +29,8 @@ NOT_HOSTED = ShareError(
 FIRST_VERSION_WITH_RENEW = 2
 WORK_AT_ONCE = 2_000
 """Partitions, batches and acknowledge types of one step."""
-
+WRITTEN_WORK = 100
+"""What the change of one share-partition counts besides: if the share coordinator is on this node, it is written at once."""
 
 ACKNOWLEDGE_TYPES = 5
 
@@ -111,7 +112,7 @@ def acknowledge(
     named: set[TopicTraffic] = set()
     for key, batches in asked.items():
         size = _size(batches)
-        if pace.is_over(size):
+        if pace.is_over(size + WRITTEN_WORK):
             yield None
         led = cache.get(request.group_id, key)
         if led is None:
@@ -151,7 +152,7 @@ def is_long(topics: Iterable[Any], at_once: int = WORK_AT_ONCE) -> bool:
             if len(batches) > at_once and not isinstance(batches, OneByOne):
                 return True
             if batches:
-                work += _size(batches)
+                work += _size(batches) + WRITTEN_WORK
         if work > at_once:
             return True
     return False

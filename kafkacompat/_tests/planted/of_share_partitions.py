@@ -113,6 +113,13 @@ BUGS = (
         ("share/_tests/test_share_acknowledge.py",),
     ),
     PlantedBug(
+        "what a thousand share-partitions write is one step",
+        "share/acknowledging.py",
+        "        if pace.is_over(size + WRITTEN_WORK):\n",
+        "        if pace.is_over(size):\n",
+        ("share/_tests/test_share_acknowledge.py",),
+    ),
+    PlantedBug(
         "acknowledgements one by one may go back behind the ones before",
         "share/requests.py",
         "            if run.first_offset < end or max(",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.share._tests.share_world import ACCEPT, RELEASE, ShareWorld, codes, rows, taken
 from kafkacompat.share.acknowledging import AcknowledgementMeter, is_long
 from kafkacompat.share.requests import are_valid
@@ -174,6 +176,28 @@ def test_many_acknowledgements_take_several_steps() -> None:
     response = world.acknowledged("m", 1, {0: [(each, each, ACCEPT) for each in range(3900)]})
     assert codes(response) == {0: 0}
     assert world.core().start_offset == 3900
+
+
+def test_what_many_partitions_write_takes_several_steps() -> None:
+    """A share coordinator on this node writes each change at once."""
+    world = ShareWorld(topic_image("t", 30))
+    for index in range(30):
+        world.produce("t", index)
+    assert len(taken(world.fetched(partitions=range(30)))) == 30
+    world.result = lambda answer: answer  # type: ignore[method-assign]
+    steps = world.request_acknowledge("m", 1, {index: [(0, 0, ACCEPT)] for index in range(30)})
+    assert isinstance(steps, Generator)
+    written = [0]
+    answer = None
+    while answer is None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer = end.value
+        written.append(len(world.persister.writes))
+    assert written[-1] == 30
+    assert max(after - before for before, after in itertools.pairwise(written)) <= 20
+    assert codes(answer) == dict.fromkeys(range(30), ErrorCode.NONE)
 
 
 def test_too_many_batches_of_a_partition_are_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
