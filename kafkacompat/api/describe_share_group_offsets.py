@@ -33,13 +33,19 @@ if TYPE_CHECKING:
     from kafkacompat.stepping.jobs import Steps
 
 Described = DescribeShareGroupOffsetsResponseGroup
+GROUPS_AT_ONCE = 10
+"""Groups of one step."""
+GROUPS_TOGETHER = 100
+"""Groups that are asked for before the first of them is told: each may take half a minute while a share coordinator is
+looked for, and what is told of each is in memory until then."""
 
 
 def describe_share_group_offsets(
     node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse | Deferred[Any] | Steps[Any]:
     rights = RightToTopics(access_of(node, context), AclOperation.DESCRIBE)
-    if sum([named_in(group.topics) for group in request.groups if group.topics]) > PIECE:
+    named = sum([named_in(group.topics) for group in request.groups if group.topics])
+    if named > PIECE or len(request.groups) > GROUPS_AT_ONCE:
         return _in_pieces(node, context, request, rights)
     return gather([_described(node, context, group, rights) for group in request.groups]).then(
         lambda groups: DescribeShareGroupOffsetsResponse(groups=groups)
@@ -174,5 +180,5 @@ HANDLER = Handler(
     function=describe_share_group_offsets,
     error_response=_error_response,
     # Kafka answers a group as often as it is named.
-    slices=Slices("groups", "groups", 10, lambda _: object()),
+    slices=Slices("groups", "groups", GROUPS_TOGETHER, lambda _: object()),
 )

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kafkacompat.coordinator.shard import Shard
     from kafkacompat.coordinator.share_groups import Outcomes, ShareGroups
     from kafkacompat.group.share.initialization import Initialization
+    from kafkacompat.group.share.member import Partitions
     from kafkacompat.group.topics import Topics
     from kafkacompat.stepping.works import Steps
     from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
@@ -212,19 +213,30 @@ class ShareGroupOffsets:
         """Raises Refused."""
         shard = self._shard_of(group_id)
         begun = shard.write(lambda _: alter_offsets(machine_of(shard).env, group_id, asked))
-        return begun.and_then(partial(self._initialize, asked))
+        return begun.and_then(partial(self._initialize, shard, asked))
 
     def _initialize(
-        self, asked: StartOffsets, begun: Initialization
+        self, shard: Shard, asked: StartOffsets, begun: Initialization
     ) -> Deferred[AlterShareGroupOffsetsResponse]:
+        """A start offset that is told as altered stays. So the group notes it first, also if others are refused: states
+        that the group only began to make are made anew by its next member, without a start offset."""
         response = AlterShareGroupOffsetsResponse(responses=asked.answers)
 
         def initialized(outcomes: Outcomes) -> Deferred[AlterShareGroupOffsetsResponse]:
-            if outcomes and all(each.code is ErrorCode.NONE for each in outcomes.values()):
-                self._groups.end_initialization(begun.group_id, begun.partitions, succeeded=True)
-            return self._steps.value(ALTERING, _note_errors(response, outcomes))
+            made = _made(outcomes)
+            noted = (
+                self._groups.end_initialization(begun.group_id, made, succeeded=True)
+                if made
+                else Deferred.of(None)
+            )
+            return noted.and_then(lambda _: self._steps.value(ALTERING, _note_errors(response, outcomes)))
 
-        return self._groups.ask_to_initialize(begun).and_then(initialized)
+        outcomes = self._groups.ask_to_initialize(begun)
+        group = machine_of(shard).groups.get(begun.group_id)
+        if isinstance(group, ShareGroup):
+            group.alterations += 1
+            outcomes.on_done(partial(_altered, group))
+        return outcomes.and_then(initialized)
 
     # --- deletion
 
@@ -345,6 +357,19 @@ def _refused_alteration(refusal: Refused) -> AlterShareGroupOffsetsResponse:
 def _refused_deletion(refusal: Refused) -> DeleteShareGroupOffsetsResponse:
     message = refusal.message or error_text(refusal.code)
     return DeleteShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
+
+
+def _altered(group: ShareGroup, done: Deferred[Outcomes]) -> None:
+    group.alterations -= 1
+
+
+def _made(outcomes: Outcomes) -> Partitions:
+    """The partitions that have a state now."""
+    made: dict[Uuid, set[int]] = {}
+    for key, outcome in outcomes.items():
+        if outcome.code is ErrorCode.NONE:
+            made.setdefault(key.topic_id, set()).add(key.partition)
+    return {topic_id: frozenset(each) for topic_id, each in made.items()}
 
 
 def _note_errors(

@@ -125,9 +125,7 @@ class ShareGroups:
                 report(f"initializing the state of share group {begun.group_id[:64]}", error)
                 succeeded = False
             # In a turn of its own: the group may have tens of thousands of partitions.
-            self._timers.call_after(
-                0, lambda: self.end_initialization(begun.group_id, begun.partitions, succeeded)
-            )
+            self._timers.call_after(0, lambda: self._end_initialization(begun, succeeded))
 
         self.ask_to_initialize(begun).on_done(asked)
 
@@ -141,17 +139,15 @@ class ShareGroups:
 
         return self._ask_in_steps("initializing states of a share group", offsets, ask)
 
-    def end_initialization(self, group_id: str, partitions: Partitions, succeeded: bool) -> None:
+    def _end_initialization(self, begun: Initialization, succeeded: bool) -> None:
         """If one failed, all are initialized again by a later heartbeat: an initialization may be repeated."""
+        group_id = begun.group_id
         if not self.is_active():
             return
         if not succeeded:
             logger.warning("the states of share group %s could not be initialized", group_id[:64])
         try:
-            shard = self._shard_of(group_id)
-            written = shard.write(
-                lambda _: end_initialization(machine_of(shard).env, group_id, partitions, succeeded)
-            )
+            written = self.end_initialization(group_id, begun.partitions, succeeded)
         except Refused as refusal:
             _not_written(group_id, refusal)
             return
@@ -163,6 +159,13 @@ class ShareGroups:
                 _not_written(group_id, refusal)
 
         written.on_done(done)
+
+    def end_initialization(self, group_id: str, partitions: Partitions, succeeded: bool) -> Deferred[None]:
+        """Note what became of these in the group. Raises Refused, or the Deferred fails with it."""
+        shard = self._shard_of(group_id)
+        return shard.write(
+            lambda _: end_initialization(machine_of(shard).env, group_id, partitions, succeeded)
+        )
 
     def delete_states(self, group_id: str, partitions: Partitions) -> Deferred[Outcomes]:
         persister = self.persister

@@ -74,10 +74,38 @@ BUGS = (
         (OFFSETS,),
     ),
     PlantedBug(
+        "a start offset that is told as altered is forgotten if others are refused",
+        "coordinator/share_group_offsets.py",
+        "            made = _made(outcomes)\n",
+        "            made = _made(outcomes) if not any(each.code for each in outcomes.values()) else {}\n",
+        (OFFSETS,),
+    ),
+    PlantedBug(
+        "a start offset is told as altered before the group has noted it",
+        "coordinator/share_group_offsets.py",
+        "            return noted.and_then(lambda _: self._steps",
+        "            return Deferred.of(noted).and_then(lambda _: self._steps",
+        (OFFSETS,),
+    ),
+    PlantedBug(
+        "a member has states made again whose start offsets are being altered",
+        "group/share/initialization.py",
+        "    if group.alterations:\n",
+        "    if group.alterations < 0:\n",
+        (OFFSETS,),
+    ),
+    PlantedBug(
         "one piece of a description of share groups waits for another, while a share coordinator is looked for",
         "api/describe_share_group_offsets.py",
         "            of_group.append(answer)\n            yield None\n",
         "            of_group.append(answer)\n            yield answer\n",
+        (OFFSETS,),
+    ),
+    PlantedBug(
+        "some groups of a description wait for others, while a share coordinator is looked for",
+        "api/describe_share_group_offsets.py",
+        "GROUPS_TOGETHER = 100\n",
+        "GROUPS_TOGETHER = 10\n",
         (OFFSETS,),
     ),
     PlantedBug(

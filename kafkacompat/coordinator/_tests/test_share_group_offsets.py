@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from kafkacompat.api.alter_share_group_offsets import HANDLER as ALTER
 from kafkacompat.api.delete_groups import HANDLER as DELETE_GROUPS
 from kafkacompat.api.delete_share_group_offsets import HANDLER as DELETE
 from kafkacompat.api.describe_share_group_offsets import HANDLER as DESCRIBE
+from kafkacompat.api.long_requests import is_cut
 from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.api.pieces import cut
 from kafkacompat.api.share_services import ShareError, StateSummary, TopicIdPartition
@@ -191,7 +193,67 @@ def test_what_the_share_coordinator_refuses_is_told(world: ShareWorld) -> None:
         E.NONE,
         {("t", 0): E.NONE, ("t", 1): E.NOT_COORDINATOR},
     )
-    assert states(world) == ({"t": [0, 1]}, {}, 0)
+    assert states(world) == ({"t": [1]}, {"t": [0]}, 0)
+
+
+def test_a_start_offset_that_is_told_stays_although_others_are_refused(world: ShareWorld) -> None:
+    """The next member has the others made without a start offset."""
+    world.persister.refusal = E.NOT_COORDINATOR
+    world.persister.refused = {key(world, "t", 1)}
+    alter(world, ("t", {0: 5, 1: 6}))
+    world.persister.refusal = E.NONE
+    one = Sharer(world, "one", "t")
+    one.join()
+    world.time.advance(30_000)
+    one.settle()
+    assert len(one.partitions) == 3
+    starts = [world.persister.states[GROUP, key(world, "t", index)][1] for index in range(3)]
+    assert starts == [5, -1, -1]
+
+
+def test_a_member_does_not_undo_an_alteration_that_is_on_its_way(world: ShareWorld) -> None:
+    """The share coordinator may be looked for longer than until states are made again."""
+    world.persister.held = True
+    waiting = alter(world, ("t", {0: 5}))
+    one = Sharer(world, "one", "t")
+    one.join()
+    world.time.advance(30_000)
+    one.settle()
+    assert not waiting.done
+    world.persister.release()
+    world.time.advance(0)
+    assert told(waiting.result()) == {("t", 0): (E.NONE, None)}
+    one.settle()
+    assert len(one.partitions) == 3
+    starts = [world.persister.states[GROUP, key(world, "t", index)][1] for index in range(3)]
+    assert starts == [5, -1, -1]
+
+
+def test_an_alteration_that_fails_leaves_the_states_to_the_members(world: ShareWorld) -> None:
+    world.persister.held = True
+    world.persister.refusal = E.COORDINATOR_NOT_AVAILABLE
+    waiting = alter(world, ("t", {0: 5}))
+    one = Sharer(world, "one", "t")
+    one.join()
+    world.persister.refusal = E.NONE
+    world.persister.release()
+    world.time.advance(30_000)
+    assert told(waiting.result())["t", 0][0] == E.COORDINATOR_NOT_AVAILABLE
+    one.settle()
+    assert len(one.partitions) == 3
+    assert world.persister.states[GROUP, key(world, "t", 0)][1] == -1
+
+
+def test_start_offsets_are_told_when_the_group_has_noted_them(world: ShareWorld) -> None:
+    world.persister.held = True
+    waiting = alter(world, ("t", {0: 5}))
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    world.persister.release()
+    world.time.advance(0)
+    assert waiting.result().error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.partitions.refusal = None
+    assert told(alter(world, ("t", {0: 5}))) == {("t", 0): (E.NONE, None)}
+    assert states(world) == ({}, {"t": [0]}, 0)
 
 
 def test_many_start_offsets_are_set_together(world: ShareWorld) -> None:
@@ -666,6 +728,32 @@ def test_no_piece_waits_for_another(world: ShareWorld, monkeypatch: pytest.Monke
         1: 8,
         2: 8,
     }
+
+
+def test_no_group_waits_for_another(world: ShareWorld) -> None:
+    """As with pieces of a group. An administrator asks for all groups of a coordinator at once."""
+    with_offsets(world)
+    waiting: list[tuple[str, Deferred[Any]]] = []
+
+    def held(group_id: str, partitions: Any) -> Deferred[Any]:
+        waiting.append((group_id, Deferred()))
+        return waiting[-1][1]
+
+    world.persister.read_summary = held  # type: ignore[method-assign]
+    topic = DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])
+    names = [f"g{number}" for number in range(100)]
+    groups = [DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=[topic]) for name in names]
+    assert DESCRIBE.slices is not None
+    assert not is_cut(groups, DESCRIBE.slices.step)
+    request = DescribeShareGroupOffsetsRequest(groups=groups)
+    steps = DESCRIBE.function(world.node, context(90, 1), request)
+    assert isinstance(steps, Generator)
+    answer = driven(steps)
+    assert [group_id for group_id, _ in waiting] == names
+    for number, (_, one) in enumerate(waiting):
+        one.resolve({key(world, "t", 0): StateSummary(start_offset=number)})
+    told = [(group.group_id, group.topics[0].partitions[0].start_offset) for group in answer.result().groups]
+    assert told == [(name, number) for number, name in enumerate(names)]
 
 
 def test_a_lag_that_is_too_large_wraps(world: ShareWorld) -> None:

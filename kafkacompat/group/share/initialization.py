@@ -60,6 +60,8 @@ def begin_initialization(
     # A time in the future is that of a clock which was set back since.
     waited_ms = now_ms - group.initializing_since_ms
     retries = not 0 <= waited_ms < env.settings.share.initialize_retry_interval_ms
+    if group.alterations:
+        retries = False  # it would undo an alteration that is retried itself
     missing = to_initialize(env.topics, names, states, retries)
     if not missing:
         if is_own and not states.initializing:

@@ -31,6 +31,7 @@ class ShareGroup:
         "_is_assignment_pending",
         "_is_dead",
         "_subscribers",
+        "alterations",
         "assignment_epoch",
         "assignment_timestamp_ms",
         "group_epoch",
@@ -66,6 +67,8 @@ class ShareGroup:
         """None if there is no record of them."""
         self.initializing_since_ms: int | None = None
         """When the states were written last. None if nobody has looked since then."""
+        self.alterations = 0
+        """Requests for new start offsets that the share coordinator has not answered yet."""
         self.initialized_for: Topics | None = None
         """The topics of which all subscribed partitions have a state."""
         self.refresh_deadline_ms = 0
