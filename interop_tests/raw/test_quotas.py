@@ -135,12 +135,14 @@ def test_a_producer_keeps_to_its_quota(sides: list[Side]) -> None:
     for side in sides:
         side.set_quota("steady producer", "producer_byte_rate", quota)
         with side.client("steady producer") as connection:
-            began, sent = time.monotonic(), 0
+            began, sent, throttled_ms = time.monotonic(), 0, 0
             while time.monotonic() - began < MEASURED_S:
-                produce(connection, 4_000)  # each request over the quota still counts
+                throttled_ms += produce(connection, 4_000)  # each request over the quota still counts
                 sent += 4_000
             rate = sent / max(time.monotonic() - began, MEASURED_S)
-        assert abs(rate - quota) <= TOLERANCE * quota, (side.broker.kind, rate)
+        assert rate <= (1 + TOLERANCE) * quota, (side.broker.kind, rate)
+        # Whoever is never throttled is slowed down by a busy machine alone.
+        assert not throttled_ms or rate >= (1 - TOLERANCE) * quota, (side.broker.kind, rate)
 
 
 def test_mutations_are_refused_alike(sides: list[Side]) -> None:

@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +26,7 @@ from interop_tests.harness.wire import Connection, ConnectionClosed
 from kafkacompat._tests.http_server import Asked, serving
 from kafkacompat._tests.tokens import claims, private_key, public_entry, signed, write_jwks
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.security.oauthbearer import REFUSED
 
 pytestmark = pytest.mark.needs_control
 PACKAGE = "org.apache.kafka.common.security.oauthbearer."
@@ -179,6 +180,26 @@ def damaged(first: bytes, chance: random.Random) -> bytes:
     )
 
 
+def token_of(first: bytes) -> list[bytes] | None:
+    """What Apache Kafka decodes the sections of the token to. It takes the other alphabet of base64 too, and ignores bits
+    behind the last byte."""
+    token = first.partition(b"Bearer ")[2].partition(b"\x01")[0]
+    try:
+        return [urlsafe_b64decode(section + b"=" * (-len(section) % 4)) for section in token.split(b".")]
+    except ValueError:
+        return None
+
+
+def is_refused(heard: list[Any]) -> bool:
+    return bool(heard[1]["AuthBytes"] == REFUSED.encode())
+
+
+def test_only_apache_kafka_takes_a_token_in_the_other_alphabet(addresses: dict[str, str]) -> None:
+    first = message(signed(good()).translate(str.maketrans("-_", "+/")))
+    assert is_refused(answers(addresses[KAFKACOMPAT], first))
+    assert answers(addresses[APACHE], first)[-1] == 1
+
+
 def test_damaged_messages_are_answered_as_by_apache_kafka(addresses: dict[str, str]) -> None:
     seed, count = (random.randrange(1 << 30), 3000) if SOAK else (5, 150)
     chance = random.Random(seed)
@@ -189,9 +210,10 @@ def test_damaged_messages_are_answered_as_by_apache_kafka(addresses: dict[str, s
     )
     told = []
     for _ in range(count):
-        first = damaged(chance.choice(whole), chance)
+        good_one = chance.choice(whole)
+        first = damaged(good_one, chance)
         ours, theirs = (answers(addresses[kind], first) for kind in (KAFKACOMPAT, APACHE))
-        if ours != theirs:
+        if ours != theirs and not (token_of(first) == token_of(good_one) and is_refused(ours)):
             told.append(f"{first!r}\n  ours   {ours}\n  theirs {theirs}")
     assert not told, f"seed {seed}\n" + "\n".join(told)
 
