@@ -3,52 +3,32 @@ scraped, and under quotas that are never reached."""
 
 from __future__ import annotations
 
-import statistics
 import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from benchmarks.measure import client, create_topic, running
+from benchmarks.measure import running
+from benchmarks.turns import Figures, Turns, one_record_burst
 from interop_tests.harness.broker import KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.wire import Connection
 
-Figures = dict[str, float]
 TURNS = 20
-COUNT = 10_000
 SCRAPED_EVERY_S = 5
 NEVER_REACHED = {"producer_byte_rate": 1e12, "consumer_byte_rate": 1e12, "request_percentage": 1e6}
-CPU, RATE = "broker CPU us/request", "requests/s"
 
 
 def requests(kind: str) -> Figures:
-    """A few percent are less than what a virtual machine drifts by within a minute. So a broker of each way runs all
-    the time, they take turns of a second, and each turn is compared with the plain one beside it: medians."""
     ways = ["plain", "quotas"] + (["metrics"] if kind == KAFKACOMPAT else [])
-    turns: list[dict[str, Figures]] = []
     with ExitStack() as stack:
         brokers = {way: stack.enter_context(served(kind, way)) for way in ways}
-        for broker in brokers.values():
-            create_topic(broker, "bench", 1)
-            burst(broker)
-        for number in range(TURNS):
-            turns.append({way: burst(brokers[way]) for way in (ways if number % 2 == 0 else ways[::-1])})
-    found = {
-        f"plain: {name}": statistics.median(turn["plain"][name] for turn in turns) for name in (CPU, RATE)
-    }
+        turns = Turns(brokers, one_record_burst(1), TURNS)
+    found = {f"plain: {name}": value for name, value in turns.figures("plain").items()}
     for way in ways[1:]:
-        for name in (CPU, RATE):
-            found[f"{way}: {name}, times the plain"] = statistics.median(
-                turn[way][name] / turn["plain"][name] for turn in turns
-            )
+        for name, value in turns.times(way, "plain").items():
+            found[f"{way}: {name}, times the plain"] = value
     return found
-
-
-def burst(broker: BrokerProcess) -> Figures:
-    job = {"topic": "bench", "size": 100, "acks": "all", "in_flight": 1}
-    found = client(broker, work="raw_produce", requests=COUNT, **job)
-    return {CPU: found["broker_cpu_s"] / COUNT * 1e6, RATE: found["requests_per_s"]}
 
 
 @contextmanager

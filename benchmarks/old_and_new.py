@@ -1,5 +1,5 @@
 """`python -m benchmarks.old_and_new OLD_CHECKOUT`: what a change cost the plain path. The version of another checkout and
-this one serve the same client in turn, and each figure is told for both with their ratio.
+this one run at once and serve the same client in turns of a second. Each figure is told for both with their ratio.
 
 The other checkout needs no environment of its own: this interpreter runs it, so both have the same libraries.
 """
@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.measure import client, create_topic, one_record_requests
+from benchmarks.measure import client
+from benchmarks.turns import TOPIC, Figures, Turns, one_record_burst
 from interop_tests.harness.broker import KAFKACOMPAT, BrokerProcess
 
-Figures = dict[str, float]
 THIS_CHECKOUT = Path(__file__).resolve().parents[1]
-REQUESTS = 20_000
-BATCHES, BATCH_BYTES = 4_000, 64_000
-FETCHES, FETCH_BYTES = 1_500, 1 << 20
+BATCHES, BATCH_BYTES = 1_000, 64_000
+FETCHES, FETCH_BYTES = 500, 1 << 20
 
 
 class VersionOf(BrokerProcess):
@@ -52,29 +50,13 @@ def serving(checkout: Path) -> Iterator[BrokerProcess]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def small_requests(in_flight: int) -> Callable[[Path], Figures]:
-    def run(checkout: Path) -> Figures:
-        with serving(checkout) as broker:
-            return one_record_requests(broker, in_flight, REQUESTS)
-
-    return run
-
-
-def batches(checkout: Path) -> Figures:
+def batches(broker: BrokerProcess) -> Figures:
     """Batches of 64 kB, produced and then read again and again."""
-    with serving(checkout) as broker:
-        for topic in ("warm", "bench"):
-            create_topic(broker, topic, 1)
-        job = {"size": 100, "batch_bytes": BATCH_BYTES, "acks": "all", "in_flight": 5}
-        client(broker, work="raw_produce", topic="warm", requests=BATCHES // 4, **job)
-        made = client(
-            broker, work="raw_produce", topic="bench", requests=BATCHES,
-            expected_bytes=BATCHES * BATCH_BYTES, **job,
-        )  # fmt: skip
-        records = round(made["records_per_s"] / made["requests_per_s"]) * BATCHES
-        fetch = {"size": 100, "batch_bytes": BATCH_BYTES, "max_bytes": FETCH_BYTES, "records": records}
-        client(broker, work="raw_fetch", topic="bench", requests=FETCHES // 4, **fetch)
-        read = client(broker, work="raw_fetch", topic="bench", requests=FETCHES, **fetch)
+    job = {"size": 100, "batch_bytes": BATCH_BYTES, "acks": "all", "in_flight": 5}
+    made = client(broker, work="raw_produce", topic=TOPIC, requests=BATCHES, **job)
+    records = round(made["records_per_s"] / made["requests_per_s"]) * BATCHES
+    fetch = {"size": 100, "batch_bytes": BATCH_BYTES, "max_bytes": FETCH_BYTES, "records": records}
+    read = client(broker, work="raw_fetch", topic=TOPIC, requests=FETCHES, **fetch)
     return {
         "produce MB/s": made["mb_per_s"],
         "produce broker CPU s/GB": made["broker_cpu_s"] / made["megabytes"] * 1e3,
@@ -83,9 +65,9 @@ def batches(checkout: Path) -> Figures:
     }
 
 
-LOADS = {
-    "one-record requests, 1 in flight": small_requests(1),
-    "one-record requests, 5 in flight": small_requests(5),
+LOADS: dict[str, Callable[[BrokerProcess], Figures]] = {
+    "one-record requests, 1 in flight": one_record_burst(1),
+    "one-record requests, 5 in flight": one_record_burst(5),
     "64 kB batches": batches,
 }
 
@@ -93,24 +75,22 @@ LOADS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("old", type=Path, help="another checkout of kafkacompat")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--only", default="", help="loads whose name holds this text")
     options = parser.parse_args()
     old = options.old.resolve()
     if not (old / "kafkacompat").is_dir():
         parser.error(f"{old} has no kafkacompat folder")
     for name, load in LOADS.items():
-        found: dict[Path, list[Figures]] = {old: [], THIS_CHECKOUT: []}
-        for number in range(options.rounds):
-            # The order changes, so that a machine that gets slower or faster does so for both.
-            order = [old, THIS_CHECKOUT] if number % 2 == 0 else [THIS_CHECKOUT, old]
-            for checkout in order:
-                found[checkout].append(load(checkout))
-        for figure in found[old][0]:
-            before, after = ([each[figure] for each in found[side]] for side in (old, THIS_CHECKOUT))
+        if options.only not in name:
+            continue
+        with serving(old) as before, serving(THIS_CHECKOUT) as after:
+            turns = Turns({"old": before, "new": after}, load, options.turns)
+        ratios = turns.times("new", "old")
+        was, now = turns.figures("old"), turns.figures("new")
+        for figure, ratio in ratios.items():
             print(
-                f"{name}: {figure}: old {statistics.median(before):.4g} ({min(before):.4g}-{max(before):.4g}), "
-                f"new {statistics.median(after):.4g} ({min(after):.4g}-{max(after):.4g}), "
-                f"ratio {statistics.median(after) / statistics.median(before):.3f}",
+                f"{name}: {figure}: old {was[figure]:.4g}, new {now[figure]:.4g}, ratio {ratio:.3f}",
                 flush=True,
             )
 
