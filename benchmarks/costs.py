@@ -7,9 +7,10 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
-from benchmarks.measure import running
-from benchmarks.turns import Figures, Turns, one_record_burst
+from benchmarks.measure import one_record_burst, running
+from benchmarks.turns import REQUESTS, Figures, Turns
 from interop_tests.harness.broker import KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.wire import Connection
@@ -23,7 +24,7 @@ def requests(kind: str) -> Figures:
     ways = ["plain", "quotas"] + (["metrics"] if kind == KAFKACOMPAT else [])
     with ExitStack() as stack:
         brokers = {way: stack.enter_context(served(kind, way)) for way in ways}
-        turns = Turns(brokers, one_record_burst(1), TURNS)
+        turns = Turns(brokers, partial(one_record_burst, in_flight=1, count=REQUESTS), TURNS)
     found = {f"plain: {name}": value for name, value in turns.figures("plain").items()}
     for way in ways[1:]:
         for name, value in turns.times(way, "plain").items():

@@ -12,10 +12,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import client
-from benchmarks.turns import TOPIC, Figures, Turns, one_record_burst
+from benchmarks.measure import client, one_record_burst
+from benchmarks.turns import REQUESTS, TOPIC, Figures, Turns
 from interop_tests.harness.broker import KAFKACOMPAT, BrokerProcess
 
 THIS_CHECKOUT = Path(__file__).resolve().parents[1]
@@ -66,8 +67,8 @@ def batches(broker: BrokerProcess) -> Figures:
 
 
 LOADS: dict[str, Callable[[BrokerProcess], Figures]] = {
-    "one-record requests, 1 in flight": one_record_burst(1),
-    "one-record requests, 5 in flight": one_record_burst(5),
+    "one-record requests, 1 in flight": partial(one_record_burst, in_flight=1, count=REQUESTS),
+    "one-record requests, 5 in flight": partial(one_record_burst, in_flight=5, count=REQUESTS),
     "64 kB batches": batches,
 }
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping
 
-from benchmarks.measure import client, create_topic
+from benchmarks.measure import create_topic
 from interop_tests.harness.broker import BrokerProcess
 
 Figures = dict[str, float]
-CPU, RATE = "broker CPU us/request", "requests/s"
 REQUESTS = 10_000
+"""Of one record. They take about a second."""
 TOPIC = "bench"
 
 
@@ -46,14 +46,3 @@ class Turns:
             figure: statistics.median(turn[name][figure] / turn[other][figure] for turn in self._found)
             for figure in self._found[0][name]
         }
-
-
-def one_record_burst(in_flight: int) -> Callable[[BrokerProcess], Figures]:
-    """Produce requests of one record of 100 B."""
-
-    def burst(broker: BrokerProcess) -> Figures:
-        job = {"topic": TOPIC, "size": 100, "acks": "all", "in_flight": in_flight}
-        found = client(broker, work="raw_produce", requests=REQUESTS, **job)
-        return {CPU: found["broker_cpu_s"] / REQUESTS * 1e6, RATE: found["requests_per_s"]}
-
-    return burst
