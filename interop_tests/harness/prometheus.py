@@ -46,13 +46,16 @@ those of 20 s ago."""
 class Prometheus:
     """Scrapes the ports each second, with rules that need less time (SHORTER)."""
 
-    def __init__(self, root: Path, ports: Sequence[int]) -> None:
+    def __init__(
+        self, root: Path, ports: Sequence[int], shorter: Sequence[tuple[str, str]] = SHORTER
+    ) -> None:
+        """`shorter`: () for the rules with their own times."""
         self.root = root
         self.port = free_port()
         root.mkdir(parents=True)
         rules = RULES.read_text("utf-8")
-        for pattern, shorter in SHORTER:
-            rules = re.sub(pattern, shorter, rules)
+        for pattern, short in shorter:
+            rules = re.sub(pattern, short, rules)
         (root / "alerts.yml").write_text(rules, "utf-8")
         targets = ", ".join(f'"127.0.0.1:{port}"' for port in ports)
         (root / "prometheus.yml").write_text(
@@ -115,6 +118,12 @@ class Prometheus:
             if each["state"] == "firing"
             and (port is None or each["labels"].get("instance") == f"127.0.0.1:{port}")
         }
+
+    def ever(self, state: str) -> dict[str, str]:
+        """The severity of each alert that was `firing` or `pending` at any time, by name."""
+        query = f'count by(alertname, severity) (count_over_time(ALERTS{{alertstate="{state}"}}[1h]))'
+        found = map(json.loads, self.query(query))
+        return {each["alertname"]: each["severity"] for each in found}
 
     def targets(self) -> dict[str, str]:
         """The last error of each target's scrape, by address; empty: it succeeded."""

@@ -1,13 +1,15 @@
 """The listener for scrapers and probes: /metrics, /live and /ready over HTTP, on trio.
 
 It is served in the node's own loop, so /live says that the loop turns. A scrape is rendered in pieces, and the loop serves others
-between two of them. Bounds: connections, bytes of a request, time of a connection.
+between two of them. Bounds: connections, scrapes, bytes of a request, time of a connection. What waits for its client makes
+room for others, so that clients which send or take nothing keep neither probes nor scrapers away.
 """
 
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol
 
@@ -27,8 +29,12 @@ from kafkacompat.metrics.http import (
 )
 from kafkacompat.metrics.rendering import CONTENT_TYPE, rendered
 
-CONNECTIONS_MAX = 16
-"""At a time; one more is closed at once."""
+CONNECTIONS_MAX = 64
+"""At a time. For one more, the one that has waited longest for its client is closed, or the new one if none waits."""
+SCRAPES_MAX = 16
+"""At a time. For one more, the one whose client has taken nothing for longest is ended, or the new one is refused."""
+ACCEPT_PAUSE_S = 1.0
+"""After an accept that failed, mostly for lack of descriptors."""
 HEAD_S = 5.0
 """Time for a client to send its request."""
 ANSWER_S = 30.0
@@ -39,6 +45,9 @@ SENT_FROM_BYTES = 32 * 1024
 """Pieces are gathered up to this size before they are sent."""
 
 _log = logging.getLogger(__name__)
+
+Waits = dict[trio.CancelScope, None]
+"""What waits for clients, the longest wait first. A scope is cancelled to end its wait."""
 
 
 class Node(Protocol):
@@ -60,6 +69,11 @@ class MetricsEndpoint:
         self._node = node
         self._listeners: list[trio.SocketListener] = []
         self._connections = 0
+        self._scraping = 0
+        self._idle: Waits = {}
+        """Connections whose client has to send something or to close."""
+        self._stalled: Waits = {}
+        """Scrapes whose client has to take something."""
         self.scrapes = 0
 
     async def bind(self, host: str, port: int) -> int:
@@ -76,13 +90,31 @@ class MetricsEndpoint:
         return bound
 
     async def run(self) -> None:
-        await trio.serve_listeners(self._serve, self._listeners)
+        async with trio.open_nursery() as nursery:
+            for listener in self._listeners:
+                nursery.start_soon(self._accept, listener, nursery)
+
+    async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+        """Never ends: no failure to accept must end the node."""
+        async with listener:
+            has_failed = False
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if not has_failed:
+                        _log.error("the metrics listener cannot accept connections: %s", error)
+                    has_failed = True
+                    await trio.sleep(ACCEPT_PAUSE_S)
+                else:
+                    has_failed = False
+                    nursery.start_soon(self._serve, stream)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         """Never raises: a client must not end the node."""
         self._connections += 1
         try:
-            if self._connections <= CONNECTIONS_MAX:
+            if self._connections <= CONNECTIONS_MAX or _made_room(self._idle) or _made_room(self._stalled):
                 with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await self._answer(stream)
         except Exception as error:
@@ -94,7 +126,7 @@ class MetricsEndpoint:
     async def _answer(self, stream: trio.SocketStream) -> None:
         request: Request | None = None
         refused: Refused | None = None
-        with trio.move_on_after(HEAD_S):
+        with trio.move_on_after(HEAD_S) as scope, _waits(self._idle, scope):
             try:
                 request = parse_head(await _head(stream))
             except Refused as problem:
@@ -106,14 +138,22 @@ class MetricsEndpoint:
                 await stream.send_all(answer(refused.status, refused.text))
             else:
                 return
-            with trio.move_on_after(TAKEN_S):
+            with trio.move_on_after(TAKEN_S) as scope, _waits(self._idle, scope):
                 await _until_taken(stream)
 
     async def _answered(self, stream: trio.SocketStream, request: Request) -> None:
         whole = partial(answer, with_body=request.method == "GET")
         if request.path == "/metrics":
+            if self._scraping >= SCRAPES_MAX and not _made_room(self._stalled):
+                await stream.send_all(whole(503, f"{SCRAPES_MAX} scrapes are answered at a time"))
+                return
             self.scrapes += 1
-            await self._scraped(stream, request)
+            self._scraping += 1
+            try:
+                with trio.CancelScope() as scope:
+                    await self._scraped(stream, request, scope)
+            finally:
+                self._scraping -= 1
         elif request.path == "/live":
             await stream.send_all(whole(200, "live"))
         elif request.path == "/ready":
@@ -122,9 +162,15 @@ class MetricsEndpoint:
         else:
             await stream.send_all(whole(404, "/metrics, /live and /ready are served"))
 
-    async def _scraped(self, stream: trio.SocketStream, request: Request) -> None:
+    async def _scraped(self, stream: trio.SocketStream, request: Request, scope: trio.CancelScope) -> None:
+        """`scope`: that of the scrape, which ends it where room is needed."""
+
+        async def send(part: bytes) -> None:
+            with _waits(self._stalled, scope):
+                await stream.send_all(part)
+
         in_chunks = request.takes_chunks
-        await stream.send_all(answer_head(200, CONTENT_TYPE, None, in_chunks=in_chunks))
+        await send(answer_head(200, CONTENT_TYPE, None, in_chunks=in_chunks))
         if request.method == "HEAD":
             return
         held: list[bytes] = []
@@ -134,12 +180,31 @@ class MetricsEndpoint:
             size += len(piece)
             await trio.lowlevel.checkpoint()
             if size >= SENT_FROM_BYTES:
-                await stream.send_all(_part(held, in_chunks))
+                await send(_part(held, in_chunks))
                 held, size = [], 0
         if size:
-            await stream.send_all(_part(held, in_chunks))
+            await send(_part(held, in_chunks))
         if in_chunks:
-            await stream.send_all(chunk(b""))
+            await send(chunk(b""))
+
+
+@contextmanager
+def _waits(waits: Waits, scope: trio.CancelScope) -> Iterator[None]:
+    waits[scope] = None
+    try:
+        yield
+    finally:
+        waits.pop(scope, None)
+
+
+def _made_room(waits: Waits) -> bool:
+    """Whether one waits for its client. The one that has waited longest does so no more."""
+    longest = next(iter(waits), None)
+    if longest is None:
+        return False
+    del waits[longest]
+    longest.cancel()
+    return True
 
 
 def _part(pieces: list[bytes], in_chunks: bool) -> bytes:

@@ -41,7 +41,10 @@ def replica_families(hosted: HostedPartitions, late_before_ms: int) -> Families:
         if number % COUNTED_A_STEP == 0:
             yield None
     name = "kafka_server_replicamanager_"
-    yield gauge(f"{name}partitioncount", "Partitions that this broker has a replica of.", len(cores))
+    offline = hosted.offline_count
+    yield gauge(
+        f"{name}partitioncount", "Partitions that this broker has a replica of.", len(cores) + offline
+    )
     yield gauge(f"{name}produceridcount", "Producer ids that the logs remember, by partition.", producers)
     yield gauge(
         f"{name}partitionswithlatetransactionscount",
@@ -63,9 +66,7 @@ def replica_families(hosted: HostedPartitions, late_before_ms: int) -> Families:
         at_min_isr,
     )
     yield gauge(f"{name}reassigningpartitions", "Led partitions that are being reassigned.", reassigning)
-    yield gauge(
-        f"{name}offlinereplicacount", "Replicas in log directories that are offline.", hosted.offline_count
-    )
+    yield gauge(f"{name}offlinereplicacount", "Replicas in log directories that are offline.", offline)
 
 
 def is_under_replicated(core: PartitionCore) -> bool:

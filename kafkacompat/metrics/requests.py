@@ -82,7 +82,7 @@ def _requests(shown: Sequence[Shown]) -> Iterator[Sample]:
 
 def _errors(meters: RequestMeters) -> Iterator[Sample]:
     """Under the name of the API, whatever name its requests have."""
-    for name, errors in meters.errors.items():
+    for name, errors in list(meters.errors.items()):
         for index, count in enumerate(errors):
             if count:
                 # A negative index counts from the end of the list.

@@ -50,19 +50,19 @@ IN_ALL = (
 
 def traffic_families(traffic: BrokerTraffic) -> Families:
     topics = traffic.topics()
-    parts = list(traffic.sums())
     for suffix, field, text in BY_TOPIC:
         yield None
-        yield counters(f"{NAME}{suffix}", text, _samples(field, parts, topics))
+        yield counters(f"{NAME}{suffix}", text, _samples(field, traffic, topics))
     for suffix, field, text in IN_ALL:
         yield None
-        yield counters(f"{NAME}{suffix}", text, _samples(field, parts, ()))
+        yield counters(f"{NAME}{suffix}", text, _samples(field, traffic, ()))
 
 
 def _samples(
-    field: str, parts: Sequence[TopicTraffic], topics: Sequence[tuple[str, TopicTraffic]]
+    field: str, traffic: BrokerTraffic, topics: Sequence[tuple[str, TopicTraffic]]
 ) -> Iterator[Sample]:
-    yield NO_LABELS, sum(getattr(each, field) for each in parts)
+    # What is summed is asked for anew each time: the counts of a topic that ends during the scrape would be there twice.
+    yield NO_LABELS, sum(getattr(each, field) for each in traffic.sums())
     for topic, counted in topics:
         if value := getattr(counted, field):
             yield {"topic": topic}, value

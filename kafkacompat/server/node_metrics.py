@@ -5,7 +5,7 @@ A part that is not built yet has no series. If a collector fails, that is report
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkacompat.controller.features import SUPPORTED_FEATURES
@@ -21,7 +21,7 @@ from kafkacompat.metrics.broker import (
 )
 from kafkacompat.metrics.cleaner import cleaner_families
 from kafkacompat.metrics.clients import client_families
-from kafkacompat.metrics.families import Families
+from kafkacompat.metrics.families import Families, Sample
 from kafkacompat.metrics.groups import group_families
 from kafkacompat.metrics.network import idle_families, listener_families, memory_families
 from kafkacompat.metrics.partitions import LATE_MS, log_families, partition_families, replica_families
@@ -71,7 +71,9 @@ class NodeMetrics:
         self.is_stopping = False
 
     def why_not_ready(self) -> str | None:
-        """None for an unfenced broker, and for a controller that knows the quorum's leader. Otherwise the reason."""
+        """None for an unfenced broker, and for a controller that knows the quorum's leader. Otherwise the reason.
+
+        A broker keeps its state when it is fenced later, or unregistered. Only the metadata tells that."""
         node = self._node
         if self.is_stopping:
             return "the node stops"
@@ -81,6 +83,11 @@ class NodeMetrics:
             state = broker_state(node.broker)
             if state is not BrokerState.RUNNING:
                 return f"the broker's state is {state.name}"
+            registration = node.shared.machine.image.brokers.get(self._doors.config.node_id)
+            if registration is None:
+                return "the broker is not registered"
+            if registration.fenced:
+                return "the broker is fenced"
         if node.shared.driver.leader_id == NO_LEADER:
             return "the metadata quorum has no known leader"
         return None
@@ -88,7 +95,8 @@ class NodeMetrics:
     def families(self) -> Families:
         for collected in self._collectors():
             try:
-                yield from collected
+                for family in collected:
+                    yield family and family._replace(samples=_until_a_failure(family.samples))
             except Exception as error:
                 report("collecting metrics", error)
 
@@ -173,6 +181,14 @@ class NodeMetrics:
                 now_ms=self._doors.clock.now_ms(),
                 ignores_static_voters=ignores_static_voters,
             )
+
+
+def _until_a_failure(samples: Iterable[Sample | None]) -> Iterator[Sample | None]:
+    """A family's samples are read while it is rendered, outside its collector."""
+    try:
+        yield from samples
+    except Exception as error:
+        report("collecting metrics", error)
 
 
 def broker_state(broker: BrokerServer) -> BrokerState:

@@ -48,11 +48,16 @@ class PointsRefused(Exception):
     """The metrics of a push cannot be read."""
 
 
+class PointsTooLarge(PointsRefused):
+    """They are more than is read. A client that is told so tries again with its next push; after any other refusal
+    Kafka's clients push nothing any more."""
+
+
 class Receiver(Protocol):
     """Takes the metrics of clients."""
 
     def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
-        """Raises PointsRefused."""
+        """Raises PointsRefused, PointsTooLarge."""
         ...
 
     def forget(self, client: bytes) -> None: ...
@@ -180,6 +185,8 @@ class ClientMetricsManager:
         if error is ErrorCode.NONE and metrics:
             try:
                 self.receiver.take(client, instance.attributes, codec, metrics)
+            except PointsTooLarge:
+                error = ErrorCode.TELEMETRY_TOO_LARGE
             except PointsRefused:
                 error = ErrorCode.INVALID_RECORD
         instance.error = error

@@ -9,8 +9,13 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
-from kafkacompat.records.compression import decompress
-from kafkacompat.telemetry.client_metrics_manager import NO_CODEC, Attributes, PointsRefused
+from kafkacompat.records.compression import DecompressedTooLarge, decompress
+from kafkacompat.telemetry.client_metrics_manager import (
+    NO_CODEC,
+    Attributes,
+    PointsRefused,
+    PointsTooLarge,
+)
 from kafkacompat.telemetry.series import ClientSeries, Point, labels_of, metric_name
 
 UNPACKED_BYTES_MAX = 512 << 10
@@ -43,12 +48,14 @@ class Points:
     """The gauges and sums of one push. Histograms and summaries, which Kafka's clients do not send, are left out."""
 
     def __init__(self, codec: int, metrics: bytes) -> None:
-        """Raises PointsRefused."""
+        """Raises PointsRefused, PointsTooLarge."""
         try:
-            body = metrics if codec == NO_CODEC else bytes(decompress(codec, metrics, UNPACKED_BYTES_MAX))
+            body = metrics if codec == NO_CODEC else decompress(codec, metrics, UNPACKED_BYTES_MAX)
             if len(body) > UNPACKED_BYTES_MAX:
-                raise PointsRefused(f"more than {UNPACKED_BYTES_MAX} bytes")
+                raise PointsTooLarge(f"more than {UNPACKED_BYTES_MAX} bytes")
             self._data = metrics_pb2.MetricsData.FromString(body)
+        except DecompressedTooLarge as error:
+            raise PointsTooLarge(str(error)) from error
         except (DecodeError, ValueError) as error:
             raise PointsRefused(str(error)) from error
         self._left = ELEMENTS_MAX

@@ -10,6 +10,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
 from kafkacompat.telemetry.client_metrics_manager import Attributes, PointsRefused
 
@@ -45,7 +46,7 @@ class ClientSeries:
     labels: dict[bytes, Mapping[str, str]] = field(default_factory=dict)
     count: int = 0
     refused: int = 0
-    """Points that did not fit into the bounds."""
+    """Points that did not fit into the bounds, or that cannot be added."""
 
     def add(self, client: bytes, attributes: Attributes, points: Iterator[Point]) -> None:
         values = self.by_client.pop(client, {})
@@ -54,10 +55,17 @@ class ClientSeries:
         before = len(values)
         for point in points:
             key = point.name, point.is_counter, point.labels
+            value = point.value
+            if point.is_delta:
+                value += values.get(key, 0.0)
+                if not isfinite(value) or (point.is_counter and point.value < 0):
+                    # Nothing that is added later would make it a number again, and counters do not go down.
+                    self.refused += 1
+                    continue
             if key not in values and len(values) >= SERIES_A_CLIENT_MAX:
                 self.refused += 1
             else:
-                values[key] = point.value + values.get(key, 0.0) if point.is_delta else point.value
+                values[key] = value
         self.count += len(values) - before
         while self.count > SERIES_MAX:
             self.forget(next(iter(self.by_client)))

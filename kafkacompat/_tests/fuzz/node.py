@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from traceback import format_exception
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.config import ServerConfig
@@ -33,6 +33,10 @@ from kafkacompat.wire.errors import WireError
 
 from .doors import CountingDisk, FrameNetwork, FrameServer, FullPool, Time
 from .watch import Watch
+
+if TYPE_CHECKING:
+    from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
+    from kafkacompat.telemetry.series import ClientSeries
 
 NODE_ID = 1
 LOG_DIRECTORIES = ("/data/a", "/data/b")
@@ -167,7 +171,9 @@ class FuzzedNode(logging.Handler):
         self.findings: list[str] = []
         self.steps = 0
         self.meters: RequestMeters | None = None
-        """For a start to come."""
+        """For a start to come, as the next two."""
+        self.client_metrics: ClientMetricsManager | None = None
+        self.client_series: ClientSeries | None = None
         self.slowest = Slowest()
         self.watch: Watch | None = None
         self.doing = ""
@@ -296,6 +302,8 @@ class FuzzedNode(logging.Handler):
                 keep=lambda: None,
                 halt=self._halt,
                 meters=self.meters,
+                client_metrics=self.client_metrics,
+                client_series=self.client_series,
             )
         )
         is_started = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 import trio
 import trio.testing
@@ -33,9 +35,10 @@ class FakeNode:
 
 
 class World:
-    def __init__(self, port: int, node: FakeNode) -> None:
+    def __init__(self, port: int, node: FakeNode, served: MetricsEndpoint) -> None:
         self.port = port
         self.node = node
+        self.served = served
 
     async def ask(self, request: bytes) -> bytes:
         stream = await trio.open_tcp_stream(LOOPBACK, self.port)
@@ -55,7 +58,7 @@ async def world(nursery: trio.Nursery) -> World:
     served = MetricsEndpoint(node)
     port = await served.bind(LOOPBACK, 0)
     nursery.start_soon(served.run)
-    return World(port, node)
+    return World(port, node, served)
 
 
 async def test_metrics_are_served(world: World) -> None:
@@ -130,16 +133,84 @@ async def test_a_client_that_sends_nothing_is_let_go(
             assert trio.current_time() >= module.HEAD_S
 
 
-async def test_one_connection_too_many_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CONNECTIONS_MAX", 1)
+async def test_who_has_sent_nothing_for_longest_makes_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
+    first = await trio.open_tcp_stream(LOOPBACK, world.port)
+    await trio.testing.wait_all_tasks_blocked()
+    second = await trio.open_tcp_stream(LOOPBACK, world.port)
+    await trio.testing.wait_all_tasks_blocked()
+    async with first, second:
+        assert (await world.get("/live"))[0] == 200
+        assert await first.receive_some(1) == b""
+        await second.send_all(b"GET /live HTTP/1.0\r\n\r\n")
+        assert (await second.receive_some(12)).startswith(b"HTTP/1.1 200")
+
+
+async def test_who_has_taken_nothing_for_longest_makes_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that stop to read must not keep scrapers and probes away."""
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(module, "SCRAPES_MAX", 1)
+    world.node.series = 200_000
+    stalled = await trio.open_tcp_stream(LOOPBACK, world.port)
+    async with stalled:
+        await stalled.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        await trio.testing.wait_all_tasks_blocked()
+        begun = world.node.rendered
+        assert begun < world.node.series
+        world.node.series = 10
+        status, body = await world.get("/metrics")
+        assert (status, body.count(b"size{")) == (200, 10)
+        assert world.node.rendered == begun + 10, "nobody renders for a client that was given up"
+        whole = b"".join([part async for part in stalled])
+        assert not whole.endswith(b"0\r\n\r\n"), "the client can see that its answer is not complete"
+
+
+async def test_one_scrape_too_many_is_refused_while_all_are_rendered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SCRAPES_MAX", 1)
+    may_end = trio.Event()
+
+    def slow() -> Families:
+        while not may_end.is_set():
+            yield None
+        yield gauge("up", "Up.", 1)
+
+    monkeypatch.setattr(world.node, "families", slow)
     first = await trio.open_tcp_stream(LOOPBACK, world.port)
     async with first:
-        await trio.testing.wait_all_tasks_blocked()
-        second = await trio.open_tcp_stream(LOOPBACK, world.port)
-        async with second:
-            assert await second.receive_some(1) == b""
-        await first.send_all(b"GET /live HTTP/1.0\r\n\r\n")
+        await first.send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
         assert (await first.receive_some(12)).startswith(b"HTTP/1.1 200")
+        assert await world.get("/metrics") == (503, b"1 scrapes are answered at a time\n")
+        assert (await world.get("/live"))[0] == 200
+        may_end.set()
+        assert b"".join([part async for part in first]).endswith(b"up 1.0\n")
+    assert (await world.get("/metrics"))[0] == 200
+
+
+async def test_a_listener_that_cannot_accept_goes_on(
+    world: World, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is left to accept with, for some time. That is said once."""
+    failures = [OSError(errno.EMFILE, "too many open files"), OSError(errno.ENOTCONN, "?")]
+    (listener,) = world.served._listeners
+    accept = listener.accept
+
+    async def fails() -> trio.SocketStream:
+        if failures:
+            raise failures.pop()
+        return await accept()
+
+    listener.accept = fails  # type: ignore[method-assign]
+    await world.get("/live")  # the accept that waits already
+    assert (await world.get("/live"))[0] == 200
+    assert not failures
+    (said,) = caplog.messages
+    assert said.startswith("the metrics listener cannot accept connections: ")
 
 
 async def test_a_port_that_is_taken_names_the_setting(world: World) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from kafkacompat._tests.fuzz.node import FuzzedNode, node_properties
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.config import ServerConfig
 from kafkacompat.ids import TopicPartition
+from kafkacompat.metrics.families import Families, Sample, gauge, gauges
 from kafkacompat.metrics.loop_idle import Idle
 from kafkacompat.metrics.process import disk_families
 from kafkacompat.metrics.rendering import rendered
@@ -22,51 +23,11 @@ from kafkacompat.quota.client_quotas import CLIENT_ID
 from kafkacompat.quota.managers import PRODUCER_BYTE_RATE
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
+from kafkacompat.server._tests.shown_node import World, batch_of, fetched, produced
 from kafkacompat.server.node_metrics import NodeMetrics
-from kafkacompat.wire.codec import encode
-from kafkacompat.wire.headers import request_header_bytes
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
-from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-
-Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-class World:
-    def __init__(self, node: FuzzedNode) -> None:
-        self.node = node
-        self.connection = node.connect()
-        self.metrics = NodeMetrics(node.server._doors, node.server, lambda: [("reads", 1, 2)])
-
-    def ask(self, request: object, version: int) -> bytes:
-        key = request.API_KEY  # type: ignore[attr-defined]
-        before = len(self.connection.answers)
-        self.connection.send(
-            request_header_bytes(key, version, 7, "tester") + encode(request, version)  # type: ignore[arg-type]
-        )
-        for _ in range(200):
-            if len(self.connection.answers) > before:
-                return self.connection.answers[-1]
-            self.node.pass_time(10)
-        raise AssertionError("no answer")
-
-    def create(self, name: str, partitions: int = 1) -> None:
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
-
-    def scrape(self) -> Series:
-        text = b"".join(rendered(self.metrics.families())).decode()
-        series: Series = {}
-        for family in text_string_to_metric_families(text):
-            for each in family.samples:
-                key = each.name, frozenset(each.labels.items())
-                assert key not in series, f"{key} is there twice"
-                series[key] = each.value
-        return series
-
-    def value(self, name: str, **labels: str) -> float | None:
-        return self.scrape().get((name, frozenset(labels.items())))
 
 
 @pytest.fixture
@@ -125,12 +86,14 @@ def test_a_failed_directory_is_shown(world: World) -> None:
     home = logs.directory_of(TopicPartition("orders", 0))
     assert home is not None
     offline = next(each for each in logs.directories if each is not home)
+    lost = sum(logs.directory_of(TopicPartition("orders", each)) is offline for each in range(2))
     logs.directory_failed(offline, OSError(5, "broken"))
     series = world.scrape()
     assert series["kafka_log_logmanager_offlinelogdirectorycount", frozenset()] == 1
     label = frozenset({("logDirectory", f'"{offline.path}"')})
     assert series["kafka_log_logmanager_logdirectoryoffline", label] == 1
-    assert series["kafka_server_replicamanager_offlinereplicacount", frozenset()] >= 0
+    assert series["kafka_server_replicamanager_offlinereplicacount", frozenset()] == lost
+    assert series["kafka_server_replicamanager_partitioncount", frozenset()] == 2
 
 
 def test_ready_follows_the_broker_s_state(world: World) -> None:
@@ -140,6 +103,41 @@ def test_ready_follows_the_broker_s_state(world: World) -> None:
     fresh = NodeMetrics(world.node.server._doors, type(world.node.server)(world.node.server._doors), list)
     assert fresh.why_not_ready() == "the node starts"
     assert any(name.startswith("process_") for name in (f.name for f in fresh.families() if f))
+
+
+def test_a_broker_that_is_fenced_or_unregistered_later_is_not_ready(world: World) -> None:
+    """Its state stays RUNNING, as in Kafka."""
+    shared = world.node.server.shared
+    assert shared is not None
+    image = shared.machine.image
+    (own,) = image.brokers.values()
+    for brokers, reason in (({own.id: replace(own, fenced=True)}, "fenced"), ({}, "not registered")):
+        shared.machine.image = replace(image, brokers=brokers)
+        assert world.metrics.why_not_ready() == f"the broker is {reason}"
+    shared.machine.image = image
+    assert world.metrics.why_not_ready() is None
+
+
+def test_samples_that_fail_are_reported_and_the_others_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read when their collector is left already."""
+    reported: list[BaseException] = []
+    monkeypatch.setattr("kafkacompat.server.node_metrics.report", lambda what, error: reported.append(error))
+
+    def samples() -> Iterator[Sample]:
+        yield {"n": "1"}, 1
+        raise RuntimeError("boom")
+
+    def replica_families(*_: object) -> Families:
+        yield gauges("some", "Some.", samples())
+        yield gauge("other", "Other.", 2)
+
+    monkeypatch.setattr("kafkacompat.server.node_metrics.replica_families", replica_families)
+    series = world.scrape()
+    assert [str(error) for error in reported] == ["boom"]
+    assert (series["some", frozenset({("n", "1")})], series["other", frozenset()]) == (1, 2)
+    assert ("kafka_log_logmanager_offlinelogdirectorycount", frozenset()) in series
 
 
 def test_a_collector_that_fails_is_reported_and_the_others_go_on(
@@ -156,23 +154,6 @@ def test_a_collector_that_fails_is_reported_and_the_others_go_on(
     names = {name for name, _ in world.scrape()}
     assert [str(error) for error in reported] == ["boom"]
     assert "kafka_log_logmanager_offlinelogdirectorycount" in names
-
-
-def batch_of(*values: bytes) -> bytes:
-    return bytes(build_batch([Record(at, 0, None, value) for at, value in enumerate(values)]))
-
-
-def produced(world: World, topic: str, *values: bytes, version: int = 9) -> None:
-    one = PartitionProduceData(index=0, records=batch_of(*values))
-    data = TopicProduceData(name=topic, partition_data=[one])
-    world.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), version)
-
-
-def fetched(world: World, topic: str) -> None:
-    asked = FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
-    world.ask(
-        FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, topics=[asked]), 11
-    )
 
 
 def test_fetches_that_waited_as_long_as_they_may_are_counted(world: World) -> None:

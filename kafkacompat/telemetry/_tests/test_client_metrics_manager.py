@@ -15,6 +15,7 @@ from kafkacompat.telemetry.client_metrics_manager import (
     Attributes,
     ClientMetricsManager,
     PointsRefused,
+    PointsTooLarge,
 )
 from kafkacompat.wire.errors import ErrorCode
 
@@ -33,6 +34,8 @@ class Taken:
     def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
         if metrics == b"bad":
             raise PointsRefused("bad")
+        if metrics == b"large":
+            raise PointsTooLarge("large")
         self.bodies.append((client, codec, metrics))
 
     def forget(self, client: bytes) -> None:
@@ -113,6 +116,7 @@ def test_who_asks_too_early_is_throttled_but_not_after_a_change(manager: ClientM
         ({"codec": 9}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         ({"metrics": bytes(101)}, ErrorCode.TELEMETRY_TOO_LARGE),
         ({"metrics": b"bad"}, ErrorCode.INVALID_RECORD),
+        ({"metrics": b"large"}, ErrorCode.TELEMETRY_TOO_LARGE),
     ],
 )
 def test_a_push_that_is_refused(

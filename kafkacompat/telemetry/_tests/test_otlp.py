@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,16 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 
 from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.rendering import rendered
+from kafkacompat.records.compression import compress
 from kafkacompat.telemetry import otlp, series
-from kafkacompat.telemetry.client_metrics_manager import GZIP, NO_CODEC, ClientMetricsManager, PointsRefused
+from kafkacompat.telemetry.client_metrics_manager import (
+    ACCEPTED_CODECS,
+    GZIP,
+    NO_CODEC,
+    ClientMetricsManager,
+    PointsRefused,
+    PointsTooLarge,
+)
 from kafkacompat.telemetry.otlp import OtlpReceiver
 from kafkacompat.telemetry.series import ClientSeries, Point, label_name, metric_name
 
@@ -73,6 +82,22 @@ def test_deltas_add_up_and_totals_do_not(receiver: OtlpReceiver) -> None:
     }
 
 
+def test_a_delta_that_cannot_be_added_changes_nothing(receiver: OtlpReceiver) -> None:
+    """What is no number would stay so whatever is added, and a counter does not go down."""
+    for value in (2.0, math.nan, math.inf, -math.inf, -1.0, 3.0):
+        receiver.take(A, {}, NO_CODEC, message("sent", value, kind="sum"))
+    receiver.take(A, {}, NO_CODEC, message("level", 1.0, kind="sum", is_monotonic=False))
+    receiver.take(A, {}, NO_CODEC, message("level", -4.0, kind="sum", is_monotonic=False))
+    receiver.take(A, {}, NO_CODEC, message("now", math.nan))
+    found = {line.partition("{")[0]: line.split()[-1] for line in shown(receiver)}
+    assert found == {
+        "kafka_client_sent_total": "5.0",
+        "kafka_client_level": "-3.0",
+        "kafka_client_now": "NaN",
+    }
+    assert receiver.series.refused == 4
+
+
 def test_a_client_that_is_forgotten_has_no_series(receiver: OtlpReceiver) -> None:
     receiver.take(A, {}, NO_CODEC, message())
     receiver.take(B, {}, NO_CODEC, message())
@@ -94,9 +119,9 @@ def test_a_body_that_unpacks_to_too_much_is_refused(
     receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp, "UNPACKED_BYTES_MAX", 10)
-    for codec, body in ((NO_CODEC, message()), (GZIP, gzip.compress(message()))):
-        with pytest.raises(PointsRefused):
-            receiver.take(A, {}, codec, body)
+    for codec in (NO_CODEC, *ACCEPTED_CODECS):
+        with pytest.raises(PointsTooLarge):
+            receiver.take(A, {}, codec, compress(codec, message()))
 
 
 def points(count: int) -> list[Point]:
