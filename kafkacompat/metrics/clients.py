@@ -41,10 +41,9 @@ def client_families(
     )
     by_name: dict[tuple[str, bool], list[Sample]] = {}
     counted = 0
-    for client in list(series.by_client):
-        own = series.labels.get(client, {})
-        for (name, is_counter, labels), value in series.by_client.get(client, {}).items():
-            by_name.setdefault((name, is_counter), []).append(({**dict(labels), **own}, value))
+    for own in list(series.by_client.values()):
+        for (name, is_counter, labels), value in own.values.items():
+            by_name.setdefault((name, is_counter), []).append(({**dict(labels), **own.labels}, value))
             counted += 1
         if counted >= COUNTED_A_STEP:
             counted = 0

@@ -17,7 +17,13 @@ from kafkacompat.telemetry.client_metrics_manager import Attributes, PointsRefus
 SERIES_A_CLIENT_MAX = 1_000
 SERIES_MAX = 20_000
 """Of all clients. The client that was silent for longest makes room."""
-TEXT_MAX = 200
+CHARACTERS_A_CLIENT_MAX = 512 << 10
+"""Of the names and labels of its series. A scrape has them all."""
+CHARACTERS_MAX = 8 << 20
+"""Of all clients, as SERIES_MAX."""
+NAME_MAX = 200
+VALUE_MAX = 255
+"""Characters of a label's value. A topic may have 249."""
 LABELS_MAX = 10
 PREFIX = "kafka_client_"
 NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
@@ -41,47 +47,69 @@ Key = tuple[str, bool, Labels]
 
 
 @dataclass(slots=True)
+class OfClient:
+    """What one client has sent."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    values: dict[Key, float] = field(default_factory=dict)
+    characters: int = 0
+    """Of the keys of `values`."""
+
+
+@dataclass(slots=True)
 class ClientSeries:
-    by_client: OrderedDict[bytes, dict[Key, float]] = field(default_factory=OrderedDict)
-    labels: dict[bytes, Mapping[str, str]] = field(default_factory=dict)
+    by_client: OrderedDict[bytes, OfClient] = field(default_factory=OrderedDict)
     count: int = 0
+    characters: int = 0
     refused: int = 0
     """Points that did not fit into the bounds, or that cannot be added."""
 
     def add(self, client: bytes, attributes: Attributes, points: Iterator[Point]) -> None:
-        values = self.by_client.pop(client, {})
-        self.by_client[client] = values
-        self.labels[client] = {name: attributes.get(name, "")[:TEXT_MAX] for name in OWN_LABELS}
-        before = len(values)
+        own = self.by_client.pop(client, None) or OfClient()
+        self.by_client[client] = own
+        own.labels = {name: attributes.get(name, "")[:VALUE_MAX] for name in OWN_LABELS}
+        before = len(own.values), own.characters
         for point in points:
-            key = point.name, point.is_counter, point.labels
-            value = point.value
-            if point.is_delta:
-                value += values.get(key, 0.0)
-                if not isfinite(value) or (point.is_counter and point.value < 0):
-                    # Nothing that is added later would make it a number again, and counters do not go down.
-                    self.refused += 1
-                    continue
-            if key not in values and len(values) >= SERIES_A_CLIENT_MAX:
+            if not _taken(own, point):
                 self.refused += 1
-            else:
-                values[key] = value
-        self.count += len(values) - before
-        while self.count > SERIES_MAX:
+        self.count += len(own.values) - before[0]
+        self.characters += own.characters - before[1]
+        while self.count > SERIES_MAX or self.characters > CHARACTERS_MAX:
             self.forget(next(iter(self.by_client)))
 
     def forget(self, client: bytes) -> None:
-        self.count -= len(self.by_client.pop(client, ()))
-        self.labels.pop(client, None)
+        own = self.by_client.pop(client, None)
+        if own is not None:
+            self.count -= len(own.values)
+            self.characters -= own.characters
+
+
+def _taken(own: OfClient, point: Point) -> bool:
+    """Whether the point is one of the client's series now."""
+    values, value = own.values, point.value
+    key = point.name, point.is_counter, point.labels
+    known = values.get(key)
+    if point.is_delta:
+        value += known or 0.0
+        if not isfinite(value) or (point.is_counter and point.value < 0):
+            # Nothing that is added later would make it a number again, and counters do not go down.
+            return False
+    if known is None:
+        size = len(point.name) + sum([len(name) + len(text) for name, text in point.labels])
+        if len(values) >= SERIES_A_CLIENT_MAX or own.characters + size > CHARACTERS_A_CLIENT_MAX:
+            return False
+        own.characters += size
+    values[key] = value
+    return True
 
 
 def metric_name(text: str) -> str:
-    return PREFIX + NOT_IN_A_NAME.sub("_", text[:TEXT_MAX])
+    return PREFIX + NOT_IN_A_NAME.sub("_", text[:NAME_MAX])
 
 
 def label_name(text: str) -> str:
     """A name that Prometheus takes and that is none of ours."""
-    name = NOT_IN_A_NAME.sub("_", text[:TEXT_MAX])
+    name = NOT_IN_A_NAME.sub("_", text[:NAME_MAX])
     return (
         f"attribute_{name}"
         if not name or name[0].isdigit() or name in OWN_LABELS or name.startswith("__")
@@ -91,7 +119,7 @@ def label_name(text: str) -> str:
 
 def labels_of(attributes: Mapping[str, str]) -> Labels:
     chosen = sorted(attributes.items())[:LABELS_MAX]
-    return tuple({label_name(name): value[:TEXT_MAX] for name, value in chosen}.items())
+    return tuple({label_name(name): value[:VALUE_MAX] for name, value in chosen}.items())
 
 
 __all__ = ["ClientSeries", "Labels", "Point", "PointsRefused", "labels_of", "metric_name"]

@@ -98,6 +98,13 @@ BUGS = (
         ("telemetry/_tests/test_otlp.py",),
     ),
     PlantedBug(
+        "the names of clients' series may have any size",
+        "telemetry/series.py",
+        " or own.characters + size > CHARACTERS_A_CLIENT_MAX",
+        "",
+        ("telemetry/_tests/test_otlp.py",),
+    ),
+    PlantedBug(
         "a request's head may have any size",
         "metrics/endpoint.py",
         "        if len(head) > HEAD_BYTES_MAX:\n",

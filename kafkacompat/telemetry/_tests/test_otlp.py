@@ -140,10 +140,35 @@ def test_series_are_bounded_for_each_client_and_in_all(monkeypatch: pytest.Monke
     assert (list(found.by_client), found.count) == ([B], 3)
 
 
+def test_the_size_of_series_is_bounded_for_each_client_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape has all names and labels: 20,000 series of the longest ones would be a hundred megabytes."""
+    size = len("kafka_client_n") + len("n") + len("1")
+    monkeypatch.setattr(series, "CHARACTERS_A_CLIENT_MAX", 3 * size)
+    monkeypatch.setattr(series, "CHARACTERS_MAX", 5 * size + 1)
+    found = ClientSeries()
+    for _ in range(2):
+        found.add(A, {}, iter(points(8)))
+    assert (found.count, found.characters, found.refused) == (3, 3 * size, 10)
+    found.add(B, {}, iter(points(3)))
+    assert (list(found.by_client), found.count, found.characters) == ([B], 3, 3 * size)
+    found.forget(B)
+    assert (found.count, found.characters) == (0, 0)
+
+
+def test_the_longest_name_of_a_topic_is_a_whole_label(receiver: OtlpReceiver) -> None:
+    """Otherwise two topics could share a series."""
+    topics = ["t" * 248 + end for end in "ab"]
+    for topic in topics:
+        receiver.take(A, {}, NO_CODEC, message(topic=topic))
+    assert [
+        topic for topic in topics if any(f'topic="{topic}"' in line for line in shown(receiver))
+    ] == topics
+
+
 def test_no_client_can_pass_for_a_broker_or_for_another_client() -> None:
     assert metric_name("kafka_server_x") == "kafka_client_kafka_server_x"
     assert metric_name('a"}\n') == "kafka_client_a___"
-    assert len(metric_name("x" * 999)) <= series.TEXT_MAX + len(series.PREFIX)
+    assert len(metric_name("x" * 999)) <= series.NAME_MAX + len(series.PREFIX)
     assert [label_name(each) for each in ("topic", "client_id", "__name__", "", "9", "a-b")] == [
         "topic",
         "attribute_client_id",
@@ -230,7 +255,7 @@ def test_only_plain_attributes_become_labels(receiver: OtlpReceiver) -> None:
     point.attributes.add(key="number").value.int_value = 7
     point.attributes.add(key="nested").value.array_value.values.add().string_value = "x"
     receiver.take(A, {}, NO_CODEC, data.SerializeToString())
-    ((key, _),) = receiver.series.by_client[A].items()
+    ((key, _),) = receiver.series.by_client[A].values.items()
     assert key[2] == (("nested", ""), ("number", "7"))
 
 
