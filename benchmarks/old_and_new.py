@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import client, one_record_burst
-from benchmarks.turns import REQUESTS, TOPIC, Figures, Turns
+from benchmarks.measure import client, create_topic, one_record_burst
+from benchmarks.turns import REQUESTS, TOPIC, Figures, medians, ratios, taken
 from interop_tests.harness.broker import KAFKACOMPAT, BrokerProcess
 
 THIS_CHECKOUT = Path(__file__).resolve().parents[1]
@@ -86,10 +86,12 @@ def main() -> None:
         if options.only not in name:
             continue
         with serving(old) as before, serving(THIS_CHECKOUT) as after:
-            turns = Turns({"old": before, "new": after}, load, options.turns)
-        ratios = turns.times("new", "old")
-        was, now = turns.figures("old"), turns.figures("new")
-        for figure, ratio in ratios.items():
+            for broker in (before, after):
+                create_topic(broker, TOPIC, 1)
+                load(broker)  # warms up
+            turns = taken({"old": partial(load, before), "new": partial(load, after)}, options.turns)
+        was, now = medians(turns, "old"), medians(turns, "new")
+        for figure, ratio in ratios(turns, "new", "old").items():
             print(
                 f"{name}: {figure}: old {was[figure]:.4g}, new {now[figure]:.4g}, ratio {ratio:.3f}",
                 flush=True,

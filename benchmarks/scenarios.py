@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
@@ -289,7 +290,11 @@ SCENARIOS = (
         Scenario(f"quotas: 2 MB/s, {name} {kind}", quotas.bandwidth(name, kind))
         for name, kind in quotas.LOADS
     ),
-    Scenario("costs: one-record requests, 1 in flight", costs.requests),
+    *(
+        Scenario(f"costs: {what} at one-record {load} requests", partial(cost, load))
+        for what, cost in (("quotas", costs.quotas), ("metrics", costs.metrics))
+        for load in costs.LOADS
+    ),
     *(
         Scenario(f"consumer groups: {count:,} members", consumer_groups.membership(count, 20_000))
         for count in (100, 1_000)

@@ -1,6 +1,6 @@
-"""Brokers that run at once and take turns of a second under the same load.
+"""Ways to serve that take turns of a second under the same load.
 
-A change of a few percent is less than what a virtual machine drifts by within a minute. So each turn of a broker is
+A change of a few percent is less than what a virtual machine drifts by within a minute. So each turn of a way is
 compared with the turn of another one beside it, and the order changes from turn to turn.
 """
 
@@ -9,40 +9,31 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping
 
-from benchmarks.measure import create_topic
-from interop_tests.harness.broker import BrokerProcess
-
 Figures = dict[str, float]
+Turn = dict[str, Figures]
+"""By way."""
 REQUESTS = 10_000
 """Of one record. They take about a second."""
 TOPIC = "bench"
 
 
-class Turns:
-    """`burst` puts a load of about a second on a broker. A first turn, which does not count, warms up."""
+def taken(ways: Mapping[str, Callable[[], Figures]], count: int) -> list[Turn]:
+    """The figures of so many turns of each way."""
+    names = list(ways)
+    turns = []
+    for number in range(count):
+        found = {name: ways[name]() for name in (names if number % 2 == 0 else names[::-1])}
+        turns.append({name: found[name] for name in names})
+    return turns
 
-    def __init__(
-        self, brokers: Mapping[str, BrokerProcess], burst: Callable[[BrokerProcess], Figures], turns: int
-    ) -> None:
-        names = list(brokers)
-        for broker in brokers.values():
-            create_topic(broker, TOPIC, 1)
-            burst(broker)
-        self._found = [
-            {name: burst(brokers[name]) for name in (names if number % 2 == 0 else names[::-1])}
-            for number in range(turns)
-        ]
 
-    def figures(self, name: str) -> Figures:
-        """Medians of this broker."""
-        return {
-            figure: statistics.median(turn[name][figure] for turn in self._found)
-            for figure in self._found[0][name]
-        }
+def medians(turns: list[Turn], way: str) -> Figures:
+    return {figure: statistics.median(turn[way][figure] for turn in turns) for figure in turns[0][way]}
 
-    def times(self, name: str, other: str) -> Figures:
-        """Medians of this broker's figures over the other one's of the same turn."""
-        return {
-            figure: statistics.median(turn[name][figure] / turn[other][figure] for turn in self._found)
-            for figure in self._found[0][name]
-        }
+
+def ratios(turns: list[Turn], way: str, other: str) -> Figures:
+    """Medians of this way's figures over the other one's of the same turn."""
+    return {
+        figure: statistics.median(turn[way][figure] / turn[other][figure] for turn in turns)
+        for figure in turns[0][way]
+    }

@@ -19,7 +19,7 @@ from kafkacompat.api.repeats import SIZE_MAX, Repeat
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.route import EncodedAnswer, Route
 from kafkacompat.api.serve import serve, serve_own, stand_in_for_failure
-from kafkacompat.api.throttling import throttling_of
+from kafkacompat.api.throttling import throttle
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.wire.apis import request_class
@@ -222,13 +222,13 @@ class ApiDispatcher:
             connection.client_software,
         )
         if self._node.quotas.is_active:
-            context.throttling = throttling_of(self._node, connection, route, context, size_bytes)
+            throttle(self._node, connection, route, context, size_bytes)
         try:
             answer = serve(route, self._node, context, request, self._stepping, is_large)
             if isinstance(answer, Deferred):
                 if not answer.done:
                     if context.throttling is not None:
-                        context.throttling.waits()
+                        context.throttling.waits(context)
                     return self._pending(route, context, request, answer)
                 answer = answer.result()
         except (CloseConnection, WireError):
@@ -247,6 +247,8 @@ class ApiDispatcher:
     def connection_closed(self, connection: ConnectionInfo) -> None:
         """Abandon a waiting fetch. Requests that change state continue, and fetch sessions outlive connections."""
         self._let_go(connection.connection_id)
+        if connection.throttling is not None:
+            connection.throttling.settle()
         for when_closed in self._when_closed:
             when_closed(connection.connection_id)
 
@@ -289,7 +291,7 @@ class ApiDispatcher:
         self, route: Route, context: RequestContext, request: Any, answer: Message | NoResponse
     ) -> Reply | None:
         if context.throttling is not None and type(answer) is not EncodedAnswer:
-            context.throttling.tell(answer)
+            context.throttling.tell(context, answer)
         if isinstance(answer, NoResponse):
             if answer is NoResponse.SILENT:
                 return None

@@ -8,6 +8,7 @@ follower's state is in a tag (KIP-903).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import CLUSTER_ACTION, Access, RightToTopics, access_of
@@ -145,10 +146,10 @@ def _fetched(
     throttling = context.throttling
     if throttling is not None:
         if parameters.replica_id >= 0:
-            throttling.exempt()
+            context.throttling = None
         else:
-            parameters.max_bytes = min(parameters.max_bytes, throttling.fetch_bytes_max())
-            parameters.throttle = throttling.fetched
+            parameters.max_bytes = min(parameters.max_bytes, throttling.fetch_bytes_max)
+            parameters.throttle = partial(throttling.fetched, context)
     access = access_of(node, context)
     if access is not None:
         parameters.may_read = _readable(access, parameters.replica_id)

@@ -227,7 +227,7 @@ def _told(
     if route.meter is not None:
         yield from route.meter.count_in_steps(answer)
     if context.throttling is not None:
-        context.throttling.tell(answer)
+        context.throttling.tell(context, answer)
     later.held.append(answer)
     return (yield from encoded_in_steps(route, answer))
 

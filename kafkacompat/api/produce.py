@@ -288,8 +288,7 @@ def error_response(request: ProduceRequest, code: ErrorCode, version: int) -> Pr
 def _refused_whole(
     context: RequestContext, request: ProduceRequest, code: ErrorCode, pace: Pace
 ) -> Steps[ProduceResponse | NoResponse]:
-    if context.throttling is not None:
-        context.throttling.refused()
+    context.size_bytes = 0  # nothing was looked at, so it uses no bandwidth
     return (yield from _refused(request, code, pace))
 
 

@@ -41,7 +41,10 @@ class RequestContext:
         "listener_is_sasl",
         "listener_name",
         "principal",
+        "size_bytes",
+        "started_s",
         "throttling",
+        "waits_since_s",
     )
 
     def __init__(
@@ -74,7 +77,13 @@ class RequestContext:
         self.is_forwarded = False
         """Whether the request came in an Envelope, so that the connection is a broker's and not the client's."""
         self.throttling: Throttling | None = None
-        """None if no quota applies to the request."""
+        """None if no quota applies to the request, or it is recorded already. The next three are set with it."""
+        self.size_bytes: int
+        """What counts of the request's size, without its prefix."""
+        self.started_s: float
+        """When it was received, in seconds of the monotonic clock."""
+        self.waits_since_s: float | None
+        """When it had used its time of the loop, and only waits. None: it does not wait."""
         self.client_software: tuple[str, str] | None = None
         """Name and version. Only the context of an ApiVersions request has them."""
         self.again: Callable[[], bool] | None = None

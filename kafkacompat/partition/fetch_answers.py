@@ -84,9 +84,9 @@ class FetchAnswers:
     ) -> FetchResponse:
         """The response for these answers. Consecutive partitions of one topic are grouped."""
         if parameters.throttle is not None:
-            throttled = throttled_answer(context, parameters, response_size(context, parameters, answers))
-            if throttled is not None:
-                return throttled
+            throttle_ms = parameters.throttle(response_size(context, parameters, answers))
+            if throttle_ms:
+                return throttled_answer(context, throttle_ms)
         session_id, selected = context.select(answers, self._clock.monotonic_ms())
         topics: list[FetchableTopicResponse] = []
         leaders: set[int] = set()
@@ -112,9 +112,9 @@ class FetchAnswers:
         """Like `respond`, some of the answers at a time."""
         if parameters.throttle is not None:
             size_bytes = yield from response_size_in_steps(context, parameters, answers, TOLD_A_STEP)
-            throttled = throttled_answer(context, parameters, size_bytes)
-            if throttled is not None:
-                return throttled
+            throttle_ms = parameters.throttle(size_bytes)
+            if throttle_ms:
+                return throttled_answer(context, throttle_ms)
             parameters.throttle = None
         told = FetchContext(()) if context.session is None else context
         to_remember: dict[Any, Any] = {}

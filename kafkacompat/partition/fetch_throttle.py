@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PREFIX_BYTES = 4
 COMPACT_IN_ONE = 126
 """The largest length, or number of elements, whose varint takes one byte."""
+COMPACT_IN_TWO = 16_382
+"""The largest that takes two."""
 
 
 def response_size(
@@ -30,10 +32,20 @@ def response_size(
 ) -> int:
     """Return the bytes of the response with its size prefix, without its header and node endpoints, as Kafka counts them.
 
-    Every fetch of a client with a quota asks, so nothing is called for an answer that has only what every answer has.
+    Every fetch of a client with a quota asks. So the usual one, a few records of one partition, is a matter of one sum.
     """
     sizes = sizes_of(parameters.version)
-    is_compact = sizes.is_compact
+    if len(answers) == 1:
+        asked, answer = answers[0]
+        records, name = len(answer.records), asked.topic or ""
+        if (
+            0 < records <= COMPACT_IN_TWO
+            and len(name) <= COMPACT_IN_ONE
+            and name.isascii()
+            and has_only_what_all_have(answer)
+        ):
+            size = sizes.one + records + (len(name) if sizes.has_names else 0)
+            return size + 1 if sizes.is_compact and records > COMPACT_IN_ONE else size
     size = PREFIX_BYTES + sizes.empty
     topics = partitions = 0
     last_name: str | None = None
@@ -52,20 +64,22 @@ def response_size(
             partitions = 0
         partitions += 1
         records = len(answer.records)
-        if (
-            answer.aborted_transactions
-            or answer.diverging_epoch is not None
-            or answer.current_leader is not None
-            or answer.snapshot_id is not None
-        ):
-            size += records + _size_but_records(answer, parameters)
-        else:
-            size += records + sizes.partition
-        if is_compact and records > COMPACT_IN_ONE:
+        size += records
+        size += sizes.partition if has_only_what_all_have(answer) else _size_but_records(answer, parameters)
+        if sizes.is_compact and records > COMPACT_IN_ONE:
             size += uvarint_size(records + 1) - 1
     if partitions > COMPACT_IN_ONE or topics > COMPACT_IN_ONE:
         size += sizes.of_count(partitions) + sizes.of_count(topics)
     return size
+
+
+def has_only_what_all_have(answer: PartitionData) -> bool:
+    return (
+        not answer.aborted_transactions
+        and answer.diverging_epoch is None
+        and answer.current_leader is None
+        and answer.snapshot_id is None
+    )
 
 
 def response_size_in_steps(
@@ -100,6 +114,8 @@ class Sizes(NamedTuple):
     empty: int
     topic: int
     partition: int
+    one: int
+    """A response with a partition, and the size prefix."""
     is_compact: bool
     """Lengths are varints. The parts count one byte of each."""
     has_names: bool
@@ -124,15 +140,11 @@ def sizes_of(version: int) -> Sizes:
     partition = size(FetchableTopicResponse(partitions=[PartitionData(records=b"")]))
     is_compact = version >= FetchResponse.FLEXIBLE_MIN
     has_names = size(FetchableTopicResponse(topic="t")) > topic
-    return Sizes(empty, topic - empty, partition - topic, is_compact, has_names)
+    one = PREFIX_BYTES + partition
+    return Sizes(empty, topic - empty, partition - topic, one, is_compact, has_names)
 
 
-def throttled_answer(
-    context: FetchContext, parameters: FetchParameters, size_bytes: int
-) -> FetchResponse | None:
-    """Return the empty response if a response of this size is throttled. A session is kept, and none is made."""
-    throttle_ms = 0 if parameters.throttle is None else parameters.throttle(size_bytes)
-    if not throttle_ms:
-        return None
+def throttled_answer(context: FetchContext, throttle_ms: int) -> FetchResponse:
+    """The empty response to a throttled fetch. A session is kept, and none is made."""
     session_id = INVALID_SESSION_ID if context.session is None else context.session.id
     return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)

@@ -41,8 +41,6 @@ class Stat(Protocol):
     used_s: float
     """When something was last recorded, in seconds. 0: never."""
 
-    def bound_changed(self) -> None: ...
-
     def throttle_ms(self, bound: float, now_ms: int) -> int: ...
 
 
@@ -129,7 +127,6 @@ class ClientQuotas(Generic[S]):
                 del self._sensors[tags]
             else:
                 sensor.bound = bound
-                sensor.stat.bound_changed()
 
     def sensor(self, user: str, client_id: str | None, now_ms: int) -> Sensor[S] | None:
         """Return the measurement that the user's client shares, or None if no quota applies. It may be kept until

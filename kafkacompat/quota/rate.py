@@ -28,20 +28,14 @@ class Rate:
     """Units per second over `windows` windows of `window_ms` (Rate and SampledStat).
 
     One more window is kept, because a window that began before the measured time may end in it.
-
-    `charge` is called for every request. While the current window lasts and the rate is far below its bound, it only
-    adds the values up. Whatever else is done with the rate takes them in first.
     """
 
     __slots__ = (
-        "_added",
         "_current",
         "_least_s",
         "_obsolete_ms",
-        "_room",
         "_samples",
         "_total",
-        "_until_s",
         "_window_ms",
         "_windows",
         "used_s",
@@ -58,51 +52,10 @@ class Rate:
         """The sum of the samples."""
         self._obsolete_ms = 0
         """No sample is obsolete before this time."""
-        self._until_s = 0.0
-        """Until then values may be added up. 0: they may not."""
-        self._room = 0.0
-        """Values that add up to less than this do not make the rate exceed its bound before `_until_s`."""
-        self._added = 0.0
         self.used_s = 0.0
-        """When the last value was recorded or added, in seconds. 0: never."""
-
-    def charge(self, value: float, bound: float, now_s: float) -> int:
-        """As `record` and then `throttle_ms`, at a time in seconds. `value` is not negative.
-
-        When the bound has changed, `bound_changed` must be called first.
-        """
-        if now_s < self._until_s:
-            added = self._added + value
-            if added < self._room:
-                self._added = added
-                self.used_s = now_s
-                return 0
-        now_ms = milliseconds(now_s)
-        self.record(value, now_ms)
-        throttle_ms = self.throttle_ms(bound, now_ms)
-        room = bound * self._least_s - self._total
-        if room > 0:
-            end_ms = self._samples[self._current].start_ms + self._window_ms
-            self._until_s = min(end_ms, self._obsolete_ms) / 1000
-            self._room = room
-        return throttle_ms
-
-    def bound_changed(self) -> None:
-        if self._until_s:
-            self._take_in()
-
-    def _take_in(self) -> None:
-        """Record what was added up."""
-        self._until_s = 0.0
-        sample = self._samples[self._current]
-        sample.value += self._added
-        sample.last_ms = milliseconds(self.used_s)
-        self._total += self._added
-        self._added = 0.0
+        """When the last value was recorded, in seconds. 0: never."""
 
     def record(self, value: float, now_ms: int) -> None:
-        if self._until_s:
-            self._take_in()
         samples = self._samples
         if not samples:
             samples.append(Sample(now_ms))
@@ -125,13 +78,11 @@ class Rate:
         return sample
 
     def measure(self, now_ms: int) -> float:
-        window_ms = self.window_ms(now_ms)  # takes in what was added up
+        window_ms = self.window_ms(now_ms)
         return self._total / (window_ms / 1000.0)
 
     def window_ms(self, now_ms: int) -> int:
         """The measured time: at least all windows but one, and at most the time since the oldest sample began."""
-        if self._until_s:
-            self._take_in()
         if now_ms >= self._obsolete_ms:
             self._purge(now_ms)
         elapsed_ms = now_ms - min([sample.start_ms for sample in self._samples])
@@ -150,28 +101,18 @@ class Rate:
         self._total = sum([sample.value for sample in self._samples])
         self._obsolete_ms = min([sample.last_ms for sample in self._samples]) + measured_ms
 
+    def left(self, bound: float) -> float:
+        """Return the least that may still be recorded without exceeding the bound. Not positive if there is none."""
+        return bound * self._least_s - self._total
+
     def throttle_ms(self, bound: float, now_ms: int) -> int:
         """Return how long the client must pause until the rate is down to the bound. 0 if the rate is not above the bound."""
-        if self._until_s:
-            self._take_in()
         if self._total < bound * self._least_s and now_ms < self._obsolete_ms:
             return 0  # the usual case, without the exact time
         rate = self.measure(now_ms)
         if not rate > bound:
             return 0
         return rounded_ms((rate - bound) / bound * self.window_ms(now_ms))
-
-
-def added_up(one: Rate, value: float, other: Rate, value_of_other: float, now_s: float) -> bool:
-    """Charge two rates at once, if both only have to add up: nearly every request. Returns False, and does nothing, if
-    they must be charged one by one."""
-    if now_s < one._until_s and now_s < other._until_s:
-        added, added_to_other = one._added + value, other._added + value_of_other
-        if added < one._room and added_to_other < other._room:
-            one._added, other._added = added, added_to_other
-            one.used_s = other.used_s = now_s
-            return True
-    return False
 
 
 class Average:
@@ -216,9 +157,6 @@ class TokenBucket:
             self._tokens = min(burst, self._tokens + bound * ((now_ms - self._updated_ms) / 1000.0))
         self._updated_ms = now_ms
         return self._tokens
-
-    def bound_changed(self) -> None:
-        """Nothing depends on the bound before."""
 
     def record(self, value: float, bound: float, now_ms: int) -> None:
         self.used_s = now_ms / 1000

@@ -51,7 +51,7 @@ def share_fetch_response(
     is_subsequent = session is not None and epoch != INITIAL_EPOCH
     if throttling is not None:
         response.throttle_time_ms = throttling.fetched(
-            _size(data, session if is_subsequent else None, context)
+            context, _size(data, session if is_subsequent else None, context)
         )
     if is_subsequent and session is not None and session.epoch != next_epoch(epoch):
         response.error_code = ErrorCode.INVALID_SHARE_SESSION_EPOCH

@@ -247,7 +247,7 @@ class Serving:
         throttling = self._context.throttling
         max_bytes = min(request.max_bytes, parts.fetch_max_bytes())
         if throttling is not None:
-            max_bytes = max(min(max_bytes, throttling.fetch_bytes_max()), 1)
+            max_bytes = max(min(max_bytes, throttling.fetch_bytes_max), 1)
         parameters = ShareFetchParameters(
             self._key.member_id,
             AcquireMode(request.share_acquire_mode),

@@ -13,7 +13,6 @@ from kafkacompat.quota.rate import (
     Average,
     Rate,
     TokenBucket,
-    added_up,
     milliseconds,
     rounded_ms,
 )
@@ -117,70 +116,6 @@ def test_the_short_way_to_no_throttle_gives_what_the_long_way_gives() -> None:
                 short.record(-value, now_ms)
                 long.record(-value, now_ms)
             assert short.measure(now_ms) == long.measure(now_ms)
-
-
-def test_values_that_are_added_up_give_what_values_that_are_recorded_give() -> None:
-    """The same events and questions, to a rate that never adds up."""
-    chance = random.Random(7)
-    added_up = 0
-    for _ in range(300):
-        windows, window_ms = chance.choice(((11, 1000), (2, 500), (1, 100)))
-        quick, plain = Rate(windows, window_ms), Rate(windows, window_ms)
-        now_ms = chance.choice((0, 1_000, 123_456_789))
-        bound = chance.choice((1.0, 50.0, 1000.0, 1e9, math.inf))
-        for _ in range(300):
-            now_ms += chance.choice((0, 0, 1, 7, 37, window_ms, 3 * window_ms, 40 * window_ms))
-            value = chance.randrange(1000)
-            plain.record(value, now_ms)
-            assert quick.charge(value, bound, now_ms / 1000) == plain.throttle_ms(bound, now_ms)
-            assert quick.used_s == plain.used_s == now_ms / 1000
-            added_up += quick._added > 0
-            what = chance.random()
-            if what < 0.05:
-                quick.record(-value, now_ms)
-                plain.record(-value, now_ms)
-            elif what < 0.1:
-                bound = chance.choice((1.0, 50.0, 1000.0, 1e9, math.inf))
-                quick.bound_changed()
-            elif what < 0.15:
-                now_ms += chance.choice((0, 1, window_ms - 1, window_ms, 20 * window_ms))
-                assert quick.measure(now_ms) == plain.measure(now_ms)
-            elif what < 0.2:
-                assert quick.window_ms(now_ms) == plain.window_ms(now_ms)
-    assert added_up > 10_000
-
-
-def test_two_rates_that_are_charged_at_once_give_what_each_gives_alone() -> None:
-    """`added_up` does what `charge` of both would do, or nothing."""
-    chance = random.Random(11)
-    at_once = 0
-    for _ in range(300):
-        windows, window_ms = chance.choice(((11, 1000), (2, 500), (1, 100)))
-        bounds = [chance.choice((50.0, 1000.0, 1e9, math.inf)) for _ in range(2)]
-        pair, alone = ([Rate(windows, window_ms) for _ in range(2)] for _ in range(2))
-        now_ms = chance.choice((0, 1_000, 123_456_789))
-        for _ in range(200):
-            now_ms += chance.choice((0, 0, 1, 7, 37, window_ms, 3 * window_ms, 40 * window_ms))
-            now_s = now_ms / 1000
-            values = [chance.choice((0, 1, 30, 1000)) for _ in range(2)]
-            expected = [
-                rate.charge(value, bound, now_s)
-                for rate, value, bound in zip(alone, values, bounds, strict=True)
-            ]
-            if added_up(pair[0], values[0], pair[1], values[1], now_s):
-                assert expected == [0, 0]
-                at_once += 1
-            else:
-                told = [
-                    rate.charge(value, bound, now_s)
-                    for rate, value, bound in zip(pair, values, bounds, strict=True)
-                ]
-                assert told == expected
-            for rate, same in zip(pair, alone, strict=True):
-                assert (rate.used_s, rate._added, rate._until_s) == (same.used_s, same._added, same._until_s)
-                if chance.random() < 0.05:
-                    assert rate.measure(now_ms) == same.measure(now_ms)
-    assert at_once > 5_000
 
 
 def test_a_millisecond_is_the_same_in_seconds() -> None:

@@ -563,11 +563,9 @@ class Throttled:
     def __init__(self, bound: int) -> None:
         self.bound = bound
         self.sizes: list[int] = []
+        self.fetch_bytes_max = 1 << 30
 
-    def fetch_bytes_max(self) -> int:
-        return 1 << 30
-
-    def fetched(self, size: int) -> int:
+    def fetched(self, context: object, size: int) -> int:
         self.sizes.append(size)
         return 70 if size > self.bound else 0
 
@@ -595,7 +593,7 @@ def test_an_answer_within_the_quota_is_sent() -> None:
 def test_a_fetch_asks_for_no_more_than_its_quota_allows() -> None:
     world = filled(batches=100)
     quota = Throttled(1 << 20)
-    quota.fetch_bytes_max = lambda: 3 * len(world.batches()[0])  # type: ignore[method-assign]
+    quota.fetch_bytes_max = 3 * len(world.batches()[0])
     assert taken(world.fetched("a", partitions=[0], throttling=quota)) == {0: [(0, 2, 1)]}
 
 

@@ -1,0 +1,133 @@
+"""Far below its bounds a connection adds up what its requests use, and records the sum now and then."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kafkacompat.api._tests.test_throttling import Throttled
+from kafkacompat.api.throttling import KEPT_PART, KEPT_S
+from kafkacompat.ports.dispatcher import ConnectionInfo
+from kafkacompat.quota.rate import Rate
+from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkacompat.wire.messages.create_topics_response import CreateTopicsResponse
+
+KEPT_MS = round(1000 * KEPT_S)
+
+
+def recorded(throttled: Throttled) -> int:
+    """Bytes of produce requests that the quota's measurement has."""
+    ((_, sensor),) = throttled.api.node.quotas.produce.newest(1)
+    now_ms = throttled.api.world.time.ms
+    rate: Rate = sensor.stat
+    return round(rate.measure(now_ms) * rate.window_ms(now_ms) / 1000)
+
+
+def test_the_first_request_is_recorded_at_once_and_the_next_ones_later() -> None:
+    throttled = Throttled(producer_byte_rate=1e9)
+    sizes = [throttled.produce()[1]]
+    assert recorded(throttled) == sizes[0]
+    sizes += [throttled.produce()[1] for _ in range(5)]
+    assert recorded(throttled) == sizes[0]
+    throttled.passes(KEPT_MS)
+    sizes.append(throttled.produce()[1])
+    assert recorded(throttled) == sum(sizes)
+
+
+def test_more_than_a_part_of_what_is_left_is_recorded_at_once() -> None:
+    throttled = Throttled(producer_byte_rate=64 * 1_000)  # 640,000 bytes at once, of which 10,000 may be kept
+    sizes = [throttled.produce(5_000)[1] for _ in range(2)]
+    assert recorded(throttled) == sizes[0]
+    sizes.append(throttled.produce(5_000)[1])
+    assert recorded(throttled) == sum(sizes)
+
+
+def test_time_is_added_up_too() -> None:
+    throttled = Throttled(request_percentage=6.4)  # 0.64 s at once, of which 10 ms may be kept
+
+    def total_percent() -> float:
+        ((_, sensor),) = throttled.api.node.quotas.request.newest(1)
+        now_ms = throttled.api.world.time.ms
+        return sensor.stat.measure(now_ms) * sensor.stat.window_ms(now_ms) / 1000
+
+    ticks = iter(range(10**6))
+    throttled.api.node.monotonic_s = lambda: 0.004 * next(ticks)
+    throttled.produce()
+    throttled.produce()
+    throttled.produce()
+    assert total_percent() == pytest.approx(0.4)
+    throttled.produce()
+    assert total_percent() == pytest.approx(4 * 0.4)
+
+
+def test_a_connection_that_ends_has_recorded_everything() -> None:
+    throttled = Throttled(producer_byte_rate=1e9)
+    sizes = [throttled.produce()[1] for _ in range(3)]
+    throttled.api.dispatcher.connection_closed(throttled.api.connection)
+    assert recorded(throttled) == sum(sizes)
+
+
+def test_another_api_or_client_leaves_nothing_behind() -> None:
+    throttled = Throttled(producer_byte_rate=1e9)
+    sizes = [throttled.produce()[1] for _ in range(3)]
+    assert throttled.fetch().throttle_time_ms == 0
+    assert recorded(throttled) == sum(sizes)
+
+
+def test_a_lower_bound_applies_to_what_was_added_up() -> None:
+    throttled = Throttled(producer_byte_rate=1e9)
+    sizes = [throttled.produce(10_000)[1] for _ in range(3)]
+    Throttled(throttled.api, producer_byte_rate=1_000.0)
+    response, size = throttled.produce(10_000)
+    over = sum(sizes) + size - 10 * 1_000
+    assert response.throttle_time_ms == pytest.approx(over, abs=1)  # milliseconds, at a byte each
+
+
+def test_what_the_controller_tells_is_never_passed_over() -> None:
+    throttled = Throttled(controller_mutation_rate=1.0, request_percentage=1e6)
+    for told_ms in (0, 0, 70):
+        reply: Any = throttled.api.send(CreateTopicsRequest(topics=[CreatableTopic(name="new")]), 7)
+        throttled.api.controller.calls[-1][2].resolve(CreateTopicsResponse(throttle_time_ms=told_ms))
+        assert throttled.api.decoded(reply.reply.result(), 19, 7).throttle_time_ms == told_ms
+    assert throttled.muted == [70]
+
+
+def test_all_connections_together_lose_nothing_and_are_throttled_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside a measurement that gets each request at once: never far behind it, and equal when all have ended."""
+    chance = random.Random(5)
+    throttled_often = 0
+    values: list[tuple[Rate, float]] = []
+    record = Rate.record
+    monkeypatch.setattr(
+        Rate, "record", lambda rate, value, ms: (values.append((rate, value)), record(rate, value, ms))
+    )
+    for _ in range(8):
+        values.clear()
+        sizes = []
+        bound = chance.choice((2_000.0, 20_000.0, 1e9))
+        throttled = Throttled(producer_byte_rate=bound)
+        exact = Rate(11, 1000)
+        connections = [ConnectionInfo(number, "PLAINTEXT", "127.0.0.1", 9) for number in range(4)]
+        for _ in range(120):
+            throttled.passes(chance.choice((0, 0, 3, 40, 150, 2_000)))
+            throttled.api.connection = chance.choice(connections)
+            response, size = throttled.produce(chance.choice((10, 300, 3_000)))
+            sizes.append(size)
+            now_ms = throttled.api.world.time.ms
+            exact.record(size, now_ms)
+            expected_ms = exact.throttle_ms(bound, now_ms)
+            if response.throttle_time_ms:
+                throttled_often += 1
+                assert expected_ms > 0
+            else:
+                # The other connections keep at most a 64th each.
+                assert exact.left(bound) > -3 * KEPT_PART * 10 * bound - size
+        for each in connections:
+            throttled.api.dispatcher.connection_closed(each)
+        ((_, sensor),) = throttled.api.node.quotas.produce.newest(1)
+        assert sum(value for rate, value in values if rate is sensor.stat) == sum(sizes)
+    assert throttled_often > 50
