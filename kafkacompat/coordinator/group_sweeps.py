@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult, RecordRun, Refused
-from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.commit import delete_offsets
@@ -25,9 +25,11 @@ from kafkacompat.group.retention import (
     places,
     places_of_group,
     places_of_topics,
-    share_groups_of_topics,
     shut,
 )
+from kafkacompat.group.share.initialization import forget_absent_topics
+from kafkacompat.group.share.share_group import ShareGroup
+from kafkacompat.group.share.state_partitions import NO_STATES
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
 
@@ -44,6 +46,8 @@ STRETCH = 250
 """Places examined, and so the most tombstones written, in one step."""
 PLACE_COST = 2
 TOMBSTONE_COST = 12
+TOPICS_A_MICROSECOND = 5
+"""Topics of a share group that are looked up in a microsecond."""
 BATCH_BYTES_MAX = 16_384
 """Bytes of keys in one batch of tombstones, as for transactional ids in Kafka. A batch has at least one."""
 KEY_OVERHEAD_BYTES = 32
@@ -82,7 +86,8 @@ class GroupSweeps:
     # --- expiry
 
     def expire(self, shards: list[Shard]) -> None:
-        """Run one pass over these shards. Does nothing while the last pass runs."""
+        """Run one pass over these shards. Does nothing while the last pass runs. It also repeats what the log has refused
+        of the removals after the deletion of a topic."""
         if not self._is_expiring:
             self._is_expiring = True
             self._steps.start_now("the expiry of offsets", self._expire(shards))
@@ -98,7 +103,10 @@ class GroupSweeps:
                         break
                     records = expired_records(machine, stretch, self._clock.now_ms())
                     self._meters.expired(sum(isinstance(each, OffsetRecord) for each in records))
-                    yield self._write(shard, records)
+                    self._write(shard, records)
+                    yield _cost(records)
+                yield from self._forget_absent_topics(shard)
+                self.drop_topics(shard, now=False)
         finally:
             self._is_expiring = False
 
@@ -124,19 +132,38 @@ class GroupSweeps:
         try:
             while machine.deleting:
                 topics = {name: dict(ids) for name, ids in machine.deleting.items()}
+                is_all_written = True
                 for stretch in stretches(places_of_topics(machine, topics)):
                     if shard.state is not ShardState.ACTIVE:
                         return
-                    yield self._write(shard, deleted_topic_records(machine, stretch, topics))
-                for record in share_groups_of_topics(machine, topics):
-                    if shard.state is not ShardState.ACTIVE:
-                        return
-                    yield PLACE_COST if record is None else self._write(shard, [record])
+                    records = deleted_topic_records(machine, stretch, topics)
+                    is_all_written = self._write(shard, records) and is_all_written
+                    yield _cost(records)
+                yield from self._forget_absent_topics(shard)
+                if shard.state is not ShardState.ACTIVE or not is_all_written:
+                    return  # the next pass of the expiry begins again
                 for name, ids in topics.items():
                     if machine.deleting[name] == ids:
                         del machine.deleting[name]
         finally:
             self._dropping.discard(shard)
+
+    def _forget_absent_topics(self, shard: Shard) -> Work:
+        """Each share group is looked at in every pass of the expiry as well, so nothing is to be done if the log refuses
+        its record."""
+        machine = machine_of(shard)
+        for group in list(machine.groups.values()):
+            if shard.state is not ShardState.ACTIVE:
+                return
+            cost = PLACE_COST
+            if isinstance(group, ShareGroup) and machine.groups.get(group.group_id) is group:
+                states = NO_STATES if group.states is None else group.states
+                cost += (len(states.initializing) + len(states.initialized)) // TOPICS_A_MICROSECOND
+                record = forget_absent_topics(machine.env, group)
+                if record is not None:
+                    self._write(shard, [record])
+                    cost += OPERATION_COST
+            yield cost
 
     # --- deletion of a group
 
@@ -219,17 +246,22 @@ class GroupSweeps:
     def _write_batch(self, shard: Shard, batch: list[GroupRecord]) -> Deferred[None]:
         return shard.write(lambda _: CoordinatorResult(tuple(batch), None))
 
-    def _write(self, shard: Shard, records: list[GroupRecord]) -> int:
+    def _write(self, shard: Shard, records: list[GroupRecord]) -> bool:
+        """Whether the log has taken them all."""
         for batch in batches(records):
             try:
                 written = self._write_batch(shard, batch)
             except Exception as error:
                 if not isinstance(error, Refused):
                     report(f"writing to coordinator partition {shard.partition}", error)
-                break
+                return False
             if written.done and written.has_failed:
-                break  # later steps, such as the end of the group, depend on this one
-        return STRETCH * PLACE_COST + len(records) * TOMBSTONE_COST
+                return False  # later steps, such as the end of the group, depend on this one
+        return True
+
+
+def _cost(records: list[GroupRecord]) -> int:
+    return STRETCH * PLACE_COST + len(records) * TOMBSTONE_COST
 
 
 def _joined(parts: list[OffsetDeleteResponse]) -> OffsetDeleteResponse:

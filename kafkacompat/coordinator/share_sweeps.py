@@ -8,7 +8,7 @@ done while the cluster has no share groups (share.version 0).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +69,10 @@ class ShareSweeps:
         self._partitions = partitions
         self._rounds = Rounds(steps, timers, shards, lambda: self._has_share_groups)
         self._has_share_groups = False
+        self._image: MetadataImage | None = None
         self._deleted: dict[Shard, set[Uuid]] = {}
-        """Topics that were deleted while a shard was loading, or whose states are being removed."""
+        """Topics that were deleted while a shard was loading, or whose states are being removed. They stay here until the
+        log has taken all of their tombstones."""
         self._dropping: set[Shard] = set()
         self.pruned: dict[int, int] = {}
         """Partition -> offset at which it was last pruned."""
@@ -85,10 +87,13 @@ class ShareSweeps:
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Call it after the shards have followed the image."""
         self._has_share_groups = new.features.get(SHARE_VERSION, 0) > 0
+        self._image = new
         if old.topics is new.topics:
             return
-        present = {shard.partition for shard in self._shards}
+        shards = set(self._shards)
+        present = {shard.partition for shard in shards}
         self.pruned = {index: offset for index, offset in self.pruned.items() if index in present}
+        self._deleted = {shard: ids for shard, ids in self._deleted.items() if shard in shards}
         if not present:
             return
         deleted = {
@@ -106,6 +111,7 @@ class ShareSweeps:
 
     def _prune(self, shard: Shard) -> Work:
         """Remove the records below the oldest snapshot that is needed, once what replaces them is committed."""
+        yield from self._look_for_deleted(shard)
         yield OPERATION_COST
         try:
             found = shard.write(
@@ -167,39 +173,62 @@ class ShareSweeps:
             self._dropping.add(shard)
             self._steps.start_now("deleting states of deleted topics", self._drop(shard))
 
+    def _look_for_deleted(self, shard: Shard) -> Work:
+        """Begin again where the log has refused tombstones, and where a topic was deleted while no node coordinated this
+        partition."""
+        image = self._image
+        assert image is not None  # there is no shard before the first one
+        absent: set[Uuid] = set()
+        for stretch in stretches(iter(list(machine_of(shard).states))):
+            absent.update(key.topic_id for key in stretch if key.topic_id not in image.topics_by_id)
+            yield len(stretch)
+        if absent:
+            self._deleted.setdefault(shard, set()).update(absent)
+        self.drop_topics(shard)
+
     def _drop(self, shard: Shard) -> Work:
         machine = machine_of(shard)
         try:
-            while deleted := self._deleted.pop(shard, None):
+            while deleted := set(self._deleted.get(shard, ())):
+                is_all_written = True
                 for stretch in stretches(iter(list(machine.states))):
-                    yield from self._write(
+                    is_written = yield from self._write(
                         "deleting states of deleted topics",
                         shard,
                         [key for key in stretch if key.topic_id in deleted],
                         partial(tombstones_of_topics, machine, deleted=deleted),
                     )
+                    is_all_written = is_all_written and is_written
                     yield len(stretch)
                     if shard.state is not ShardState.ACTIVE:
                         return
+                if not is_all_written:
+                    return  # the next round begins again
+                self._deleted[shard] -= deleted
         finally:
             self._dropping.discard(shard)
-            if shard.state is not ShardState.ACTIVE:
+            if not self._deleted.get(shard) or shard.state is not ShardState.ACTIVE:
                 self._deleted.pop(shard, None)
 
-    def _write(self, what: str, shard: Shard, keys: Sequence[SharePartitionKey], decide: Decide) -> Work:
+    def _write(
+        self, what: str, shard: Shard, keys: Sequence[SharePartitionKey], decide: Decide
+    ) -> Generator[int, None, bool]:
         """Each portion is decided on when it is written. Other requests come between two of them, and a snapshot of what
-        was before such a request would take back what it has written."""
+        was before such a request would take back what it has written. Returns whether the log has taken all."""
         for together in _portions(machine_of(shard), keys):
             if shard.state is not ShardState.ACTIVE:
-                return
+                return False
             size = sum(_size(machine_of(shard), key) for key in together)
             try:
                 written = shard.write(partial(_decided, decide, together))
             except Exception as error:
                 _failed(what, shard, error)
-                return
+                return False
             written.on_done(partial(_told, what, shard))
+            if written.done and written.has_failed:
+                return False
             yield len(together) * TOMBSTONE_COST + size * BATCH_COST
+        return True
 
 
 def _decided(

@@ -34,7 +34,7 @@ from kafkacompat.group.records import (
     decode_record,
     encode_record,
 )
-from kafkacompat.group.share.initialization import forget_topics
+from kafkacompat.group.share.initialization import forget_absent_topics
 from kafkacompat.group.share.records import ShareGroupRecord
 from kafkacompat.group.share.replay import replay_share_record
 from kafkacompat.group.share.sessions import schedule_session_timeout
@@ -151,9 +151,8 @@ class GroupMachine:
             if member_id in group.members and self.groups.get(group.group_id) is group:
                 schedule_session_timeout(env, group.group_id, member_id)
             yield None
-        if group.states is not None and self.groups.get(group.group_id) is group:
-            gone = [topic_id for topic_id in group.states.topic_ids() if topic_id not in env.topics.by_id]
-            record = forget_topics(env, group, gone)
+        if self.groups.get(group.group_id) is group:
+            record = forget_absent_topics(env, group)
             yield None if record is None else CoordinatorResult((record,), None)
 
     def unload(self, now_ms: int) -> Iterator[int]:

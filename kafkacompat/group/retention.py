@@ -18,7 +18,6 @@ from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.commit import is_gone
 from kafkacompat.group.environment import heartbeat_key
 from kafkacompat.group.records import GroupMetadataRecord, GroupRecord, OffsetAndMetadata, OffsetRecord
-from kafkacompat.group.share.initialization import forget_topics
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.ids import Uuid
 from kafkacompat.wire.errors import ErrorCode
@@ -188,12 +187,3 @@ def deleted_topic_records(
         if pending if stored is None else is_gone(stored, ids):
             gone[place] = None
     return [OffsetRecord(place.group_id, place.topic or "", place.partition, None) for place in gone]
-
-
-def share_groups_of_topics(machine: GroupMachine, topics: DeletedTopics) -> Iterator[GroupRecord | None]:
-    """The records of share groups without these topics. None for a group that has none of them. The caller writes each
-    record before it takes the next."""
-    gone = {topic_id for ids in topics.values() for topic_id in ids}
-    for group in list(machine.groups.values()):
-        is_here = isinstance(group, ShareGroup) and machine.groups.get(group.group_id) is group
-        yield forget_topics(machine.env, group, gone) if is_here else None  # type: ignore[arg-type]  # a ShareGroup

@@ -10,6 +10,20 @@ SERVICE = ("coordinator/_tests/test_share_coordinator.py",)
 
 BUGS = (
     PlantedBug(
+        "states of a deleted topic whose tombstones the log refuses stay for ever",
+        "coordinator/share_sweeps.py",
+        "                if not is_all_written:\n                    return  # the next round begins again\n",
+        "",
+        SERVICE,
+    ),
+    PlantedBug(
+        "states of a topic that was deleted while no node coordinated them stay for ever",
+        "coordinator/share_sweeps.py",
+        "            self._deleted.setdefault(shard, set()).update(absent)\n        self.drop_topics(shard)\n",
+        "            pass\n        self.drop_topics(shard)\n",
+        SERVICE,
+    ),
+    PlantedBug(
         "an operation that an append leads to decides without the append's record",
         "coordinator/turns.py",
         "        if self.is_taken:\n            return self._later(operation)\n",

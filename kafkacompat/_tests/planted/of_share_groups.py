@@ -61,7 +61,7 @@ BUGS = (
     ),
     PlantedBug(
         "topics that were deleted while nobody coordinated a share group stay in its record",
-        "group/machine.py",
+        "group/share/initialization.py",
         "if topic_id not in env.topics.by_id]",
         "if topic_id in ()]",
         (GROUPS,),

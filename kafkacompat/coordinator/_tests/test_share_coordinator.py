@@ -372,6 +372,41 @@ def test_a_topic_deleted_while_its_states_are_loaded_is_not_forgotten() -> None:
     assert not machine(world).states
 
 
+def test_states_of_a_deleted_topic_that_the_log_did_not_let_go_go_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = ShareWorld()
+    world.initialize(0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(ServicePartitionWriter, "append", lambda *_: (E.KAFKA_STORAGE_ERROR, -1))
+        world.publish(deleted=["t"])
+        world.time.advance(world.settings.prune_interval_ms)
+        assert len(machine(world).states) == 2
+    world.time.advance(world.settings.prune_interval_ms)
+    assert not machine(world).states
+    assert not world.coordinator.sweeps._deleted
+
+
+def test_states_of_a_topic_that_was_deleted_while_nobody_coordinated_go() -> None:
+    world = ShareWorld()
+    world.initialize(0, 1)
+    world.resign()
+    world.publish(deleted=["t"])
+    world.lead_again()
+    world.time.advance(world.settings.prune_interval_ms)
+    assert not machine(world).states
+
+
+def test_a_shard_that_goes_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ShareWorld()
+    world.initialize(0)
+    monkeypatch.setattr(ServicePartitionWriter, "append", lambda *_: (E.KAFKA_STORAGE_ERROR, -1))
+    world.publish(deleted=["t"])
+    assert world.coordinator.sweeps._deleted
+    world.resign()
+    assert not world.coordinator.sweeps._deleted
+
+
 def test_of_many_states_only_those_of_deleted_topics_go() -> None:
     world = ShareWorld()
     world.publish(topic_of("u", 3, bytes(15) + b"\x09"))

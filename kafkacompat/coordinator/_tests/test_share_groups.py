@@ -246,6 +246,26 @@ def test_a_topic_that_is_deleted_while_nobody_coordinates_is_forgotten(world: Sh
     assert states(world) == ({}, {"u": [0]}, 0)
 
 
+@pytest.mark.parametrize("at_load", [False, True], ids=["while it leads", "when it loads"])
+def test_a_deleted_topic_that_the_log_did_not_let_go_is_forgotten_later(
+    world: ShareWorld, at_load: bool
+) -> None:
+    one = Sharer(world, "one", "t", "u")
+    one.join()
+    one.settle()
+    world.partitions.refusal = E.KAFKA_STORAGE_ERROR
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("u", 1)])
+    world.time.advance(0)
+    if at_load:
+        world.restart()
+    assert states(world) == ({}, {"t": [0, 1, 2], "u": [0]}, 0)
+    world.time.advance(world.settings.retention_check_interval_ms)
+    assert states(world)[1].keys() == {"t", "u"}
+    world.partitions.refusal = None
+    world.time.advance(world.settings.retention_check_interval_ms)
+    assert states(world) == ({}, {"u": [0]}, 0)
+
+
 # --- intervals and limits
 
 

@@ -318,6 +318,36 @@ def test_an_offset_of_a_deleted_topic_goes_although_its_transaction_ends_meanwhi
     assert machine(world).offsets.count == 0
 
 
+@pytest.mark.parametrize("refused_at", [0, 2], ids=["from the beginning", "half way"])
+def test_offsets_of_deleted_topics_that_the_log_did_not_let_go_go_later(refused_at: int) -> None:
+    world = stored(3_000)
+    keep = [world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]]
+    if refused_at:
+        world.publish(keep)
+        for _ in range(refused_at):
+            world.time.step()
+    world.partitions.refusal = E.KAFKA_STORAGE_ERROR
+    world.publish(keep)
+    world.publish([*keep, topic_image("t", 3_000, b"n" * 16)])
+    list(steps_of(world))
+    left = machine(world).offsets.count
+    assert left == 3_000 if refused_at == 0 else 0 < left < 3_000
+    assert fetch(world, group="g0", partition=2_998).committed_offset == -1
+    begin_expiry(world)
+    list(steps_of(world))
+    assert machine(world).offsets.count == left
+    world.partitions.refusal = None
+    assert commit(world, 7, group="g0", partition=2_999) == E.NONE
+    begin_expiry(world)
+    list(steps_of(world))
+    assert machine(world).offsets.count == 1
+    assert fetch(world, group="g0", partition=2_999).committed_offset == 7
+    assert not machine(world).deleting
+    before = world.coordinator._steps.turns
+    list(steps_of(world))
+    assert world.coordinator._steps.turns == before
+
+
 def test_one_image_begins_with_few_shards_at_once() -> None:
     world = World(count=10)
     for group in range(300):

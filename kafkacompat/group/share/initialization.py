@@ -117,10 +117,9 @@ def end_initialization(
     return CoordinatorResult((states_record(env, group_id, ended),), None, committed=since_now(env, group_id))
 
 
-def forget_topics(
-    env: Environment, group: ShareGroup, topic_ids: Collection[Uuid]
-) -> ShareGroupRecord | None:
-    """The record without deleted topics. None if it mentions none of them."""
-    if group.states is None or not group.states.mentions(topic_ids):
+def forget_absent_topics(env: Environment, group: ShareGroup) -> ShareGroupRecord | None:
+    """The record without the topics that do not exist any more. None if it mentions none of them."""
+    if group.states is None:
         return None
-    return states_record(env, group.group_id, group.states.without_topics(topic_ids))
+    gone = [topic_id for topic_id in group.states.topic_ids() if topic_id not in env.topics.by_id]
+    return states_record(env, group.group_id, group.states.without_topics(gone)) if gone else None

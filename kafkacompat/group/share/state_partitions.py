@@ -55,12 +55,6 @@ class StatePartitions:
     def topic_ids(self) -> set[Uuid]:
         return {*self.initializing, *self.initialized, *self.deleting}
 
-    def mentions(self, topic_ids: Iterable[Uuid]) -> bool:
-        return any(
-            topic_id in self.initializing or topic_id in self.initialized or topic_id in self.deleting
-            for topic_id in topic_ids
-        )
-
     def without_topics(self, topic_ids: Iterable[Uuid]) -> StatePartitions:
         """These topics are deleted. The share coordinator deletes the states by itself."""
         gone = frozenset(topic_ids)
