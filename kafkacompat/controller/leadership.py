@@ -58,7 +58,7 @@ class Leadership:
     def _activate(self) -> None:
         machine = self._machine
         activation = machine.core.activation_records(machine.core.decode(self._bootstrap_values))
-        if activation and not all_steps(machine.append_or_resign(activation)):
+        if activation and not all_steps(machine.append_own(activation)):
             # This happens for a sole voter with a full disk. No other record may come before these.
             self._own_decisions.try_again(self._activate)
             return

@@ -198,7 +198,7 @@ class Liveness:
             if broker is None or broker.fenced or not self.sessions.is_gone(broker_id):
                 return
             epoch = machine.active_epoch
-            left = yield from self._own_decisions.append_or_resign(
+            left = yield from self._own_decisions.carry_out(
                 f"leaving broker {broker_id}",
                 handle_broker_in_controlled_shutdown.in_steps(image, self._settings, broker_id, broker.epoch),
             )
@@ -213,7 +213,7 @@ class Liveness:
         broker = image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return True
-        fenced = yield from self._own_decisions.append_or_resign(
+        fenced = yield from self._own_decisions.carry_out(
             f"fencing broker {broker_id}",
             handle_broker_fenced.in_steps(image, self._settings, broker_id, broker.epoch),
         )

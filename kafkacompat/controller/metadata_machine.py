@@ -182,7 +182,7 @@ class MetadataMachine:
         """
         all_steps(self._append_in_steps(records))
 
-    def _append_in_steps(self, records: Sequence[MetadataRecord]) -> Steps[None]:
+    def _append_in_steps(self, records: Sequence[MetadataRecord], *, may_resign: bool = True) -> Steps[None]:
         if not self.is_active:
             raise NotController
         epoch, quorum, core = self.active_epoch, self.quorum, self.core
@@ -204,7 +204,7 @@ class MetadataMachine:
             quorum.propose(packed, lambda: self._commit(image, after), _nothing)
         except OSError as error:
             core.revert(before)
-            if quorum.resign_for_room(packed.size_bytes, error):
+            if may_resign and quorum.resign_for_room(packed.size_bytes, error):
                 raise NotController from error
             raise
         except NotLeader as error:
@@ -214,7 +214,9 @@ class MetadataMachine:
             core.revert(before)
             raise
 
-    def append_all(self, records: Sequence[MetadataRecord], *, is_atomic: bool) -> Steps[None]:
+    def append_all(
+        self, records: Sequence[MetadataRecord], *, is_atomic: bool, may_resign: bool = True
+    ) -> Steps[None]:
         """Like `append`, in steps. Nothing else may be appended between them (controller/turns.py).
 
         If not atomic, very many records are written as several batches. Each record must then be valid without the
@@ -222,13 +224,15 @@ class MetadataMachine:
         """
         size = len(records) if is_atomic else MAX_RECORDS_PER_BATCH
         for batch in pieces(records, max(size, 1)):
-            yield from self._append_in_steps(batch)
+            yield from self._append_in_steps(batch, may_resign=may_resign)
 
-    def append_or_resign(self, records: Sequence[MetadataRecord]) -> Steps[bool]:
+    def append_own(self, records: Sequence[MetadataRecord], *, may_resign: bool = True) -> Steps[bool]:
         """Append the controller's own decisions, which have no reply. Returns False if they were not written: this
-        node or the next active controller must decide them again later."""
+        node or the next active controller must decide them again later.
+
+        `may_resign`: whether the leadership ends if the log takes no records."""
         try:
-            yield from self.append_all(records, is_atomic=False)
+            yield from self.append_all(records, is_atomic=False, may_resign=may_resign)
         except NotController:
             return False
         except OSError as error:

@@ -2,6 +2,10 @@
 
 So the last record of the metadata log is never old, and its age shows whether a node follows the log. As in Apache Kafka it
 is also written while other records are.
+
+A full disk that refuses it does not end the leadership. Equal disks with equal logs fill at the same time, and then no
+voter could write the vote for a successor: an idle cluster would have no controller. The next change hands over. Apache
+Kafka's controllers halt on a full disk.
 """
 
 from __future__ import annotations

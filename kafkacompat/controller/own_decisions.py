@@ -46,11 +46,15 @@ class OwnDecisions:
         except ControllerTimedOut:
             self.try_again(lambda: self.take(decision))
 
-    def append_or_resign(
-        self, what: str, command: Steps[ControllerResult[MetadataRecord, T]]
+    def carry_out(
+        self,
+        what: str,
+        command: Steps[ControllerResult[MetadataRecord, T]],
+        *,
+        may_resign: bool = True,
     ) -> Steps[ControllerResult[MetadataRecord, T] | None]:
         """Run a command within a turn. Returns its result once the log has its records. None if it failed (reported
-        under `what`), could not be written, or the leadership has ended."""
+        under `what`), could not be written, or the leadership has ended. `may_resign`: see MetadataMachine.append_own."""
         epoch = self._machine.active_epoch
         try:
             result = yield from command
@@ -59,8 +63,10 @@ class OwnDecisions:
             return None
         if self._machine.active_epoch != epoch:
             return None
-        if result.records and not (yield from self._machine.append_or_resign(result.records)):
-            return None
+        if result.records:
+            is_written = yield from self._machine.append_own(result.records, may_resign=may_resign)
+            if not is_written:
+                return None
         return result
 
     def try_again(self, call: Callable[[], None]) -> None:

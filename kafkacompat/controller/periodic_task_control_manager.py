@@ -111,7 +111,9 @@ class PeriodicTaskControlManager:
         """Run one round. The response True asks for another one at once. None: it failed."""
         image = self._sessions.seen(self._machine.core.image)
         return (
-            yield from self._own_decisions.append_or_resign(
-                task.__name__, task.in_steps(image, self._settings)
+            yield from self._own_decisions.carry_out(
+                task.__name__,
+                task.in_steps(image, self._settings),
+                may_resign=task is not write_no_op_record,
             )
         )

@@ -79,3 +79,15 @@ def test_one_that_a_full_disk_refuses_is_tried_again_only_after_a_minute(
     assert caplog.text.count("cannot write what it decided") == 1
     pass_time(harness, 100 + DEFAULT_MS)
     assert harness.log.log_end_offset == end + 2
+
+
+def test_one_that_a_full_disk_refuses_leaves_the_leadership_also_where_another_voter_could_take_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = idle()
+    resigned: list[int] = []
+    monkeypatch.setattr(harness.driver, "resign_for_room", lambda size, error: resigned.append(size) or True)
+    harness.disk.failing = ".log"
+    pass_time(harness, DEFAULT_MS)
+    assert harness.controller.is_active
+    assert resigned == []
