@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import Handler, Slices
+from kafkacompat.api.handler import SLICES_PATIENCE_MS, Handler, Slices
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 
@@ -33,5 +33,5 @@ def _error_response(request: DeleteGroupsRequest, code: ErrorCode, version: int)
 HANDLER = Handler(
     function=delete_groups,
     error_response=_error_response,
-    slices=Slices("groups_names", "results", DELETED_A_STEP, str),
+    slices=Slices("groups_names", "results", DELETED_A_STEP, str, patience_ms=SLICES_PATIENCE_MS),
 )

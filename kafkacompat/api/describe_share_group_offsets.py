@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import RightToTopics, access_of
-from kafkacompat.api.handler import Handler, Slices
+from kafkacompat.api.handler import SLICES_PATIENCE_MS, Handler, Slices
 from kafkacompat.api.pieces import PIECE, cut, named_in
 from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.deferred import Deferred, gather
@@ -180,5 +180,5 @@ HANDLER = Handler(
     function=describe_share_group_offsets,
     error_response=_error_response,
     # Kafka answers a group as often as it is named.
-    slices=Slices("groups", "groups", GROUPS_TOGETHER, lambda _: object()),
+    slices=Slices("groups", "groups", GROUPS_TOGETHER, lambda _: object(), patience_ms=SLICES_PATIENCE_MS),
 )

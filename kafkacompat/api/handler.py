@@ -31,6 +31,9 @@ class NoResponse(Enum):
 
 T = TypeVar("T")
 
+SLICES_PATIENCE_MS = 30_000
+"""As long as Kafka's clients wait for an answer (request.timeout.ms), and its share coordinator is looked for."""
+
 
 def told_in_steps(answer: Deferred[T]) -> Steps[T]:
     """Wait for an answer that may be long. An answer that is not available at once is then encoded in steps."""
@@ -74,6 +77,10 @@ class Slices:
     at_once: Callable[[Any], bool] | None = None
     """Whether a request is nevertheless answered as a whole, because that is quick."""
     of_both: Callable[[Any, Any], Any] | None = None
+    patience_ms: int | None = None
+    """How long the slices may wait together. Then the elements that are left get COORDINATOR_NOT_AVAILABLE: a request must
+    not hold its place, and its memory, for as long as its number of elements says. Apache Kafka lets all elements wait at
+    the same time. None if the function never waits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.deferred import Deferred
 from kafkacompat.stepping.jobs import Pace, Stepping, Steps, all_steps, driven
 from kafkacompat.wire.codec import encoded_element, steps_encoder
-from kafkacompat.wire.errors import EncodeError
+from kafkacompat.wire.errors import EncodeError, ErrorCode
 from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
@@ -325,13 +325,22 @@ def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext,
     part = copy(request)
     whole: Any = None
     answers: list[Any] = []
+    waited_ms = 0
     for start, end in slice_bounds(elements, slices.step):
         setattr(part, slices.request_field, elements[start:end])
-        answer: Any = function(node, context, part)
-        if isinstance(answer, GeneratorType):
-            answer = yield from answer
-        if isinstance(answer, Deferred):
-            answer = yield answer
+        answer: Any
+        if slices.patience_ms is not None and waited_ms >= slices.patience_ms:
+            answer = route.error_response(part, ErrorCode.COORDINATOR_NOT_AVAILABLE, route.version)
+        else:
+            answer = function(node, context, part)
+            waits = isinstance(answer, GeneratorType) or (isinstance(answer, Deferred) and not answer.done)
+            began_ms = None if slices.patience_ms is None or not waits else node.clock.monotonic_ms()
+            if isinstance(answer, GeneratorType):
+                answer = yield from answer
+            if isinstance(answer, Deferred):
+                answer = yield answer
+            if began_ms is not None:
+                waited_ms += node.clock.monotonic_ms() - began_ms
         if route.meter is not None:
             route.meter.count_errors(answer, route.meter.errors)
         of_part = getattr(answer, slices.response_field)

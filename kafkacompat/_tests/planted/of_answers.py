@@ -139,9 +139,16 @@ BUGS = (
         ("api/_tests/test_many_names.py",),
     ),
     PlantedBug(
+        "slices that wait make a request wait for as long as there are slices",
+        "api/long_requests.py",
+        "waited_ms >= slices.patience_ms:",
+        "waited_ms < 0:",
+        ("api/_tests/test_many_names.py",),
+    ),
+    PlantedBug(
         "any number of groups is deleted in one step, and one that is named twice is answered twice",
         "api/delete_groups.py",
-        '    slices=Slices("groups_names", "results", DELETED_A_STEP, str),\n',
+        '    slices=Slices("groups_names", "results", DELETED_A_STEP, str, patience_ms=SLICES_PATIENCE_MS),\n',
         "",
         ("api/_tests/test_many_names.py",),
     ),

@@ -10,6 +10,7 @@ from kafkacompat.api import produce
 from kafkacompat.api._tests.test_long_requests import in_steps, pausing, stepping_api
 from kafkacompat.api._tests.test_produce import request, results
 from kafkacompat.api.delete_groups import DELETED_A_STEP
+from kafkacompat.api.handler import SLICES_PATIENCE_MS
 from kafkacompat.api.long_requests import FREED_A_STEP, LARGE_REQUESTS_AT_ONCE, arrays_of, freed
 from kafkacompat.api.offset_fetch import GROUP_UNITS, STEP
 from kafkacompat.deferred import Deferred
@@ -270,3 +271,32 @@ def test_many_groups_are_deleted_in_steps_and_each_is_answered_once() -> None:
     assert asked == [DELETED_A_STEP] * 5
     response = api.call(DeleteGroupsRequest(groups_names=["g", "g"]), 2)
     assert [each.group_id for each in response.results] == ["g"]
+
+
+@pytest.mark.parametrize("each_ms", [SLICES_PATIENCE_MS // 3 + 1, SLICES_PATIENCE_MS, 1])
+def test_groups_whose_deletion_waits_do_not_wait_one_slice_after_the_other_for_ever(each_ms: int) -> None:
+    """A request takes one of the two places of large ones."""
+    api = stepping_api(topic_image("t"))
+    asked: list[int] = []
+
+    class Groups:
+        def delete_groups(self, request: Any, context: Any) -> Deferred[Any]:
+            asked.append(len(request.groups_names))
+            results = [DeletableGroupResult(group_id=each) for each in request.groups_names]
+            answer: Deferred[Any] = Deferred()
+            api.world.time.call_after(each_ms, lambda: answer.resolve(DeleteGroupsResponse(results=results)))
+            return answer
+
+    api.node.groups = Groups()  # type: ignore[assignment]
+    names = [f"g{each}" for each in range(20 * DELETED_A_STEP)]
+    reply = api.send(DeleteGroupsRequest(groups_names=names), 2)
+    assert isinstance(reply, Pending)
+    api.world.time.advance(2 * SLICES_PATIENCE_MS)
+    assert reply.reply.done
+    response = api.decoded(reply.reply.result(), DeleteGroupsRequest.API_KEY, 2)
+    waited = min(-(-SLICES_PATIENCE_MS // each_ms), 20)
+    assert asked == [DELETED_A_STEP] * waited
+    assert [each.group_id for each in response.results] == names
+    assert [each.error_code for each in response.results] == [ErrorCode.NONE] * waited * DELETED_A_STEP + [
+        ErrorCode.COORDINATOR_NOT_AVAILABLE
+    ] * (20 - waited) * DELETED_A_STEP
