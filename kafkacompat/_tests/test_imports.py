@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
         "records",
         "wire",
         "log",
+        "controller.changed_keys",
         "controller.changed_topics",
         "controller.image",
         "api.partition_services",

@@ -67,8 +67,11 @@ def deletion_disabled(request: DeleteAclsRequest) -> DeleteAclsResponse:
 def create_acls(
     image: MetadataImage, random: Random, request: CreateAclsRequest
 ) -> Steps[ControllerResult[MetadataRecord, CreateAclsResponse]]:
-    taken = set(image.acls)
-    known = set(image.acls.values())
+    known: set[Acl] = set()
+    for some in pieces(list(image.acls.values()), SCANNED_A_STEP):
+        known.update(some)
+        yield
+    taken: set[Uuid] = set()
     records: list[MetadataRecord] = []
     results: list[AclCreationResult] = []
     for piece in pieces(request.creations):
@@ -84,7 +87,7 @@ def create_acls(
             results.append(AclCreationResult())
             if acl not in known:
                 known.add(acl)
-                while (key := random.uuid()) in taken:
+                while (key := random.uuid()) in taken or key in image.acls:
                     pass
                 taken.add(key)
                 records.append(MetadataRecord(acl_record(key, acl), 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.controller.image import ConfigResourceType, KeyChanges, MetadataImage
 
 if TYPE_CHECKING:
     from kafkacompat.wire.messages.config_record import ConfigRecord
@@ -17,19 +17,21 @@ Configs: TypeAlias = Mapping[tuple[int, str], Mapping[str, str]]
 class ConfigurationsDelta:
     __slots__ = ("_base", "_changed")
 
-    def __init__(self, base: Configs) -> None:
+    def __init__(self, base: MetadataImage) -> None:
         self._base = base
         self._changed: dict[tuple[int, str], dict[str, str]] = {}
 
-    def apply(self) -> Configs:
-        """The settings after the changes. A resource without settings is left out."""
+    def apply(self) -> tuple[Configs, KeyChanges[tuple[int, str]]]:
+        """The settings after the changes, and what has changed. A resource without settings is left out."""
+        base = self._base
         if not self._changed:
-            return self._base
-        configs = {**self._base, **self._changed}
+            return base.configs, base.config_changes
+        configs = {**base.configs, **self._changed}
         for key, values in self._changed.items():
             if not values:
                 del configs[key]
-        return configs
+        since = base.config_changes.state if base.offset >= 0 else None
+        return configs, KeyChanges(since, tuple(self._changed))
 
     def replay_config(self, record: ConfigRecord) -> None:
         values = self._editable((record.resource_type, record.resource_name))
@@ -40,12 +42,12 @@ class ConfigurationsDelta:
 
     def delete_topic(self, name: str) -> None:
         key = (int(ConfigResourceType.TOPIC), name)
-        if key in self._base or key in self._changed:
+        if key in self._base.configs or key in self._changed:
             self._editable(key).clear()
 
     def _editable(self, key: tuple[int, str]) -> dict[str, str]:
         """The settings of a resource, copied before the first write."""
         values = self._changed.get(key)
         if values is None:
-            values = self._changed[key] = dict(self._base.get(key, {}))
+            values = self._changed[key] = dict(self._base.configs.get(key, {}))
         return values

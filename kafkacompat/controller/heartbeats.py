@@ -33,7 +33,8 @@ from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.snapshot_records import broker_record
 from kafkacompat.ids import Uuid
-from kafkacompat.stepping.stepped import Stepped, Steps
+from kafkacompat.stepping.jobs import Pace
+from kafkacompat.stepping.stepped import SCANNED_A_STEP, Stepped, Steps
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 
@@ -62,7 +63,7 @@ def broker_heartbeat(
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= sessions.registration_offset(broker.id)
     state = current_broker_state(sessions, broker)
-    following = calculate_next_broker_state(image, sessions, broker, request, caught_up)
+    following = yield from calculate_next_broker_state(image, sessions, broker, request, caught_up)
     records: list[MetadataRecord] = []
     if following is not state or (following is UNFENCED and broker.in_controlled_shutdown):
         records.extend((yield from _move(image, settings, broker, following)))
@@ -100,7 +101,7 @@ def calculate_next_broker_state(
     broker: BrokerRegistration,
     request: BrokerHeartbeatRequest,
     caught_up: bool,
-) -> BrokerControlState:
+) -> Steps[BrokerControlState]:
     state = current_broker_state(sessions, broker)
     if state is FENCED:
         if request.want_shut_down:
@@ -111,18 +112,20 @@ def calculate_next_broker_state(
             return SHUTDOWN_NOW if request.want_shut_down else FENCED
         if not request.want_shut_down:
             return UNFENCED
-        return CONTROLLED_SHUTDOWN if _leads(image, broker.id) else SHUTDOWN_NOW
-    if _leads(image, broker.id) or sessions.controlled_shutdown_offset(
-        broker.id
-    ) > sessions.lowest_active_offset(image):
+        return CONTROLLED_SHUTDOWN if (yield from _leads(image, broker.id)) else SHUTDOWN_NOW
+    if sessions.controlled_shutdown_offset(broker.id) > sessions.lowest_active_offset(image):
         return CONTROLLED_SHUTDOWN
-    return SHUTDOWN_NOW
+    return CONTROLLED_SHUTDOWN if (yield from _leads(image, broker.id)) else SHUTDOWN_NOW
 
 
-def _leads(image: MetadataImage, broker_id: int) -> bool:
-    return any(
-        each.leader == broker_id for topic in image.topics.values() for each in topic.partitions.values()
-    )
+def _leads(image: MetadataImage, broker_id: int) -> Steps[bool]:
+    pace = Pace(SCANNED_A_STEP)
+    for topic in image.topics.values():
+        if any(each.leader == broker_id for each in topic.partitions.values()):
+            return True
+        if pace.is_over(1 + len(topic.partitions)):
+            yield
+    return False
 
 
 def _move(

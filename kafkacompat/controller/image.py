@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.register_controller_record import RegisterControllerRecord
     from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 
+
+K = TypeVar("K")
 
 CONTROLLERS = "controllers"
 CLIENT_QUOTAS = "client_quotas"
@@ -139,6 +141,18 @@ class TopicChanges:
     """Images with the same topics have the same object. It is no image, so that no image keeps all earlier ones."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyChanges(Generic[K]):
+    """How a map of an image differs from that of the image that its records were applied to."""
+
+    since: object = None
+    """`state` of that map. None if the records were applied to nothing."""
+    keys: tuple[K, ...] = ()
+    """Keys that were put, changed or removed, in the order of their first records."""
+    state: object = field(default_factory=object)
+    """Images with the same map have the same object, as in TopicChanges."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
     offset: int = -1
@@ -158,6 +172,10 @@ class MetadataImage:
     """Data kept as record messages (controllers, quotas, SCRAM, tokens): kind -> key -> record message."""
     topic_changes: TopicChanges = field(default_factory=TopicChanges, compare=False, repr=False)
     """Read it with controller/changed_topics."""
+    config_changes: KeyChanges[tuple[int, str]] = field(default_factory=KeyChanges, compare=False, repr=False)
+    """Read it with controller/changed_keys."""
+    acl_changes: KeyChanges[Uuid] = field(default_factory=KeyChanges, compare=False, repr=False)
+    """Read it with controller/changed_keys."""
 
     @property
     def controllers(self) -> Mapping[int, RegisterControllerRecord]:

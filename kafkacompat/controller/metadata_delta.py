@@ -18,6 +18,7 @@ from kafkacompat.controller.image import (
     CONTROLLERS,
     DELEGATION_TOKENS,
     SCRAM_CREDENTIALS,
+    KeyChanges,
     MetadataImage,
 )
 from kafkacompat.controller.records import ReplayError
@@ -42,6 +43,7 @@ class MetadataDelta:
     """Applies records to an image. Call `replay` in log order, then `apply` once."""
 
     __slots__ = (
+        "_acl_ids",
         "_acls",
         "_base",
         "_next_producer_id",
@@ -57,9 +59,11 @@ class MetadataDelta:
         self.features = FeaturesDelta(base.features)
         self.cluster = ClusterDelta(base.brokers)
         self.topics = TopicsDelta(base)
-        self.configs = ConfigurationsDelta(base.configs)
+        self.configs = ConfigurationsDelta(base)
         self._next_producer_id = base.next_producer_id
         self._acls: dict[Uuid, Acl] | None = None
+        self._acl_ids: dict[Uuid, None] = {}
+        """All entries that the records added or removed."""
         self._opaque: dict[str, dict[object, object]] = {}
 
     def replay(self, api_key: int, message: Any) -> None:
@@ -73,6 +77,11 @@ class MetadataDelta:
         """The image after all replayed records. The delta cannot be used afterwards."""
         base = self._base
         topics, topics_by_id, topic_changes = self.topics.apply()
+        configs, config_changes = self.configs.apply()
+        acls, acl_changes = base.acls, base.acl_changes
+        if self._acls is not None:
+            since = base.acl_changes.state if base.offset >= 0 else None
+            acls, acl_changes = self._acls, KeyChanges(since, tuple(self._acl_ids))
         opaque = base.opaque
         if self._opaque:
             opaque = {kind: values for kind, values in {**base.opaque, **self._opaque}.items() if values}
@@ -83,11 +92,13 @@ class MetadataDelta:
             brokers=self.cluster.apply(),
             topics=topics,
             topics_by_id=topics_by_id,
-            configs=self.configs.apply(),
+            configs=configs,
             next_producer_id=self._next_producer_id,
-            acls=base.acls if self._acls is None else self._acls,
+            acls=acls,
             opaque=opaque,
             topic_changes=topic_changes,
+            config_changes=config_changes,
+            acl_changes=acl_changes,
         )
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
@@ -96,16 +107,18 @@ class MetadataDelta:
     def _producer_ids(self, record: ProducerIdsRecord) -> None:
         self._next_producer_id = record.next_producer_id
 
-    def _editable_acls(self) -> dict[Uuid, Acl]:
+    def _editable_acls(self, key: Uuid) -> dict[Uuid, Acl]:
+        """The entries, for a change of this one."""
         if self._acls is None:
             self._acls = dict(self._base.acls)
+        self._acl_ids[key] = None
         return self._acls
 
     def _access_control_entry(self, record: AccessControlEntryRecord) -> None:
-        self._editable_acls()[record.id] = Acl.of_record(record)
+        self._editable_acls(record.id)[record.id] = Acl.of_record(record)
 
     def _remove_access_control_entry(self, record: RemoveAccessControlEntryRecord) -> None:
-        if self._editable_acls().pop(record.id, None) is None:
+        if self._editable_acls(record.id).pop(record.id, None) is None:
             raise ReplayError(
                 f"a RemoveAccessControlEntryRecord names entry {record.id.hex()}, which does not exist"
             )

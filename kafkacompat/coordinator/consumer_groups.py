@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,10 +28,17 @@ if TYPE_CHECKING:
     from kafkacompat.group.consumer.regular_expressions import MayDescribe
     from kafkacompat.group.topics import Topic
     from kafkacompat.ids import Uuid
+    from kafkacompat.stepping.works import Work
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 
 HASHED_AT_ONCE = 500
 """Topics of a member that are hashed within its heartbeat, at 6 microseconds each."""
+TOPICS_TOGETHER = 200
+"""Topics with other racks that the shards are told of together."""
+TOPICS_TOGETHER_COST = 20
+"""Cost of telling one shard."""
+PARTITIONS_A_MICROSECOND = 3
+"""Partitions whose replicas are looked at in a microsecond."""
 JOINS_AT_ONCE = 2_000
 """Topics of a lone member that joins within one step, at up to 10 microseconds each."""
 
@@ -179,18 +186,39 @@ def _differs(old: TopicImage, new: TopicImage) -> bool:
     )
 
 
-def topics_with_other_racks(old: MetadataImage, new: MetadataImage) -> list[str]:
-    """The names of topics with replicas on brokers whose rack has changed. Racks are part of a group's metadata hash."""
+def brokers_with_other_racks(old: MetadataImage, new: MetadataImage) -> frozenset[int]:
+    """Brokers whose rack has changed. Racks are part of a group's metadata hash."""
     if old.brokers is new.brokers or not old.topics:
-        return []
-    before = {broker.id: broker.rack for broker in old.brokers.values() if broker.rack is not None}
-    now = {broker.id: broker.rack for broker in new.brokers.values() if broker.rack is not None}
-    moved = {broker_id for broker_id, _ in before.items() ^ now.items()}
-    if not moved:
-        return []
-    return [
-        name
-        for name, topic in new.topics.items()
-        if name in old.topics
-        and any(not moved.isdisjoint(partition.replicas) for partition in topic.partitions.values())
-    ]
+        return frozenset()
+    before = {(broker.id, broker.rack) for broker in old.brokers.values() if broker.rack is not None}
+    now = {(broker.id, broker.rack) for broker in new.brokers.values() if broker.rack is not None}
+    return frozenset([broker_id for broker_id, _ in before ^ now])
+
+
+def look_at_topics_on(
+    brokers: frozenset[int],
+    image: MetadataImage,
+    shards: Iterable[Shard],
+    topics: Callable[[], ImageTopics],
+) -> Work:
+    """Have the groups look again at the topics of the image that have replicas on these brokers. `topics` gives the present
+    ones."""
+    found: set[str] = set()
+    for topic in list(image.topics.values()):
+        if any(not brokers.isdisjoint(each.replicas) for each in topic.partitions.values()):
+            found.add(topic.name)
+        yield 1 + len(topic.partitions) // PARTITIONS_A_MICROSECOND
+        if len(found) == TOPICS_TOGETHER:
+            yield _look_at(found, shards, topics())
+            found = set()
+    if found:
+        yield _look_at(found, shards, topics())
+
+
+def _look_at(names: set[str], shards: Iterable[Shard], topics: ImageTopics) -> int:
+    """Returns the cost."""
+    cost = 0
+    for shard in shards:
+        machine_of(shard).on_topics(topics, names, has_new=False)
+        cost += TOPICS_TOGETHER_COST
+    return cost

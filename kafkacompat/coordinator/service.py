@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator import classic_calls, consumer_groups
-from kafkacompat.coordinator.consumer_groups import (
-    ImageTopics,
-    names_of_changed_topics,
-    topics_with_other_racks,
-)
+from kafkacompat.coordinator.consumer_groups import ImageTopics, names_of_changed_topics
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_listing import describe_all, list_all
 from kafkacompat.coordinator.group_meters import GroupMeters
@@ -171,13 +167,15 @@ class GroupCoordinator:
         if old.topics is not new.topics or old.brokers is not new.brokers:
             self._topics = ImageTopics(new)
         self._shards.on_image(old, new)
-        with_other_racks = topics_with_other_racks(old, new)
-        if old.topics is new.topics and not with_other_racks:
+        moved = consumer_groups.brokers_with_other_racks(old, new)
+        if old.topics is new.topics and not moved:
             return
         changed, has_new = names_of_changed_topics(old, new)
-        changed.update(with_other_racks)
         for shard in self._shards:
             _machine(shard).on_topics(self._topics, changed, has_new)
+        if moved:
+            look = consumer_groups.look_at_topics_on(moved, new, self._shards, lambda: self._topics)
+            self._steps.start_now("looking at topics with other racks", look)
         deleted = {
             name: topic.id
             for name in changed

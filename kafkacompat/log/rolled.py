@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ class RolledLogs:
     __slots__ = ("_told", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[str, dict[PartitionLog, None]] = {}
+        self._waiting: dict[str, OrderedDict[PartitionLog, None]] = {}
         self._told: Callable[[str], None] = lambda place: None
 
     def watch(self, told: Callable[[str], None]) -> None:
@@ -29,7 +30,7 @@ class RolledLogs:
         place = posixpath.dirname(log.directory)
         waiting = self._waiting.get(place)
         if waiting is None:
-            self._waiting[place] = {log: None}
+            self._waiting[place] = OrderedDict({log: None})
             self._told(place)
         else:
             waiting[log] = None
@@ -39,8 +40,7 @@ class RolledLogs:
         waiting = self._waiting.get(place)
         if waiting is None:
             return None
-        log = next(iter(waiting))
-        del waiting[log]
+        log, _ = waiting.popitem(last=False)
         if not waiting:
             del self._waiting[place]
         return log

@@ -7,7 +7,7 @@ step.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -36,7 +36,7 @@ class Handshakes:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._deadlines_ms: dict[Handshaking, int] = {}
+        self._deadlines_ms: OrderedDict[Handshaking, int] = OrderedDict()
         """Connections with an unfinished handshake, in the order of their start."""
         self._line: deque[Handshaking] = deque()
         self._news = trio.Event()

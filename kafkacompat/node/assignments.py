@@ -7,6 +7,7 @@ that no longer belong to this broker are left out. The waits after failures are 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,7 +55,7 @@ class DirectoryAssignments:
         self._timers = timers
         self._image = image
         self._broker_epoch = broker_epoch
-        self._ready: dict[Key, tuple[Uuid, Accepted | None]] = {}
+        self._ready: OrderedDict[Key, tuple[Uuid, Accepted | None]] = OrderedDict()
         self._failures = 0
         self._busy = False
         """A request is in flight, or a timer will send one."""
@@ -85,8 +86,7 @@ class DirectoryAssignments:
         self._busy = False
         sent: dict[Key, tuple[Uuid, Accepted | None]] = {}
         while self._ready and len(sent) < ASSIGNMENTS_PER_REQUEST_MAX:
-            key = next(iter(self._ready))
-            assignment = self._ready.pop(key)
+            key, assignment = self._ready.popitem(last=False)
             if self._is_ours(key):
                 sent[key] = assignment
         if sent and not self._closed:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from kafkacompat.config import ConfigKey, broker_keys, group_keys, topic_keys
 from kafkacompat.config.synonyms import listener_base
+from kafkacompat.controller.changed_keys import changed_configs
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 
 logger = logging.getLogger(__name__)
@@ -47,8 +48,9 @@ class SettingNotices:
             self._tell("refused", name, f"a dynamic setting is ignored: {reason}")
 
     def _new_names(self, old: MetadataImage, new: MetadataImage) -> Iterator[tuple[str, str]]:
-        for resource, settings in new.configs.items():
-            if old.configs.get(resource) is settings or resource[0] not in KINDS:
+        for resource in changed_configs(old, new):
+            settings = new.configs.get(resource)
+            if settings is None or resource[0] not in KINDS:
                 continue
             kind, keys_of = KINDS[resource[0]]
             if kind == "broker" and resource[1] not in ("", self._node_id):

@@ -7,6 +7,7 @@ broker had received the image later. A request for the partition applies its cha
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,10 @@ class Changes:
         self._timers = timers
         self._take = take
         self._fail = fail
-        self._waiting: dict[Key, list[tuple[TopicPartition, Uuid, PartitionRegistration | None, bool]]] = {}
+        self._waiting: OrderedDict[
+            Key, list[tuple[TopicPartition, Uuid, PartitionRegistration | None, bool]]
+        ] = OrderedDict()
+        """A plain dictionary would pass over everything taken before, to find the first one that is left."""
         self._is_planned = False
         self._at_once_left = TAKEN_AT_ONCE_MAX
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkacompat.controller.changed_keys import changed_configs
 from kafkacompat.controller.changed_topics import changed_topics
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
@@ -19,6 +20,7 @@ from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
 from kafkacompat.partition.changes import Changes
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Standing
+from kafkacompat.partition.reconfiguring import Reconfiguring
 from kafkacompat.partition.round import Round
 from kafkacompat.partition.traffic import BrokerTraffic
 from kafkacompat.partition.wakeups import Wakeups
@@ -70,6 +72,9 @@ class HostedPartitions:
         )
         self.changes = Changes(timers, self._change, lambda problem: self.fail(problem))
         """Role changes of the last image that are not applied yet."""
+        self.reconfiguring = Reconfiguring(
+            timers, log_config, self._advance, lambda problem: self.fail(problem)
+        )
         self.fail: Callable[[BaseException], None] = _raise
         """Halts the node."""
         self._waiting = Round(self.by_id, timers, lambda problem: self.fail(problem))
@@ -250,6 +255,8 @@ class HostedPartitions:
                 traffic = self.traffic.begin(name.topic)
                 core = PartitionCore(self.node_id, name, topic_id, log, self.standing, traffic)
                 self.by_name[name] = self.by_id[topic_id, name.partition] = core
+            else:
+                self.reconfiguring.first(core)
             now_ms = self._clock.monotonic_ms()
             was_alone = core.alone
             changed = core.become(image, now_ms)
@@ -344,6 +351,7 @@ class HostedPartitions:
         if core is None:
             return None
         core.resign()
+        self.reconfiguring.gone(core)
         self.traffic.end(name.topic, core.traffic)
         if self.placing is not None:
             self.placing.gone(core)
@@ -353,30 +361,20 @@ class HostedPartitions:
             del self.by_name[name]
         return core
 
-    def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> list[PartitionCore]:
-        """Update the settings of logs if a lower layer's or the topic's settings changed. Returns the partitions
-        affected."""
-        reconfigured: list[PartitionCore] = []
-        changed = {
-            key
-            for key in old.configs.keys() | new.configs.keys()
-            if old.configs.get(key) is not new.configs.get(key)
-        }
+    def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> Sequence[PartitionCore]:
+        """Update the settings of logs if a lower layer's or the topic's settings changed. Returns the partitions that have
+        them now."""
+        changed = changed_configs(old, new)
         if any(kind == ConfigResourceType.BROKER for kind, _ in changed):
-            topics = {core.topic_partition.topic for core in self.by_id.values()}
-        else:
-            topics = {name for kind, name in changed if kind == ConfigResourceType.TOPIC}
-        for topic in sorted(topics):
-            image = new.topics.get(topic)
-            if image is None:
-                continue
-            config = self._log_config(topic)
-            for index in image.partitions:
-                core = self.by_name.get((topic, index))
+            return self.reconfiguring.begin(list(self.by_id.values()))
+        cores: list[PartitionCore] = []
+        for kind, name in sorted(changed):
+            topic = new.topics.get(name) if kind == ConfigResourceType.TOPIC else None
+            for index in () if topic is None else topic.partitions:
+                core = self.by_name.get((name, index))
                 if core is not None:
-                    core.log.config = config
-                    reconfigured.append(core)
-        return reconfigured
+                    cores.append(core)
+        return self.reconfiguring.begin(cores)
 
 
 def _raise(problem: BaseException) -> None:

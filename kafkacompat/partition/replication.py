@@ -11,7 +11,7 @@ replica.socket.timeout.ms, and the throttles'.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,7 +22,7 @@ from kafkacompat.partition.round import Round
 from kafkacompat.partition.traffic import IsrChanges
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.alter_partition_manager import AlterPartitionManager
     from kafkacompat.partition.core import PartitionCore
@@ -98,6 +98,8 @@ class Replication:
             window_ms,
         )
         self._hosted: HostedPartitions | None = None
+        self._brokers: Mapping[int, BrokerRegistration] | None = None
+        """Those of the last image."""
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         """By (leader, index)."""
         self._fetcher_of: dict[Key, Fetcher] = {}
@@ -143,8 +145,9 @@ class Replication:
 
     def on_image(self, new: MetadataImage) -> None:
         """Take over new addresses of brokers."""
-        if self._closed:
+        if self._closed or new.brokers is self._brokers:
             return
+        self._brokers = new.brokers
         moved = [
             fetcher
             for fetcher in self._fetchers.values()
@@ -293,6 +296,7 @@ class Replication:
 
     def _altered(self, core: PartitionCore, outcome: Altered) -> None:
         assert self._hosted is not None
+        self._hosted.reconfiguring.first(core)
         # A replica whose joining is refused is no longer waited for either, and the image with the reason may have come
         # before the refusal.
         is_decided = outcome is Altered.COMMITTED or outcome is Altered.REJECTED

@@ -7,7 +7,7 @@ A matching deny decides first, then a matching allow. If no entry matches the re
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from kafkacompat.ids import Uuid
@@ -59,7 +59,7 @@ class Asker(NamedTuple):
 class _Names:
     """The entries of one resource type, found by resource name."""
 
-    __slots__ = ("lengths", "literal", "prefixed")
+    __slots__ = ("_counts", "lengths", "literal", "prefixed")
 
     def __init__(self) -> None:
         self.literal: dict[str, dict[str, list[Acl]]] = {}
@@ -67,12 +67,20 @@ class _Names:
         self.prefixed: dict[str, dict[str, list[Acl]]] = {}
         self.lengths: list[int] = []
         """The distinct lengths of the prefixes, longest first."""
+        self._counts: dict[int, int] = {}
+        """How many prefixes have each of these lengths."""
 
     def patterns(self, acl: Acl) -> dict[str, dict[str, list[Acl]]]:
         return self.prefixed if acl.pattern_type == PREFIXED else self.literal
 
     def add(self, acl: Acl) -> None:
-        self.patterns(acl).setdefault(acl.resource_name, {}).setdefault(acl.principal, []).append(acl)
+        patterns = self.patterns(acl)
+        by_principal = patterns.get(acl.resource_name)
+        if by_principal is None:
+            by_principal = patterns[acl.resource_name] = {}
+            if patterns is self.prefixed:
+                self._count(len(acl.resource_name), 1)
+        by_principal.setdefault(acl.principal, []).append(acl)
 
     def remove(self, acl: Acl) -> None:
         patterns = self.patterns(acl)
@@ -82,6 +90,17 @@ class _Names:
             del by_principal[acl.principal]
             if not by_principal:
                 del patterns[acl.resource_name]
+                if patterns is self.prefixed:
+                    self._count(len(acl.resource_name), -1)
+
+    def _count(self, length: int, more: int) -> None:
+        counts = self._counts
+        known = length in counts
+        counts[length] = counts.get(length, 0) + more
+        if not counts[length]:
+            del counts[length]
+        if known != (length in counts):
+            self.lengths = sorted(counts, reverse=True)
 
     def that_hold_of(self, name: str) -> list[dict[str, list[Acl]]]:
         """By principal, of each pattern that fits the name: the longest first, the wildcard last."""
@@ -112,23 +131,22 @@ class StandardAuthorizer:
         self._acls: Mapping[Uuid, Acl] = {}
         self._names: dict[int, _Names] = {}
 
-    def update(self, acls: Mapping[Uuid, Acl]) -> None:
-        """`acls` has all present entries by id, as in an image. It must not change afterwards."""
+    def update(self, acls: Mapping[Uuid, Acl], changed: Iterable[Uuid] | None = None) -> None:
+        """`acls` has all present entries by id, as in an image. It must not change afterwards. `changed` has at least the
+        ids of those that differ from the entries of the last call. None: any may differ."""
         before = self._acls
         if acls is before:
             return
-        touched = set()
-        for key, gone in before.items():
-            if acls.get(key) is not gone:
+        if changed is None:
+            changed = (*before, *(key for key in acls if key not in before))
+        for key in changed:
+            gone, new = before.get(key), acls.get(key)
+            if gone is new:
+                continue
+            if gone is not None:
                 self._names[gone.resource_type].remove(gone)
-                touched.add(gone.resource_type)
-        for key, new in acls.items():
-            if before.get(key) is not new:
+            if new is not None:
                 self._names.setdefault(new.resource_type, _Names()).add(new)
-                touched.add(new.resource_type)
-        for kind in touched:
-            names = self._names[kind]
-            names.lengths = sorted({len(name) for name in names.prefixed}, reverse=True)
         self._acls = acls
 
     def allows(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.request_context import NO_CONNECTION, NotController, RequestContext
 from kafkacompat.config import EndPoint
+from kafkacompat.controller.changed_keys import changed_acls
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.settings import ControllerSettings
@@ -91,7 +92,7 @@ class SharedServer:
     def _take_acls(self, authorizer: StandardAuthorizer, old: MetadataImage, new: MetadataImage) -> None:
         """Load the access control entries. They count from the first image that has everything that was committed when
         this node started: an older one may lack a denial."""
-        authorizer.update(new.acls)
+        authorizer.update(new.acls, changed_acls(old, new))
         if not authorizer.is_loaded and self.driver.has_caught_up:
             authorizer.is_loaded = True
             self.acls_loaded.resolve(None)

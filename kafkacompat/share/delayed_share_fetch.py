@@ -7,6 +7,7 @@ headers of batches must be read from the disk first, or there is much to acquire
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ class ShareFetches:
         self.clock = clock
         self.random = random
         self.workers = workers
-        self._to_wake: dict[LedPartition, None] = {}
+        self._to_wake: OrderedDict[LedPartition, None] = OrderedDict()
         self._is_waking = False
         cache.wake = self.wake
         cache.lost = self.lost
@@ -94,8 +95,7 @@ class ShareFetches:
         self._is_waking = True
         try:
             while self._to_wake:
-                first = next(iter(self._to_wake))
-                del self._to_wake[first]
+                first, _ = self._to_wake.popitem(last=False)
                 self.purgatory.for_each_on(first, _look_again, first)
         finally:
             self._is_waking = False

@@ -85,9 +85,23 @@ BUGS = (
         ("controller/_tests/test_balance.py",),
     ),
     PlantedBug(
+        "a record without content that a full disk refuses ends the leadership",
+        "controller/periodic_task_control_manager.py",
+        "may_resign=task is not write_no_op_record,",
+        "may_resign=True,",
+        ("controller/_tests/test_no_op.py",),
+    ),
+    PlantedBug(
+        "of the changed settings of an image those that were removed are not named",
+        "controller/changed_keys.py",
+        "(*(key for key in old if key not in new), *new)",
+        "(*new,)",
+        ("controller/_tests/test_changed_keys.py",),
+    ),
+    PlantedBug(
         "an active controller whose disk is full stays the leader",
         "controller/metadata_machine.py",
-        "            if quorum.resign_for_room(packed.size_bytes, error):",
+        "            if may_resign and quorum.resign_for_room(packed.size_bytes, error):",
         "            if False:",
         (
             "controller/_tests/test_controller_faults.py::test_with_other_voters_a_controller_that_cannot_write_hands_over",

@@ -6,6 +6,27 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "offsets of a deleted topic whose tombstones the log refuses stay for ever",
+        "coordinator/group_sweeps.py",
+        "ShardState.ACTIVE or not is_all_written:\n",
+        "ShardState.ACTIVE:\n",
+        ("coordinator/_tests/test_steps.py",),
+    ),
+    PlantedBug(
+        "the record of a share group without a deleted topic that the log has refused is not written again",
+        "coordinator/group_sweeps.py",
+        "                yield from self._forget_absent_topics(shard)\n                self.drop_topics(shard, now=False)\n",
+        "                self.drop_topics(shard, now=False)\n",
+        ("coordinator/_tests/test_share_groups.py",),
+    ),
+    PlantedBug(
+        "topics with other racks are looked at in one step",
+        "coordinator/consumer_groups.py",
+        "        if len(found) == TOPICS_TOGETHER:\n",
+        "        if False:\n",
+        ("coordinator/_tests/test_consumer_groups.py",),
+    ),
+    PlantedBug(
         "a static member that joins in parts is refused as its own twin",
         "coordinator/consumer_groups.py",
         " and request.member_id and request.instance_id is None\n",

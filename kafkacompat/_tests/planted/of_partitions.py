@@ -100,10 +100,26 @@ BUGS = (
         ("partition/_tests/test_replica_manager.py",),
     ),
     PlantedBug(
+        "a partition that waits for its settings takes a role before them",
+        "partition/hosted_partitions.py",
+        "                self.reconfiguring.first(core)\n",
+        "                pass\n",
+        ("partition/_tests/test_reconfiguring.py",),
+    ),
+    PlantedBug(
+        "a partition that waits for its settings commits by an ISR that the controller accepted by them",
+        "partition/replication.py",
+        "        self._hosted.reconfiguring.first(core)\n",
+        "",
+        ("partition/_tests/test_reconfiguring.py",),
+    ),
+    PlantedBug(
         "a deposed leader commits by a min.insync.replicas lowered under its successor",
         "partition/hosted_partitions.py",
-        "                    reconfigured.append(core)\n",
-        "                    core.maybe_increment_leader_high_watermark(0)\n",
+        "        return self.reconfiguring.begin(cores)\n",
+        "        for core in self.reconfiguring.begin(cores):\n"
+        "            core.maybe_increment_leader_high_watermark(0)\n"
+        "        return ()\n",
         ("partition/_tests/test_replica_manager.py",),
     ),
     PlantedBug(

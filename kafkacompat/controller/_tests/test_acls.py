@@ -9,6 +9,7 @@ import pytest
 
 from kafkacompat.controller import acls as module
 from kafkacompat.controller._tests.clusters import after, cluster
+from kafkacompat.controller._tests.test_steps import pauses
 from kafkacompat.controller.acls import create_acls, creation_disabled, delete_acls, deletion_disabled
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.security.acl import CLUSTER_NAME, Acl
@@ -76,6 +77,15 @@ def test_entries_are_written_once_however_often_they_are_asked_for() -> None:
     assert {acl.resource_name for acl in image.acls.values()} == {"t", "u"}
     again = create(image, creation("u"), ids=ids)
     assert (again.records, codes(again.response.results)) == ((), [0])
+
+
+def test_entries_that_are_there_are_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SCANNED_A_STEP", 10)
+    image = after(cluster(), create(cluster(), *(creation(f"t{each}") for each in range(95))))
+    request = CreateAclsRequest(creations=[creation("t94"), creation("u")])
+    result, paused = pauses(create_acls.in_steps(image, Ids(), request))
+    assert [record.message.resource_name for record in result.records] == ["u"]
+    assert paused >= 10
 
 
 def test_an_id_that_is_taken_is_not_given_again() -> None:

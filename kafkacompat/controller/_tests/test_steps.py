@@ -4,12 +4,14 @@ than one step allows between two turns of the loop, and no decision depends on a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafkacompat.api.request_context import NotController
-from kafkacompat.controller import configs, records
+from kafkacompat.controller import configs, heartbeats, records
+from kafkacompat.controller._tests.clusters import broker, cluster, partition
 from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context, registration
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.new_partitions import NAMED_A_STEP, TOPICS_A_STEP
@@ -190,6 +192,22 @@ def test_the_settings_of_many_resources_are_changed_in_steps(monkeypatch: pytest
     assert turn.totals["altered"] == 500
     assert turn.most["altered"] <= configs.STEP // configs.RESOURCE_UNITS
     assert harness.image.config(32, "g499") == {"consumer.session.timeout.ms": "46000"}
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_what_a_stopping_broker_leads_is_looked_for_in_steps(
+    monkeypatch: pytest.MonkeyPatch, leader: int
+) -> None:
+    monkeypatch.setattr(heartbeats, "SCANNED_A_STEP", 10)
+    image = cluster(*(partition(1, 2, leader=leader) for _ in range(4)), brokers=(broker(1), broker(2)))
+    topics = {
+        f"t{number}": replace(each, name=f"t{number}")
+        for each in image.topics.values()
+        for number in range(12)
+    }
+    led, paused = pauses(heartbeats._leads(replace(image, topics=topics), 2))
+    assert led == (leader == 2)
+    assert paused == (0 if led else 6)
 
 
 def test_many_topics_that_are_refused_take_steps_as_well() -> None:

@@ -359,6 +359,36 @@ def test_topics_are_looked_at_again_when_a_broker_has_another_rack(world: World)
         assert epoch_with(image) == epoch + bumps
 
 
+def test_topics_with_other_racks_are_found_in_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_groups, "TOPICS_TOGETHER", 5)
+    monkeypatch.setattr(consumer_groups, "PARTITIONS_A_MICROSECOND", 1 / TURN_COST)
+    names = [f"v{number}" for number in range(12)]
+    one = Member(world, "one", *names)
+    one.join()
+    image = racked(world, ["a", "b"], replicated("v0", (1, 2)))
+    topics = [*image.topics.values(), *(replicated(name, (1, 2)) for name in names[1:])]
+    image = replace(
+        image, topics={each.name: each for each in topics}, topics_by_id={each.id: each for each in topics}
+    )
+    old, world.image = world.image, image
+    world.coordinator.on_image(old, image)
+    world.time.advance(0)
+    one.settle(3)
+    (shard,) = world.coordinator._shards
+    hashes = group_machine(shard).env.topic_hashes
+    assert len(hashes) == 12
+    brokers = {**image.brokers, 2: replace(image.brokers[2], rack="c")}
+    world.image = replace(image, offset=image.offset + 1, brokers=brokers)
+    world.coordinator.on_image(image, world.image)
+    left = [len(hashes)]
+    while world.time.step():
+        left.append(len(hashes))
+    assert sorted(set(left), reverse=True) == [12, 7, 2, 0]
+    epoch = one.epoch
+    one.settle(2)
+    assert one.epoch == epoch + 1
+
+
 def test_regular_expressions_are_resolved_by_the_coordinator(world: World) -> None:
     one = Member(world, "one", regex="[tv].*")
     one.join()

@@ -501,6 +501,36 @@ def test_partitions_whose_leader_has_another_address_are_followed_there_a_few_at
     assert len([core for each in follower.replication._fetchers.values() for core in each.cores()]) == 40
 
 
+def test_partitions_whose_leader_has_no_address_wait_for_an_image_with_other_brokers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster((1, 2), partitions=3)
+    cluster.settle()
+    follower = cluster.nodes[2]
+    taken: list[int] = []
+    take = Replication.role_taken
+
+    def counted(self: Replication, core: PartitionCore) -> None:
+        if self is follower.replication:
+            taken.append(core.topic_partition.partition)
+        take(self, core)
+
+    monkeypatch.setattr(Replication, "role_taken", counted)
+    endpoints = cluster.brokers[1].endpoints
+    cluster.brokers[1] = replace(cluster.brokers[1], endpoints={})
+    cluster.publish()
+    cluster.settle()
+    assert sorted(taken) == [0, 1, 2]
+    for offset in range(5):
+        follower.take_image(replace(follower.image, offset=100 + offset))
+    assert len(taken) == 3
+    cluster.brokers[1] = replace(cluster.brokers[1], endpoints=endpoints)
+    cluster.publish()
+    cluster.settle()
+    assert len(taken) == 6
+    assert produced(cluster, b"a") is ErrorCode.NONE
+
+
 def produced(cluster: Cluster, value: bytes, index: int = 0) -> ErrorCode:
     waiting = cluster.leader(index).produce(value, TopicPartition("t", index))
     cluster.settle(1500)

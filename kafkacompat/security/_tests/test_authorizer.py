@@ -230,6 +230,28 @@ def test_decisions_equal_those_of_a_model_that_looks_at_every_entry(
     )
 
 
+@given(ACLS, ACLS, ACLS, st.sampled_from([AclOperation.READ, AclOperation.DESCRIBE]), NAMES)
+def test_an_update_that_names_what_has_changed_looks_at_nothing_else(
+    stays: list[Acl], goes: list[Acl], comes: list[Acl], operation: AclOperation, name: str
+) -> None:
+    """Also if it names entries that are the same."""
+    gone, come, kept = by_id(*goes, first=100), by_id(*comes, first=200), by_id(*stays)
+    of = authorizer()
+    of.update({**kept, **gone})
+    unseen = by_id(acl(pattern=PREFIXED, name="a", permission=DENY), first=300)
+    of.update({**kept, **come, **unseen}, [*gone, *come, *list(kept)[:1]])
+    assert of.allows(ALICE, operation, ResourceType.TOPIC, name) is model(
+        [*stays, *comes], ALICE, operation, ResourceType.TOPIC, name
+    )
+    for kind, names in of._names.items():
+        lengths = {
+            len(each.resource_name)
+            for each in [*stays, *comes]
+            if each.pattern_type == PREFIXED and each.resource_type == kind
+        }
+        assert names.lengths == sorted(lengths, reverse=True)
+
+
 @given(ACLS)
 def test_something_of_a_type_is_allowed_where_some_name_is(acls: list[Acl]) -> None:
     """All names of up to three letters from the alphabet of the patterns, plus one more letter."""
