@@ -1,10 +1,10 @@
 """Watches the event loop from a thread. Code that blocks the loop longer than a limit is logged with its stack, and
 counted.
 
-The thread asks the loop for a sign of life at an interval, so it costs the loop's own work nothing. A stall is
-measured from the question on, so one that begins between two questions is measured too short. The wall time is how
-long everything waited. The CPU time of the loop's thread shows whether the loop computed, or waited for the machine, a
-disk or a lock.
+The thread asks a busy loop for a sign of life at an interval, so it costs the loop's own work nothing. A loop that waits
+for events stands not still, and is not woken to say so: a quiet node stays asleep. A stall is measured from the question
+on, so one that begins between two questions is measured too short. The wall time is how long everything waited. The CPU
+time of the loop's thread shows whether the loop computed, or waited for the machine, a disk or a lock.
 
 While a call keeps the interpreter's lock, in whatever thread, neither the loop nor the watching thread runs. So such a
 stall is noticed when it is over: the watching thread wakes late, and no lack of a processor explains it. Its stack
@@ -22,10 +22,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NamedTuple, Protocol
 
-from kafkacompat.net.thread_times import waited_s
+import trio
+
+from kafkacompat.net.thread_times import reading_waited
 
 INTERVAL_S = 0.05
-"""Seconds between an answer and the next question."""
+"""Seconds between an answer and the next look."""
 LIMIT_S = 0.1
 """A loop that does not answer for this long has stalled."""
 FRAMES_MAX = 12
@@ -40,6 +42,19 @@ class Sign(Protocol):
     """The loop's answer to a question."""
 
     def __call__(self) -> None: ...
+
+
+class LoopRest(trio.abc.Instrument):
+    """Knows whether the loop waits for events or for a timer. Add it to the loop as an instrument. Any thread may look."""
+
+    def __init__(self) -> None:
+        self.is_resting = False
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.is_resting = timeout > 0
+
+    def after_io_wait(self, timeout: float) -> None:
+        self.is_resting = False
 
 
 class Moment(NamedTuple):
@@ -72,25 +87,29 @@ class LoopWatchdog:
     def __init__(
         self,
         ask: Callable[[Sign], object],
+        rest: LoopRest,
         *,
         on_stall: Callable[[float, float, str], None] | None = None,
         interval_s: float = INTERVAL_S,
         limit_s: float = LIMIT_S,
-        waited_s: Callable[[], float] = waited_s,
+        waited_s: Callable[[], float] | None = None,
     ) -> None:
-        """`ask` makes the loop call a sign, from any thread. It raises RuntimeError once the loop has ended.
+        """`ask` makes the loop call a sign, from any thread. It raises RuntimeError once the loop has ended. `rest` tells
+        when it need not be asked.
 
         `on_stall` is called with the wall and CPU seconds and the stack's text, in the watching thread. Without it
-        they are logged. `waited_s`: how long the calling thread has waited for a processor.
+        they are logged. `waited_s`: how long the calling thread has waited for a processor. Without it the system
+        tells.
         """
         self.stalls = 0
         self.longest_s = 0.0
         self._ask = ask
+        self._rest = rest
         self._on_stall = on_stall or _log_stall
         self._interval_s = interval_s
         self._limit_s = limit_s
         self._waited_s = waited_s
-        self._stopped = threading.Event()
+        self._stopped = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -99,21 +118,37 @@ class LoopWatchdog:
         of_thread = getattr(time, "pthread_getcpuclockid", None)
         cpu_clock: int = time.CLOCK_PROCESS_CPUTIME_ID if of_thread is None else of_thread(loop_thread)
         self._thread = threading.Thread(
-            target=self._watch, args=(loop_thread, cpu_clock), name="loop watchdog", daemon=True
+            target=self._run, args=(loop_thread, cpu_clock), name="loop watchdog", daemon=True
         )
         self._thread.start()
 
     def stop(self) -> None:
         """Stop watching. The thread ends by itself and is not waited for."""
-        self._stopped.set()
+        self._stopped = True
 
-    def _watch(self, loop_thread: int, cpu_clock: int) -> None:
-        answered = self._now(cpu_clock)
-        while not self._stopped.wait(self._interval_s):
-            woke = self._now(cpu_clock)
+    def _run(self, loop_thread: int, cpu_clock: int) -> None:
+        with reading_waited() as read_waited:
+            waited_s = self._waited_s or read_waited
+            self._watch(
+                loop_thread,
+                cpu_clock,
+                lambda: Moment(time.monotonic(), time.clock_gettime(cpu_clock), waited_s()),
+            )
+
+    def _watch(self, loop_thread: int, cpu_clock: int, now: Callable[[], Moment]) -> None:
+        answered = now()
+        while True:
+            time.sleep(self._interval_s)
+            if self._stopped:
+                return
+            woke = now()
             stall = kept_from_running(answered, woke, self._interval_s, self._limit_s)
             if stall is not None:
                 self._tell(stall, f"{AFTERWARDS}\n{_stack_of(loop_thread)}")
+            if self._rest.is_resting:
+                # To tell a stall took time, which is not another one.
+                answered = woke if stall is None else now()
+                continue
             question = _Question(cpu_clock)
             try:
                 self._ask(question)
@@ -123,21 +158,18 @@ class LoopWatchdog:
             if not question.answered.wait(self._limit_s):
                 stack = _stack_of(loop_thread)
                 while not question.answered.wait(self._interval_s):
-                    if self._stopped.is_set():
+                    if self._stopped:
                         return
             if question.wall_s >= self._limit_s:
                 self._tell(Stall(question.wall_s, question.cpu_s), stack)
                 # To tell it may take long, for it reads the stack's files and writes to the log.
-                answered = self._now(cpu_clock)
+                answered = now()
             else:
                 # The thread may have waited for a processor before the answer. A stall is then missed, none is made up.
                 answered = Moment(question.answered_s, question.answered_cpu_s, woke.waited_s)
 
-    def _now(self, cpu_clock: int) -> Moment:
-        return Moment(time.monotonic(), time.clock_gettime(cpu_clock), self._waited_s())
-
     def _tell(self, stall: Stall, stack: str) -> None:
-        if self._stopped.is_set():
+        if self._stopped:
             return
         self.stalls += 1
         self.longest_s = max(self.longest_s, stall.wall_s)

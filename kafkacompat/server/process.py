@@ -27,7 +27,7 @@ from kafkacompat.net.runtime import (
     keep_long_lived,
     raise_descriptor_limit,
 )
-from kafkacompat.net.watchdog import LoopWatchdog
+from kafkacompat.net.watchdog import LoopRest, LoopWatchdog
 from kafkacompat.net.workers import pool_loads, worker_pools
 from kafkacompat.security.class_names import refuse_classes_of_others
 from kafkacompat.security.client_settings import security_to_brokers, security_to_controllers
@@ -104,7 +104,9 @@ async def _serve(
                 if not starting.cancelled_caught:
                     serves = True
                     freeze_long_lived()
-                    watchdog = LoopWatchdog(token.run_sync_soon)
+                    rest = LoopRest()
+                    trio.lowlevel.add_instrument(rest)
+                    watchdog = LoopWatchdog(token.run_sync_soon, rest)
                     watchdog.start()
                     if metrics is not None:
                         metrics.stalls = watchdog

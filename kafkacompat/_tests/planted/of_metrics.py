@@ -338,8 +338,22 @@ BUGS = (
     PlantedBug(
         "the time that it takes to tell a stall is another stall",
         "net/watchdog.py",
-        "                answered = self._now(cpu_clock)\n",
+        "                answered = now()\n",
         "                answered = Moment(question.answered_s, question.answered_cpu_s, woke.waited_s)\n",
+        ("net/_tests/test_watchdog.py",),
+    ),
+    PlantedBug(
+        "a sleeping loop is woken to say that it lives",
+        "net/watchdog.py",
+        "            if self._rest.is_resting:\n",
+        "            if False:\n",
+        ("net/_tests/test_watchdog.py",),
+    ),
+    PlantedBug(
+        "a loop with something to do counts as sleeping",
+        "net/watchdog.py",
+        "        self.is_resting = timeout > 0\n",
+        "        self.is_resting = True\n",
         ("net/_tests/test_watchdog.py",),
     ),
     PlantedBug(

@@ -11,6 +11,7 @@ from kafkacompat.net import watchdog as module
 from kafkacompat.net.watchdog import (
     AFTERWARDS,
     UNSEEN,
+    LoopRest,
     LoopWatchdog,
     Moment,
     Sign,
@@ -53,7 +54,7 @@ class Stalls:
 
 def test_a_loop_that_computes_is_told_with_its_stack_and_its_cpu_time() -> None:
     loop, stalls = Loop(), Stalls()
-    watchdog = LoopWatchdog(loop.ask, on_stall=stalls, interval_s=0.001, limit_s=0.01)
+    watchdog = LoopWatchdog(loop.ask, LoopRest(), on_stall=stalls, interval_s=0.001, limit_s=0.01)
     watchdog.start()
     assert loop.asked.acquire(timeout=TIMEOUT_S)
     for _ in range(5_000_000):
@@ -72,7 +73,9 @@ def test_a_loop_that_computes_is_told_with_its_stack_and_its_cpu_time() -> None:
 def test_a_call_that_keeps_the_lock_is_told_when_it_is_over() -> None:
     """The sum is one call. The watching thread hardly ever gets a question between the answer and the sum, hence the tries."""
     loop, stalls = Loop(), Stalls()
-    watchdog = LoopWatchdog(loop.ask, on_stall=stalls, interval_s=0.001, limit_s=0.01, waited_s=lambda: 0.0)
+    watchdog = LoopWatchdog(
+        loop.ask, LoopRest(), on_stall=stalls, interval_s=0.001, limit_s=0.01, waited_s=lambda: 0.0
+    )
     watchdog.start()
     for _ in range(TRIES):
         loop.answer()
@@ -127,6 +130,10 @@ class Times:
     def clock_gettime(self, _clock: int) -> float:
         return 0.0
 
+    def sleep(self, _seconds: float) -> None:
+        """Let the test's thread run."""
+        threading.Event().wait(0.0001)
+
 
 def test_the_time_that_it_takes_to_tell_a_stall_is_not_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a slow disk delays the log, for one."""
@@ -138,7 +145,9 @@ def test_the_time_that_it_takes_to_tell_a_stall_is_not_another_one(monkeypatch: 
         told.append(wall_s)
         times.now_s += 5
 
-    watching = LoopWatchdog(loop.ask, on_stall=tell_slowly, interval_s=0.001, limit_s=1, waited_s=lambda: 0.0)
+    watching = LoopWatchdog(
+        loop.ask, LoopRest(), on_stall=tell_slowly, interval_s=0.001, limit_s=1, waited_s=lambda: 0.0
+    )
     watching.start()
     assert loop.asked.acquire(timeout=TIMEOUT_S)
     times.now_s += 2
@@ -151,7 +160,7 @@ def test_the_time_that_it_takes_to_tell_a_stall_is_not_another_one(monkeypatch: 
 
 def test_a_loop_that_answers_is_not_told() -> None:
     loop, stalls = Loop(), Stalls()
-    watchdog = LoopWatchdog(loop.ask, on_stall=stalls, interval_s=0.001, limit_s=TIMEOUT_S)
+    watchdog = LoopWatchdog(loop.ask, LoopRest(), on_stall=stalls, interval_s=0.001, limit_s=TIMEOUT_S)
     watchdog.start()
     for _ in range(20):
         loop.answer()
@@ -160,9 +169,76 @@ def test_a_loop_that_answers_is_not_told() -> None:
     assert watchdog.stalls == 0
 
 
+class Looks:
+    """Reads of the watching thread's times: one at the start, and one a look."""
+
+    def __init__(self) -> None:
+        self.taken = threading.Semaphore(0)
+
+    def __call__(self) -> float:
+        self.taken.release()
+        return 0.0
+
+    def wait_for(self, count: int) -> None:
+        for _ in range(count):
+            assert self.taken.acquire(timeout=TIMEOUT_S)
+
+
+def test_a_loop_that_waits_for_events_is_not_woken() -> None:
+    loop, stalls, rest, looks = Loop(), Stalls(), LoopRest(), Looks()
+    rest.before_io_wait(1.0)
+    watchdog = LoopWatchdog(
+        loop.ask, rest, on_stall=stalls, interval_s=0.001, limit_s=TIMEOUT_S, waited_s=looks
+    )
+    watchdog.start()
+    looks.wait_for(20)
+    assert not loop.signs
+    rest.after_io_wait(1.0)
+    loop.answer()
+    watchdog.stop()
+    assert stalls.seen == []
+
+
+def test_a_call_that_keeps_the_lock_while_the_loop_waits_is_told() -> None:
+    loop, stalls, rest, looks = Loop(), Stalls(), LoopRest(), Looks()
+    rest.before_io_wait(1.0)
+    watchdog = LoopWatchdog(loop.ask, rest, on_stall=stalls, interval_s=0.001, limit_s=0.01, waited_s=looks)
+    watchdog.start()
+    looks.wait_for(3)
+    sum(range(5_000_000))
+    assert stalls.came.acquire(timeout=TIMEOUT_S)
+    watchdog.stop()
+    assert stalls.seen[0][2].startswith(f"{AFTERWARDS}\n")
+
+
+async def test_a_loop_rests_while_it_waits_and_not_while_it_has_something_to_do() -> None:
+    rest = LoopRest()
+    seen: list[bool] = []
+    trio.lowlevel.add_instrument(rest)
+    looked = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def look() -> None:
+        while not rest.is_resting:
+            pass
+        seen.append(True)
+        token.run_sync_soon(looked.set)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    with trio.fail_after(TIMEOUT_S):
+        await looked.wait()
+    seen.append(rest.is_resting)
+    await trio.lowlevel.checkpoint()
+    trio.lowlevel.remove_instrument(rest)
+    rest.before_io_wait(0)
+    seen.append(rest.is_resting)
+    assert seen == [True, False, False]
+
+
 def test_the_end_of_the_loop_ends_the_watching() -> None:
     loop = Loop()
-    watchdog = LoopWatchdog(loop.ask, interval_s=0.001)
+    watchdog = LoopWatchdog(loop.ask, LoopRest(), interval_s=0.001)
     loop.has_ended = True
     watchdog.start()
     assert watchdog._thread is not None
@@ -172,7 +248,7 @@ def test_the_end_of_the_loop_ends_the_watching() -> None:
 
 def test_a_stop_during_a_stall_ends_the_watching() -> None:
     loop, stalls = Loop(), Stalls()
-    watchdog = LoopWatchdog(loop.ask, on_stall=stalls, interval_s=0.001, limit_s=0.001)
+    watchdog = LoopWatchdog(loop.ask, LoopRest(), on_stall=stalls, interval_s=0.001, limit_s=0.001)
     watchdog.start()
     assert loop.asked.acquire(timeout=TIMEOUT_S)
     watchdog.stop()
@@ -200,7 +276,7 @@ async def test_trio_answers() -> None:
 
         token.run_sync_soon(answer)
 
-    watchdog = LoopWatchdog(ask, on_stall=stalls, interval_s=0.001, limit_s=TIMEOUT_S)
+    watchdog = LoopWatchdog(ask, LoopRest(), on_stall=stalls, interval_s=0.001, limit_s=TIMEOUT_S)
     watchdog.start()
     with trio.fail_after(TIMEOUT_S):
         await answered.wait()
