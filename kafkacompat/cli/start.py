@@ -19,6 +19,7 @@ from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.service_manager import notify_ready
 from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
 from kafkacompat.config import ServerConfig
+from kafkacompat.server.garbage import collect_seldom
 from kafkacompat.server.signals import StopSignals
 
 LOG_LEVEL_VARIABLE = "KAFKACOMPAT_LOG"
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
+    collect_seldom()
     signals = StopSignals()
     signals.listen()
     level = log_level(arguments.verbose, os.environ.get(LOG_LEVEL_VARIABLE))

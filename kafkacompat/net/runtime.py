@@ -5,7 +5,6 @@ One heap and one task serve all timers. If nothing is due, nothing wakes.
 
 from __future__ import annotations
 
-import gc
 import heapq
 import logging
 import os
@@ -26,7 +25,6 @@ CANCELLED_TIMERS_KEPT = 256
 """Cancelled timers stay in the heap until there are more than this many, and they are more than half of it."""
 FIRING_S = 0.001
 """How long timers that are due together fire in a row before others get their turn."""
-_GC_THRESHOLDS = (50_000, 20, 50)
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -274,24 +272,6 @@ def later(nursery: trio.Nursery, call: Callable[[], Awaitable[T]]) -> Deferred[T
 
     nursery.start_soon(run)
     return answer
-
-
-def freeze_long_lived() -> None:
-    """After start: exclude objects that live as long as the process from garbage collection, and let it run seldom.
-
-    Changes the whole process, so only the program's main module calls it.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
-
-
-def keep_long_lived() -> None:
-    """Exclude all present objects from garbage collection, so that its runs stay short.
-
-    Called repeatedly while very much is loaded. A garbage cycle that exists at that moment is never freed.
-    """
-    gc.freeze()
 
 
 def raise_descriptor_limit() -> None:

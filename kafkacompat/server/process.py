@@ -23,8 +23,6 @@ from kafkacompat.net.runtime import (
     SystemRandom,
     TrioTimers,
     carry_out,
-    freeze_long_lived,
-    keep_long_lived,
     raise_descriptor_limit,
 )
 from kafkacompat.net.watchdog import LoopRest, LoopWatchdog
@@ -34,6 +32,7 @@ from kafkacompat.security.client_settings import security_to_brokers, security_t
 from kafkacompat.security.settings import authorizer_of
 from kafkacompat.server.authentication import mechanisms_by_listener
 from kafkacompat.server.doors import NodeDoors
+from kafkacompat.server.garbage import freeze_long_lived, keep_long_lived
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.server.signals import StopSignals
 
@@ -62,6 +61,7 @@ def serve_until_stopped(
     Raises StartRefused.
     """
     raise_descriptor_limit()
+    keep_long_lived()  # what was imported
     return trio.run(_serve, config, format_if_empty, announce, signals)
 
 

@@ -62,7 +62,7 @@ class Steps:
     __slots__ = ("_is_planned", "_timers", "_works", "keep", "large", "turns")
 
     def __init__(self, timers: Timers, keep: Callable[[], None] = lambda: None) -> None:
-        """`keep` is called when many long-lived objects have been created (`net.runtime.keep_long_lived`)."""
+        """`keep` is called when many long-lived objects have been created (`server.garbage.keep_long_lived`)."""
         self._timers = timers
         self.keep = keep
         self._works: deque[tuple[str, Work]] = deque()

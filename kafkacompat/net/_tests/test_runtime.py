@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import resource
 from functools import partial
 
@@ -21,7 +20,6 @@ from kafkacompat.net.runtime import (
     TrioClock,
     TrioTimers,
     carry_out,
-    freeze_long_lived,
     later,
     raise_descriptor_limit,
     wait_for,
@@ -196,17 +194,6 @@ def test_random_uuids_fit_everywhere() -> None:
 @given(stop=st.integers(1, 2**70))
 def test_randrange_stays_in_range(stop: int) -> None:
     assert 0 <= SystemRandom().randrange(stop) < stop
-
-
-def test_what_lives_long_is_out_of_the_collectors_sight() -> None:
-    thresholds = gc.get_threshold()
-    try:
-        freeze_long_lived()
-        assert gc.get_freeze_count() > 1000
-        assert gc.get_threshold() > thresholds
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_goes() -> None:

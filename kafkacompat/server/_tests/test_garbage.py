@@ -1,0 +1,51 @@
+"""What the collector of garbage still looks at."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from kafkacompat.server.garbage import collect_seldom, freeze_long_lived, keep_long_lived
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+class Ring:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def rings() -> int:
+    return sum(type(each) is Ring for each in gc.get_objects())
+
+
+def test_the_collector_runs_less_often() -> None:
+    before = gc.get_threshold()
+    collect_seldom()
+    assert gc.get_threshold() > before
+
+
+def test_what_lives_long_is_out_of_the_collectors_sight() -> None:
+    Ring()
+    freeze_long_lived()
+    assert gc.get_freeze_count() > 1000
+    gc.unfreeze()
+    assert rings() == 0, "the garbage of the start is freed first"
+
+
+def test_what_is_kept_is_not_looked_at_again() -> None:
+    Ring()
+    keep_long_lived()
+    gc.collect()
+    gc.unfreeze()
+    assert rings() == 1
