@@ -204,6 +204,10 @@ class BrokerLife:
     def is_registered(self) -> bool:
         return self._registered
 
+    def session_is_over(self, now_ms: int) -> bool:
+        """Whether a controller that is there has fenced this broker by now: it has answered nothing for so long."""
+        return now_ms - self._heard_ms >= self._settings.session_timeout_ms
+
     def registration_overdue(self, now_ms: int) -> bool:
         """Whether the first registration has been refused or unanswered for too long."""
         return self.broker_epoch == NO_EPOCH and now_ms >= self._registration_deadline_ms
@@ -290,13 +294,8 @@ class BrokerLife:
         self._schedule(now_ms, wait_ms)
 
     def _waited_long_enough(self, now_ms: int) -> bool:
-        """After a session's length without an answer the broker is fenced by now, or there is no controller that could
-        fence it."""
-        silent_ms = now_ms - self._heard_ms
-        return (
-            silent_ms >= self._settings.session_timeout_ms
-            or now_ms - self._shutdown_began_ms >= SHUTDOWN_TIMEOUT_MS
-        )
+        """Once its session is over the broker is fenced, or there is no controller that could fence it."""
+        return self.session_is_over(now_ms) or now_ms - self._shutdown_began_ms >= SHUTDOWN_TIMEOUT_MS
 
     def _take_in_flight(self) -> Request | None:
         request, self._in_flight = self._in_flight, None

@@ -76,6 +76,11 @@ class BrokerHeartbeats:
         """-1 until registered."""
         return self._life.broker_epoch
 
+    @property
+    def session_is_over(self) -> bool:
+        """Whether no controller has answered for broker.session.timeout.ms."""
+        return self._life.session_is_over(self._clock.monotonic_ms())
+
     def start(self) -> Deferred[int]:
         """Return `registered`."""
         now_ms = self._clock.monotonic_ms()

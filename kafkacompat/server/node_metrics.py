@@ -73,7 +73,8 @@ class NodeMetrics:
     def why_not_ready(self) -> str | None:
         """None for an unfenced broker, and for a controller that knows the quorum's leader. Otherwise the reason.
 
-        A broker keeps its state when it is fenced later, or unregistered. Only the metadata tells that."""
+        A broker keeps its state when it is fenced later, or unregistered. Only the metadata tells that, or that nobody
+        answers any more."""
         node = self._node
         if self.is_stopping:
             return "the node stops"
@@ -83,6 +84,8 @@ class NodeMetrics:
             state = broker_state(node.broker)
             if state is not BrokerState.RUNNING:
                 return f"the broker's state is {state.name}"
+            if node.broker.heartbeats is not None and node.broker.heartbeats.session_is_over:
+                return "no controller answers the broker"
             registration = node.shared.machine.image.brokers.get(self._doors.config.node_id)
             if registration is None:
                 return "the broker is not registered"

@@ -77,6 +77,13 @@ BUGS = (
         ("server/_tests/test_node_metrics.py",),
     ),
     PlantedBug(
+        "a broker that no controller answers is ready",
+        "node/broker_life.py",
+        "        return now_ms - self._heard_ms >= self._settings.session_timeout_ms\n",
+        "        return False\n",
+        ("node/_tests/test_heartbeats.py", "server/_tests/test_node_metrics.py"),
+    ),
+    PlantedBug(
         "replicas in a failed directory are no partitions of the broker",
         "metrics/partitions.py",
         "len(cores) + offline",

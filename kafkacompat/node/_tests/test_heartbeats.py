@@ -108,6 +108,18 @@ def test_whoever_waits_for_a_step_is_told() -> None:
     assert len(w.channels.sent) == count
 
 
+def test_a_session_is_over_when_nobody_has_answered_for_its_length() -> None:
+    w = World()
+    w.run()
+    w.time.advance(8_999)
+    assert not w.heartbeats.session_is_over
+    w.time.advance(1)
+    assert w.heartbeats.session_is_over
+    assert w.heartbeats.state is BrokerState.RUNNING
+    w.answer(BrokerHeartbeatResponse(is_fenced=True))
+    assert not w.heartbeats.session_is_over
+
+
 def test_a_start_that_nobody_registers_fails_and_says_why() -> None:
     w = World()
     registered = w.heartbeats.start()

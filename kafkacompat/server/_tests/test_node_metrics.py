@@ -118,6 +118,20 @@ def test_a_broker_that_is_fenced_or_unregistered_later_is_not_ready(world: World
     assert world.metrics.why_not_ready() is None
 
 
+def test_a_broker_that_nobody_answers_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot know that it was fenced."""
+    shared, broker = world.node.server.shared, world.node.server.broker
+    assert shared is not None
+    assert broker is not None
+    assert broker.heartbeats is not None
+    timeout_ms = world.node.server._doors.config.get_int("broker.session.timeout.ms")
+    world.node.pass_time(2 * timeout_ms)
+    assert world.metrics.why_not_ready() is None
+    monkeypatch.setattr(broker.heartbeats, "_step", lambda: None)
+    world.node.pass_time(timeout_ms + 2_001)
+    assert world.metrics.why_not_ready() == "no controller answers the broker"
+
+
 def test_samples_that_fail_are_reported_and_the_others_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
