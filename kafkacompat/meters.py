@@ -22,10 +22,10 @@ class Histogram:
 
     __slots__ = ("_lock", "count", "recent")
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = KEPT) -> None:
         self._lock = Lock()
         self.count = 0
-        self.recent: deque[float] = deque(maxlen=KEPT)
+        self.recent: deque[float] = deque(maxlen=kept)
 
     def note(self, value: float) -> None:
         with self._lock:
@@ -58,6 +58,25 @@ class RecentTimes:
             return nan, nan
         durations = [duration for _, duration in self._ended]
         return sum(durations) / len(durations), max(durations)
+
+
+class RecentMax:
+    """The largest of what several readings have found, in the last minute, or since the reading before. Only who reads it
+    pays for it."""
+
+    __slots__ = ("_readings",)
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[int, int]] = deque(maxlen=RECENT_MAX)
+
+    def read(self, now_ms: int, largest: int) -> float:
+        """`largest`: since the last call. 0, which is none, counts for nothing. NaN: there was none."""
+        readings = self._readings
+        while readings and readings[0][0] <= now_ms - RECENT_MS:
+            readings.popleft()
+        if largest:
+            readings.append((now_ms, largest))
+        return max((each for _, each in readings), default=nan)
 
 
 class RateOfTotal:

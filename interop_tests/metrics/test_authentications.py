@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -27,18 +28,23 @@ REAUTHENTICATION_PAUSE_S = 1.2
 """Apache Kafka refuses a client that authenticates again within a second (KIP-368)."""
 SERIES = re.compile(
     "kafka_server_socket_server_metrics_listener_(safe|secret)_networkprocessor_[0-9]+_"
-    "((?:successful|failed)_(?:re)?authentication_total|connection_creation_total)"
+    "((?:successful|failed)_(?:re)?authentication_total|successful_authentication_no_reauth_total|connection_creation_total)"
+)
+LATENCY = re.compile(
+    "kafka_server_socket_server_metrics_listener_safe_networkprocessor_[0-9]+_reauthentication_latency_(avg|max)"
 )
 EXPECTED = {
     ("safe", "successful_authentication_total"): 2,
     ("safe", "failed_authentication_total"): 1,
     ("safe", "successful_reauthentication_total"): 1,
     ("safe", "failed_reauthentication_total"): 1,
+    ("safe", "successful_authentication_no_reauth_total"): 0,
     ("safe", "connection_creation_total"): 4,
     ("secret", "successful_authentication_total"): 2,
     ("secret", "failed_authentication_total"): 3,
     ("secret", "successful_reauthentication_total"): 0,
     ("secret", "failed_reauthentication_total"): 0,
+    ("secret", "successful_authentication_no_reauth_total"): 2,
     ("secret", "connection_creation_total"): 6,
 }
 
@@ -71,6 +77,11 @@ class Guarded:
             if match is not None:
                 found[match[1], match[2]] += int(value)
         return dict(found)
+
+    def latencies(self) -> dict[str, float]:
+        """Of authentications anew, over the network threads that have had one."""
+        found = [(LATENCY.fullmatch(series.name), value) for series, value in self.node.scrape().items()]
+        return {match[1]: value for match, value in found if match is not None and not isnan(value)}
 
     def authenticate(self, connection: Connection, password: str) -> int:
         """The error code. A connection is closed after a failure."""
@@ -138,7 +149,11 @@ def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guarded]
 
 
 def test_authentications_are_counted(guarded: Guarded) -> None:
+    assert guarded.latencies() == {}
     guarded.by_sasl()
+    latencies = guarded.latencies()
+    assert latencies.keys() == {"avg", "max"}
+    assert 0 <= latencies["avg"] <= latencies["max"] < 1000 * ANSWER_S
     guarded.by_tls()
     with suppress(AssertionError):
         wait_until(lambda: guarded.counts() == EXPECTED, "all are counted", ANSWER_S)

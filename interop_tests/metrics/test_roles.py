@@ -30,6 +30,8 @@ ONLY_LATER = {
     "kafka_server_delayedsharefetchmetrics_expires_total",
 }
 """Apache Kafka shows them only after the first request that waits."""
+OF_THE_EXPORTER = "_objectname"
+"""By this label the exporter tells two MBeans apart that have one name under its rules."""
 ONLY = {
     CONTROLLER: "kafka_controller_kafkacontroller_activecontrollercount",
     BROKER: "kafka_server_replicamanager_partitioncount",
@@ -62,7 +64,7 @@ class Watched:
         """Of Kafka's metrics, with their labels' names."""
         text = scraped_text(f"http://127.0.0.1:{self.ports[role]}/metrics")
         return {
-            " ".join((each.name, *sorted(each.labels)))
+            " ".join((each.name, *sorted(each.labels.keys() - {OF_THE_EXPORTER})))
             for family in text_string_to_metric_families(text)
             for each in family.samples
             if each.name.startswith("kafka_") and not each.name.startswith(OF_OUR_CLIENTS)

@@ -14,6 +14,7 @@ from kafkacompat.meters import (
     RECENT_MS,
     Histogram,
     RateOfTotal,
+    RecentMax,
     RecentTimes,
 )
 
@@ -66,3 +67,14 @@ def test_many_readers_do_not_shorten_the_time_and_their_readings_are_not_kept() 
         rate.read(2 * number, number)
     assert rate.read(2 * RATE_MS, RATE_MS) == pytest.approx(500)
     assert len(rate._readings) <= RATE_MS // APART_MS + 2
+
+
+def test_the_largest_is_of_the_last_minute_or_of_the_time_since_the_reading_before() -> None:
+    largest = RecentMax()
+    assert isnan(largest.read(0, 0))
+    assert largest.read(1_000, 50) == 50
+    assert largest.read(2_000, 70) == 70
+    assert largest.read(3_000, 10) == 70
+    assert largest.read(2_000 + RECENT_MS, 0) == 10
+    assert isnan(largest.read(3_000 + RECENT_MS, 0))
+    assert largest.read(9 * RECENT_MS, 20) == 20

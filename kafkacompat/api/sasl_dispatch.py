@@ -59,8 +59,8 @@ class SaslDispatcher:
         self._workers = workers
         self._authenticators: dict[int, SaslServerAuthenticator] = {}
         self._failed: dict[int, TimerHandle] = {}
-        self._again: set[int] = set()
-        """Connections whose client was authenticated before, and authenticates again."""
+        self._again: dict[int, int] = {}
+        """Connections whose client was authenticated before, and authenticates again: when it has begun."""
 
     def dispatch(self, connection: ConnectionInfo, frame: memoryview) -> Reply | Pending | None:
         if not connection.listener_is_sasl:
@@ -79,13 +79,13 @@ class SaslDispatcher:
                 if authenticator.has_expired(now_ms):
                     raise CloseConnection("its session has ended (connections.max.reauth.ms)")
                 return self.served.dispatch(connection, frame)
-            self._again.add(connection.connection_id)
+            self._again[connection.connection_id] = now_ms
             _tell(connection, False)
         return self._authenticate(connection, authenticator, frame)
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
         self._authenticators.pop(connection.connection_id, None)
-        self._again.discard(connection.connection_id)
+        self._again.pop(connection.connection_id, None)
         timer = self._failed.pop(connection.connection_id, None)
         if timer is not None:
             timer.cancel()
@@ -142,10 +142,13 @@ class SaslDispatcher:
             if authenticator.is_complete:
                 assert authenticator.user is not None
                 connection.principal = Principal(USER, authenticator.user, authenticator.token_authenticated)
+                began_ms = self._again.pop(connection.connection_id, None)
                 if connection.meter is not None:
-                    is_again = connection.connection_id in self._again
-                    connection.meter.authenticated(self._clock.monotonic_ms(), again=is_again)
-                self._again.discard(connection.connection_id)
+                    connection.meter.authenticated(
+                        self._clock.monotonic_ms(),
+                        may_again=authenticator.client_may_again,
+                        began_ms=began_ms,
+                    )
                 _tell(connection, True)
             return None if outcome.reply is None else [outcome.reply]
         return self._fail(connection, None if outcome.reply is None else [outcome.reply], outcome.reason)

@@ -197,11 +197,14 @@ class Throttling:
         return bandwidth_ms, request_ms
 
     def _tell(self, answer: Any, told_ms: int, bandwidth_ms: int, request_ms: int, now_s: float) -> None:
-        self._count(bandwidth_ms, request_ms, now_s)
         throttle_ms = max(told_ms, bandwidth_ms, request_ms)
-        if told_ms and not bandwidth_ms and not request_ms:
+        if told_ms > request_ms and not bandwidth_ms:
             now_ms = milliseconds(now_s)
-            self._quotas.request.muted.add(now_ms + told_ms, now_ms)
+            if request_ms and self._request is not None:
+                self._request.throttled(request_ms, now_ms)
+            self._quotas.told.muted.add(now_ms + told_ms, now_ms)
+        else:
+            self._count(bandwidth_ms, request_ms, now_s)
         if hasattr(answer, "throttle_time_ms"):
             answer.throttle_time_ms = throttle_ms
         self._throttle(throttle_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.request_context import NO_CONNECTION, NotController
+from kafkacompat.api.request_context import NO_CONNECTION, ControllerTimedOut, NotController
 from kafkacompat.controller.command_runner import CommandRunner
 from kafkacompat.controller.host_names import Resolve, known_hosts
 from kafkacompat.controller.leadership import Leadership
@@ -73,6 +73,8 @@ class ActiveController:
         self._turns = turns
         self._clock = clock
         self._resolve = resolve
+        self.timed_out_heartbeats = 0
+        """Heartbeats that were refused, because too many commands waited."""
         self._leadership = Leadership(machine, liveness, periodic_tasks, own_decisions, bootstrap_values)
         self._commands = CommandRunner(self._leadership, machine, turns, liveness, periodic_tasks, quotas)
 
@@ -271,7 +273,11 @@ class ActiveController:
             liveness.heard(request.broker_id, context.connection_id, context.client_host)
             return result
 
-        return self._commands.run_for_broker(request, beat)
+        try:
+            return self._commands.run_for_broker(request, beat)
+        except ControllerTimedOut:
+            self.timed_out_heartbeats += 1
+            raise
 
     def unregister_broker(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.unregistration import unregister_broker

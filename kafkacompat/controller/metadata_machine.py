@@ -12,9 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkacompat.api.request_context import NotController
+from kafkacompat.controller.batch_meter import BatchMeter
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.features import KRAFT_VERSION
 from kafkacompat.controller.image import MetadataImage
@@ -77,6 +79,7 @@ class MetadataMachine:
         max_bytes_between_snapshots: int,
         max_ms_between_snapshots: int,
         timers: Timers | None = None,
+        monotonic_s: Callable[[], float] = monotonic,
     ) -> None:
         """`max_bytes_between_snapshots`: metadata.log.max.record.bytes.between.snapshots. `max_ms_between_snapshots`:
         metadata.log.max.snapshot.interval.ms, 0 for no limit. Without `timers` nothing runs in steps."""
@@ -90,6 +93,11 @@ class MetadataMachine:
         """The active controller, as far as this node knows."""
         self.snapshots_loaded = 0
         """Snapshots that have replaced everything since the start, with those that the start has read."""
+        self.batches = BatchMeter(monotonic_s)
+        self.faults = 0
+        """Failures that are bugs and that the node survives: of the controller's own decisions, and of snapshots."""
+        self.snapshot_faults = 0
+        """Those of snapshots."""
         self.when_leader_changes: list[Callable[[], None]] = []
         self.when_active: Callable[[], None] | None = None
         """Called when this node has become the active controller and may append."""
@@ -134,11 +142,17 @@ class MetadataMachine:
     def load_snapshot(self, batch: LoadedBatch) -> None:
         self.snapshots_loaded += 1
         self.core.forget()
-        self.apply(batch)
+        self.batches.forget()
+        self._load(batch)
 
     def apply(self, batch: LoadedBatch) -> None:
         if self.is_active:
             return  # the quorum's own control records; take_kraft_version takes the level among them
+        self.batches.begin()
+        self._load(batch)
+        self.batches.end(len(batch.values))
+
+    def _load(self, batch: LoadedBatch) -> None:
         if batch.kraft_version is not None:
             self._kraft_version = batch.kraft_version
             self.core.load_kraft_version(batch.kraft_version)
@@ -147,9 +161,12 @@ class MetadataMachine:
         self._last = (batch.last_offset, batch.epoch)
 
     def apply_part(self, values: Sequence[bytes]) -> None:
+        self.batches.begin()
         self.core.load_values(values)
+        self.batches.end_part(len(values))
 
     def caught_up(self) -> None:
+        self.batches.forget()
         if self.is_active:
             return
         image = self.core.finish_loading(*self._last)
@@ -188,6 +205,7 @@ class MetadataMachine:
         epoch, quorum, core = self.active_epoch, self.quorum, self.core
         # Replay before appending: an invalid record must not reach the log.
         replayer, packed = core.mark(), PackedValues()
+        self.batches.begin()
         for number, piece in enumerate(pieces(records)):
             if number:
                 yield
@@ -198,6 +216,7 @@ class MetadataMachine:
         if core.image.features.get(KRAFT_VERSION, 0) > replayer.image.features.get(KRAFT_VERSION, 0):
             replayer.set_kraft_version(self._kraft_version)  # raised between two steps
         image = replayer.publish(quorum.next_offset + len(records) - 1, quorum.epoch)
+        self.batches.end(len(records))
         before, after = core.mark(), replayer.copy()
         core.revert(replayer)
         try:
@@ -239,6 +258,7 @@ class MetadataMachine:
             logger.warning("the controller cannot write what it decided: %s", error)
             return False
         except Exception as error:
+            self.faults += 1
             report("writing what the controller decided by itself", error)
             return False
         return True
@@ -305,7 +325,20 @@ class MetadataMachine:
             return
         writer = self.quorum.begin_snapshot(image.offset + 1, image.epoch)
         if writer is not None:
-            self._snapshot.run(_snapshot_values(image, writer), lambda outcome: _written(writer, outcome))
+            self._snapshot.run(
+                _snapshot_values(image, writer), lambda outcome: self._written(writer, outcome)
+            )
+
+    def _written(self, writer: SnapshotWriter, outcome: Callable[[], None]) -> None:
+        try:
+            outcome()
+        except Exception as error:
+            self.faults += 1
+            self.snapshot_faults += 1
+            writer.give_up()
+            report("making a snapshot of the metadata", error)
+        else:
+            writer.finish()
 
 
 def _snapshot_values(image: MetadataImage, writer: SnapshotWriter) -> Steps[None]:
@@ -317,16 +350,6 @@ def _snapshot_values(image: MetadataImage, writer: SnapshotWriter) -> Steps[None
     while piece := list(islice(records, RECORDS_A_STEP)):
         yield
         writer.add(frame_all(piece))
-
-
-def _written(writer: SnapshotWriter, outcome: Callable[[], None]) -> None:
-    try:
-        outcome()
-    except Exception as error:
-        writer.give_up()
-        report("making a snapshot of the metadata", error)
-    else:
-        writer.finish()
 
 
 def _nothing() -> None:

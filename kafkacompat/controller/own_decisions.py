@@ -59,6 +59,7 @@ class OwnDecisions:
         try:
             result = yield from command
         except Exception as error:
+            self._machine.faults += 1
             report(what, error)
             return None
         if self._machine.active_epoch != epoch:

@@ -36,6 +36,8 @@ class Turns:
         """How long each command waited for others."""
         self.processing_times_ms = Histogram()
         """From a command's first step to its last one, with the turns of others between its steps."""
+        self.timed_out = 0
+        """Commands that were refused, because too many others waited."""
         self._stepper = Stepper(timers)
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_serving = False
@@ -72,6 +74,7 @@ class Turns:
 
     def _wait(self, begin: Callable[[Deferred[T]], None]) -> Deferred[T]:
         if len(self._waiting) >= MAX_WAITING:
+            self.timed_out += 1
             raise ControllerTimedOut
         answer: Deferred[T] = Deferred()
         asked_s = self._monotonic_s()

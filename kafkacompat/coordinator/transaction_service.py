@@ -112,6 +112,8 @@ class TransactionCoordinator:
         self._steps = Steps(timers, keep)
         self.load_times = RecentTimes()
         """Of partitions of the transaction topic."""
+        self.ends_to_write_again = 0
+        """Transactions whose markers are written, and whose end the log has refused."""
         self._shards = Shards(node_id, TRANSACTION_TOPIC, self._make_shard, reloads_for_new_epoch=True)
         self._sender = MarkerSender(
             node_id, image, markers, channel, timers, settings.request_timeout_ms, self._markers_written
@@ -341,7 +343,7 @@ class TransactionCoordinator:
         except Exception as error:
             # No other component would end it, so it stays pending.
             report(f"writing the end of {transactional_id!r}", error)
-            self._timers.call_after(COMPLETION_RETRY_MS, lambda: self._markers_written(sending))
+            self._end_later(sending)
             return
 
         def done(finished: Deferred[None]) -> None:
@@ -349,9 +351,17 @@ class TransactionCoordinator:
                 finished.result()
             except Refused as refusal:
                 logger.info("the end of %r could not be written: %s", transactional_id, refusal)
-                self._timers.call_after(COMPLETION_RETRY_MS, lambda: self._markers_written(sending))
+                self._end_later(sending)
 
         written.on_done(done)
+
+    def _end_later(self, sending: Sending) -> None:
+        self.ends_to_write_again += 1
+        self._timers.call_after(COMPLETION_RETRY_MS, partial(self._end_again, sending))
+
+    def _end_again(self, sending: Sending) -> None:
+        self.ends_to_write_again -= 1
+        self._markers_written(sending)
 
     # --- finding the shard
 

@@ -12,7 +12,7 @@ from kafkacompat.coordinator.transaction_service import (
     TransactionCoordinator,
     TransactionCoordinatorSettings,
 )
-from kafkacompat.coordinator.verifier import PartitionVerifier
+from kafkacompat.coordinator.verifier import PartitionVerifier, VerifierMeter
 from kafkacompat.net.failures import UnsupportedByPeer
 
 if TYPE_CHECKING:
@@ -72,6 +72,10 @@ class TransactionsSide:
         )
         groups.transactional_offsets.verifier = self._verifier
         self.services = Transactions(self.coordinator, markers, self._verifier, timers)
+
+    @property
+    def verifications(self) -> VerifierMeter:
+        return self._verifier.meter
 
     def start(self) -> None:
         self.coordinator.start()

@@ -9,11 +9,14 @@ requests for the same id wait for a node, the newer one replaces the older one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.node_queues import NodeQueues, Requests
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, TRANSACTION_TOPIC, TopicPartition, partition_for_key
+from kafkacompat.meters import Histogram
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -27,6 +30,19 @@ if TYPE_CHECKING:
 
 EPOCH_BUMP_VERSION = 2
 Errors = Mapping[TopicPartition, ErrorCode]
+
+
+class VerifierMeter:
+    """How long each question took, and the partitions that may not be written to (AddPartitionsToTxnManager)."""
+
+    def __init__(self, monotonic_s: Callable[[], float] = monotonic) -> None:
+        self.monotonic_s = monotonic_s
+        self.times_ms = Histogram()
+        self.failures = 0
+
+    def note(self, began_s: float, answer: Errors) -> None:
+        self.times_ms.note(1000 * (self.monotonic_s() - began_s))
+        self.failures += sum(code is not ErrorCode.NONE for code in answer.values())
 
 
 class _Question:
@@ -61,6 +77,7 @@ class PartitionVerifier:
         `verifies` returns transaction.partition.verification.enable. Requests that add partitions are sent in any
         case.
         """
+        self.meter = VerifierMeter()
         self._verifies = verifies
         self._node_id = node_id
         self._image = image
@@ -87,8 +104,27 @@ class PartitionVerifier:
         node_id = self._coordinator_of(transactional_id)
         if node_id == NO_LEADER:
             return Deferred.of(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        began_s = self.meter.monotonic_s()
         if node_id == self._node_id:
-            return self._ask_here(transactional_id, producer_id, producer_epoch, partitions, adds)
+            answer = self._ask_here(transactional_id, producer_id, producer_epoch, partitions, adds)
+        else:
+            answer = self._ask_node(node_id, transactional_id, producer_id, producer_epoch, partitions, adds)
+        answer.on_done(partial(self._answered_one, began_s))
+        return answer
+
+    def _answered_one(self, began_s: float, done: Deferred[Errors]) -> None:
+        if not done.has_failed:
+            self.meter.note(began_s, done.result())
+
+    def _ask_node(
+        self,
+        node_id: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        adds: bool,
+    ) -> Deferred[Errors]:
         topics: dict[str, list[int]] = {}
         for partition in partitions:
             topics.setdefault(partition.topic, []).append(partition.partition)

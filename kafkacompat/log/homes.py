@@ -157,15 +157,19 @@ class LogHomes:
         """The partitions in a directory whose logs could not be opened."""
         return [name for name, (home, _) in self._refused.items() if home is directory]
 
+    def space(self, directory: LogDirectory) -> tuple[int, int]:
+        """Total and usable bytes of the directory's file system. -1 and -1 if it is offline, or fails now."""
+        if directory.online:
+            try:
+                return self._disk.usage(directory.path)
+            except OSError as error:
+                self.directory_failed(directory, error)
+        return -1, -1
+
     def log_dirs(self) -> list[LogDirStatus]:
         result = []
         for directory in self.directories:
-            total = usable = -1
-            if directory.online:
-                try:
-                    total, usable = self._disk.usage(directory.path)
-                except OSError as error:
-                    self.directory_failed(directory, error)
+            total, usable = self.space(directory)
             result.append(
                 LogDirStatus(
                     directory.path,

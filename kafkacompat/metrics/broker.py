@@ -14,9 +14,12 @@ from kafkacompat.metrics.families import (
     gauge,
     gauges,
 )
+from kafkacompat.metrics.histograms import histogram_families
 
 if TYPE_CHECKING:
     from kafkacompat.coordinator.share_service import ShareCoordinator
+    from kafkacompat.coordinator.transaction_service import TransactionCoordinator
+    from kafkacompat.coordinator.verifier import VerifierMeter
     from kafkacompat.meters import RecentTimes
     from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
     from kafkacompat.partition.fetch import FetchEngine
@@ -104,6 +107,11 @@ def replication_families(replication: Replication) -> Families:
     failed = sum(each.failed for _, _, each in followed)
     yield gauges(f"{name}maxlag", "The largest of these lags.", [(labels, lag)])
     yield gauges(f"{name}failedpartitionscount", "Partitions whose fetching failed.", [(labels, failed)])
+    yield gauges(
+        f"{name}minfetchrate",
+        "Fetches of the slowest fetcher, per second; 0 without fetchers.",
+        [(labels, replication.min_fetch_rate())],
+    )
 
 
 def _lags(followed: Sequence[tuple[int, int, PartitionFetchState]]) -> Iterator[Sample]:
@@ -146,12 +154,43 @@ def share_coordinator_families(coordinator: ShareCoordinator, now_ms: int) -> Fa
         )
 
 
-def marker_families(without_leader: int) -> Families:
-    """Of the transaction coordinator. `without_leader`: markers."""
+def directory_families(queued_assignments: int, max_move_lag: int) -> Families:
+    """Of replicas that are placed in, or moved between, log directories."""
     yield gauge(
-        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        "kafka_server_assignmentsmanager_queuedreplicatodirassignments",
+        "Replicas whose log directory the controller does not know yet.",
+        queued_assignments,
+    )
+    yield gauges(
+        "kafka_server_replicaalterlogdirsmanager_maxlag",
+        "The most offsets that a replica's copy in another directory does not have yet.",
+        [({"clientId": "ReplicaAlterLogDirs"}, max_move_lag)],
+    )
+
+
+def transaction_families(coordinator: TransactionCoordinator, verifications: VerifierMeter) -> Families:
+    """The transaction coordinator, and the questions of partitions' leaders to coordinators."""
+    name = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+    yield gauge(
+        f"{name}unknowndestinationqueuesize",
         "Markers of transactions that wait for a partition's leader.",
-        without_leader,
+        coordinator.markers_without_leader,
+    )
+    yield gauge(
+        f"{name}logappendretryqueuesize",
+        "Transactions that have all their markers, and whose end the log has refused: it is written again.",
+        coordinator.ends_to_write_again,
+    )
+    name = "kafka_server_addpartitionstotxnmanager_verification"
+    yield from histogram_families(
+        f"{name}timems",
+        "ms to ask a coordinator whether a transaction may write to partitions",
+        verifications.times_ms,
+    )
+    yield counter(
+        f"{name}failurerate_count",
+        "Partitions that a transaction was not allowed to write to.",
+        verifications.failures,
     )
 
 

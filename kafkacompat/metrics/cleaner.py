@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.cleaner.candidates import first_dirty_offset
-from kafkacompat.metrics.families import Families, gauge, gauges, mbean_value
+from kafkacompat.metrics.families import Families, counter, gauge, gauges, mbean_value
 
 if TYPE_CHECKING:
     from kafkacompat.log.cleaner.cleaner import LogCleaner
@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from kafkacompat.log.manager import LogManager
 
 
-def cleaner_families(cleaner: LogCleaner, manager: LogManager, now_ms: int) -> Families:
-    """`now_ms` is monotonic."""
+def cleaner_families(cleaner: LogCleaner, manager: LogManager, moved_bytes: int, now_ms: int) -> Families:
+    """`moved_bytes`: what the cleaner has read and written. `now_ms` is monotonic."""
+    yield counter(
+        "kafka_utils_throttler_cleaner_io_count",
+        "Bytes that the cleaner has read and written (log.cleaner.io.max.bytes.per.second).",
+        moved_bytes,
+    )
     meter, name = cleaner.meter, "kafka_log_logcleaner_"
     yield gauge(
         f"{name}max_buffer_utilization_percent",
@@ -32,6 +37,11 @@ def cleaner_families(cleaner: LogCleaner, manager: LogManager, now_ms: int) -> F
         f"{name}cleaner_recopy_percent",
         "Bytes that the last cleaning wrote, in percent of those that it read.",
         int(100 * meter.recopied),
+    )
+    yield gauge(
+        f"{name}max_compaction_delay_secs",
+        "For how long the cleaning of the most overdue log is due (max.compaction.lag.ms), in seconds.",
+        meter.overdue_ms // 1000,
     )
     name = "kafka_log_logcleanermanager_"
     yield gauge(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kafkacompat.metrics.families import Families, Sample, counter, gauges
+from kafkacompat.metrics.families import NO_LABELS, Families, Labels, Sample, counters, gauges
 
 if TYPE_CHECKING:
     from kafkacompat.meters import Histogram
@@ -16,14 +16,24 @@ QUANTILES = ((0.5, "0.50"), (0.75, "0.75"), (0.95, "0.95"), (0.98, "0.98"), (0.9
 
 def histogram_families(name: str, text: str, histogram: Histogram) -> Families:
     """The percentiles, and their number under the name with the suffix `_count`."""
-    yield gauges(name, f"Percentiles: {text}.", _quantiles(histogram))
-    yield counter(f"{name}_count", f"Number: {text}.", histogram.count)
+    return labeled_histogram_families(name, text, [(NO_LABELS, histogram)])
 
 
-def _quantiles(histogram: Histogram) -> Iterator[Sample]:
-    values = histogram.ordered()
-    for quantile, label in QUANTILES:
-        yield {"quantile": label}, percentile(values, quantile)
+def labeled_histogram_families(
+    name: str, text: str, histograms: Sequence[tuple[Labels, Histogram]]
+) -> Families:
+    """The same of several histograms with the same names."""
+    yield gauges(name, f"Percentiles: {text}.", _quantiles(histograms))
+    yield counters(
+        f"{name}_count", f"Number: {text}.", ((labels, histogram.count) for labels, histogram in histograms)
+    )
+
+
+def _quantiles(histograms: Sequence[tuple[Labels, Histogram]]) -> Iterator[Sample]:
+    for labels, histogram in histograms:
+        values = histogram.ordered()
+        for quantile, label in QUANTILES:
+            yield {**labels, "quantile": label}, percentile(values, quantile)
 
 
 def percentile(ordered: Sequence[float], quantile: float) -> float:

@@ -138,6 +138,13 @@ def log_families(manager: LogManager) -> Families:
     yield from histogram_families(
         "kafka_log_logflushstats_logflushrateandtimems", "ms of a flush of a log", manager.flush_times_ms
     )
+    space = [(mbean_value(each.path), manager.space(each)) for each in manager.directories]
+    for at, kind in enumerate(("total", "usable")):
+        yield gauges(
+            f"kafkacompat_log_directory_{kind}_bytes",
+            f"Bytes of the file system of a log directory: {kind}.",
+            [({"logDirectory": path}, sizes[at]) for path, sizes in space if sizes[at] >= 0],
+        )
     name = "kafka_log_logmanager_"
     offline = [(mbean_value(each.path), not each.online) for each in manager.directories]
     yield gauge(

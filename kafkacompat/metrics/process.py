@@ -39,6 +39,11 @@ def disk_families(roles: Iterable[str], path: str = IO) -> Families:
             yield gauge(name, "Bytes that the process has read from or written to disks.", number)
 
 
+def start_families(started_ms: int) -> Families:
+    """`started_ms`: of the wall clock."""
+    yield gauge("kafka_server_app_info_start_time_ms", "When the node was started, ms.", started_ms)
+
+
 def process_families(
     stalls: Stalls | None, loads: Sequence[tuple[str, int, int]], index_bytes: int | None
 ) -> Families:

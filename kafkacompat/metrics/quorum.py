@@ -11,6 +11,7 @@ from kafkacompat.metrics.histograms import histogram_families
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkacompat.controller.batch_meter import BatchMeter
     from kafkacompat.controller.controller_meters import ControllerMeters
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.meters import Histogram
@@ -77,11 +78,18 @@ def controller_families(
     is_active: bool,
     end_offset: int,
     ignores_static_voters: bool,
+    faults: int,
 ) -> Families:
-    """Of a node with the controller role. `end_offset`: of what this node has replayed, committed or not."""
+    """Of a node with the controller role. `end_offset`: of what this node has replayed, committed or not. `faults`: bugs
+    that it has survived."""
     name = "kafka_controller_kafkacontroller_"
     yield gauge(f"{name}ignoredstaticvoters", IGNORED_TEXT, ignores_static_voters)
     yield gauge(f"{name}activecontrollercount", "1 on the active controller.", is_active)
+    yield gauge(
+        f"{name}metadataerrorcount",
+        "Failures of the controller, or of its snapshots, that are bugs and that it survives.",
+        faults,
+    )
     yield gauge(f"{name}lastcommittedrecordoffset", "Last committed metadata offset.", image.offset)
     yield gauge(f"{name}lastappliedrecordoffset", "Last replayed metadata offset.", end_offset - 1)
     yield gauge(
@@ -184,25 +192,49 @@ def _joined(feature: str) -> str:
     return first + "".join(each.capitalize() for each in others)
 
 
-def queue_families(queue_times_ms: Histogram, processing_times_ms: Histogram) -> Families:
-    """Of the controller's commands."""
+def queue_families(
+    queue_times_ms: Histogram, processing_times_ms: Histogram, *, timed_out: int, heartbeats_timed_out: int
+) -> Families:
+    """Of the controller's commands. Those that timed out were refused because too many others waited."""
     name = "kafka_controller_controllereventmanager_eventqueue"
     yield from histogram_families(f"{name}timems", "ms that a command waited for others", queue_times_ms)
     yield from histogram_families(
         f"{name}processingtimems", "ms that a command was carried out", processing_times_ms
     )
+    name = "kafka_controller_kafkacontroller_"
+    yield gauge(f"{name}eventqueueoperationsstartedcount", "Commands that were begun.", queue_times_ms.count)
     yield gauge(
-        "kafka_controller_kafkacontroller_eventqueueoperationsstartedcount",
-        "Commands that were begun.",
-        queue_times_ms.count,
+        f"{name}eventqueueoperationstimedoutcount",
+        "Commands that were refused, because too many others waited.",
+        timed_out,
+    )
+    yield gauge(
+        f"{name}timedoutbrokerheartbeatcount", "Heartbeats among these commands.", heartbeats_timed_out
     )
 
 
 def metadata_families(
-    image: MetadataImage, *, last_timestamp_ms: int, now_ms: int, ignores_static_voters: bool
+    image: MetadataImage,
+    *,
+    last_timestamp_ms: int,
+    now_ms: int,
+    ignores_static_voters: bool,
+    snapshot_faults: int,
+    batches: BatchMeter,
 ) -> Families:
-    """Of a node with the broker role. `last_timestamp_ms`: of the last metadata record that was applied."""
+    """Of a node with the broker role. `last_timestamp_ms`: of the last metadata record that was applied. `snapshot_faults`:
+    snapshots that a bug has prevented."""
+    name = "kafka_server_brokermetadatalistener_metadatabatch"
+    yield from histogram_families(f"{name}sizes", "records of a batch of metadata", batches.sizes)
+    yield from histogram_families(
+        f"{name}processingtimeus", "microseconds to replay a batch of metadata", batches.times_us
+    )
     name = "kafka_server_broker_metadata_metrics_"
+    yield gauge(
+        f"{name}metadata_apply_error_count",
+        "Snapshots of the metadata that a bug has prevented.",
+        snapshot_faults,
+    )
     yield gauge(f"{name}ignored_static_voters", IGNORED_TEXT, ignores_static_voters)
     yield gauge(f"{name}last_applied_record_offset", "Last applied metadata offset.", image.offset)
     yield gauge(

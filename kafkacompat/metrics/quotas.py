@@ -12,7 +12,7 @@ from urllib.parse import quote
 from kafkacompat.metrics.families import Families, Labels, Sample, gauge, gauges, mbean_value
 
 if TYPE_CHECKING:
-    from kafkacompat.quota.client_quotas import ClientQuotas, Sensor, Tags
+    from kafkacompat.quota.client_quotas import Sensor, Tags
     from kafkacompat.quota.managers import QuotaManagers
     from kafkacompat.quota.rate import Rate, TokenBucket
 
@@ -24,9 +24,9 @@ Rates = list[tuple[str, "list[tuple[Tags, Sensor[Rate]]]"]]
 
 
 def quota_families(
-    quotas: QuotaManagers | None, mutation: ClientQuotas[TokenBucket] | None, now_ms: int
+    quotas: QuotaManagers | None, of_controller: QuotaManagers | None, now_ms: int
 ) -> Families:
-    """`quotas`: of the broker, `mutation`: of the controller; None without the role. `now_ms` is monotonic."""
+    """`quotas`: of the broker; None without the role. `now_ms` is monotonic."""
     rates: Rates = []
     tokens: list[tuple[Tags, Sensor[TokenBucket]]] = []
     if quotas is not None:
@@ -37,8 +37,8 @@ def quota_families(
         ):
             rates.append((resource, kind.newest(MEASUREMENTS_MAX)))
             yield None
-    if mutation is not None:
-        tokens = mutation.newest(MEASUREMENTS_MAX)
+    if of_controller is not None:
+        tokens = of_controller.mutation.newest(MEASUREMENTS_MAX)
         yield None
     bytes_rates = [(resource, sensors) for resource, sensors in rates if resource != "Request"]
     yield gauges(
@@ -61,14 +61,23 @@ def quota_families(
             for tags, sensor in tokens
         ),
     )
-    if quotas is not None:
-        for resource, muted in (
-            ("produce", quotas.produce.muted),
-            ("fetch", quotas.fetch.muted),
-            ("request", quotas.request.muted),
-        ):
-            text = f"Connections that are muted because of {resource} quotas."
-            yield gauge(f"kafka_server_{resource}_queue_size", text, muted.count(now_ms))
+    yield gauges(
+        f"{NAME}mutation_rate",
+        "Partitions that the clients who share a quota create or delete per second.",
+        ((_labels("ControllerMutation", tags), sensor.stat.taken.measure(now_ms)) for tags, sensor in tokens),
+    )
+    present = [each for each in (quotas, of_controller) if each is not None]
+    for resource, muted in (
+        ("produce", [each.produce.muted for each in present]),
+        ("fetch", [each.fetch.muted for each in present]),
+        ("request", [each.request.muted for each in present]),
+        ("controllermutation", [each.mutation.muted for each in present]),
+    ):
+        yield gauge(
+            f"kafka_server_{resource}_queue_size",
+            f"Connections that are muted because of quotas of the kind {resource}.",
+            sum(each.count(now_ms) for each in muted),
+        )
     yield gauges(
         f"{NAME}throttle_time",
         "Mean of the recent throttle times in ms; NaN: none.",

@@ -18,7 +18,7 @@ from kafkacompat.metrics.families import (
     gauges,
     mbean_value,
 )
-from kafkacompat.metrics.histograms import histogram_families
+from kafkacompat.metrics.histograms import histogram_families, labeled_histogram_families
 
 if TYPE_CHECKING:
     from kafkacompat.share.dead_letter_queue import DeadLetterQueue
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 TYPES = ((1, "Accept"), (2, "Release"), (3, "Reject"), (4, "Renew"))
 SHOWN = 10_000
 """Share-partitions that are shown. Clients choose the ids of groups, so that their number needs a bound."""
+GROUPS_SHOWN = 1_000
+"""Groups of which fetches are shown, with 14 series each."""
 NAME_MAX = 300
 """Characters of the group's id, beyond which its share-partitions are not shown. Each series would have it, and clients
 may choose one of 32 KiB."""
@@ -59,6 +61,7 @@ def share_families(shares: SharePartitionManager, dead_letters: DeadLetterQueue,
         "ms to load the state of a share-partition",
         shares.load_times_ms,
     )
+    yield from _fetch_families(shares)
     name = "kafkacompat_share_dead_letters_"
     yield counter(f"{name}written", "Dead letters that were written.", dead_letters.written)
     yield counter(
@@ -84,6 +87,30 @@ def share_families(shares: SharePartitionManager, dead_letters: DeadLetterQueue,
         _of_each(shown, _bean_labels, lambda led: led.core.in_flight_batches()),
     )
     yield from _own_families(shown, now_ms)
+
+
+def _fetch_families(shares: SharePartitionManager) -> Families:
+    """By group."""
+    meters = [
+        ({"group": mbean_value(group_id)}, meter)
+        for group_id, meter in islice(shares.cache.fetch_meters.items(), GROUPS_SHOWN)
+        if len(group_id) <= NAME_MAX
+    ]
+    yield None
+    name = "kafka_server_sharegroupmetrics_"
+    for suffix, text, histograms in (
+        (
+            "requesttopicpartitionsfetchratio",
+            "share-partitions that a fetch has got, in percent of those that it asked for",
+            [(labels, meter.acquired_percent) for labels, meter in meters],
+        ),
+        (
+            "topicpartitionsacquiretimems",
+            "ms that a fetch waited until it could fetch from a share-partition",
+            [(labels, meter.acquire_times_ms) for labels, meter in meters],
+        ),
+    ):
+        yield from labeled_histogram_families(f"{name}{suffix}", text, histograms)
 
 
 def _own_families(shown: list[LedPartition], now_ms: int) -> Families:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from heapq import nlargest
+from math import nan
 
-from kafkacompat.meters import RateOfTotal, RecentTimes
+from kafkacompat.meters import RateOfTotal, RecentMax, RecentTimes
 from kafkacompat.ports.network import ListenerReading
 from kafkacompat.quota.counted import Counted
 
@@ -24,14 +25,18 @@ class ListenerMeter:
         "_failed",
         "_failed_again",
         "_rates",
+        "_reauthentications",
+        "_response_sizes",
         "_software",
         "_succeeded",
         "_succeeded_again",
+        "_succeeded_once",
         "accept_throttles",
         "address_throttles",
         "closed",
         "created",
         "expired",
+        "largest_response",
         "received_bytes",
         "requests",
         "responses",
@@ -47,7 +52,13 @@ class ListenerMeter:
         self._failed = Counted()
         self._succeeded_again = Counted()
         self._failed_again = Counted()
+        self._succeeded_once = 0
+        """Of clients that cannot authenticate again on the same connection."""
+        self._reauthentications = RecentTimes()
         self.received_bytes = self.sent_bytes = self.requests = self.responses = 0
+        self.largest_response = 0
+        """Since the last reading."""
+        self._response_sizes = RecentMax()
         self._rates = [RateOfTotal(now_ms) for _ in range(4)]
         """Of these four."""
         self.accept_throttles = RecentTimes()
@@ -57,8 +68,13 @@ class ListenerMeter:
         self._software: Counter[str] = Counter()
         """Open connections by what their clients have told."""
 
-    def authenticated(self, now_ms: int, *, again: bool = False) -> None:
-        (self._succeeded_again if again else self._succeeded).note(now_ms)
+    def authenticated(self, now_ms: int, *, may_again: bool = False, began_ms: int | None = None) -> None:
+        if began_ms is None:
+            self._succeeded.note(now_ms)
+            self._succeeded_once += not may_again
+        else:
+            self._succeeded_again.note(now_ms)
+            self._reauthentications.note(now_ms - began_ms, now_ms)
 
     def not_authenticated(self, now_ms: int, *, again: bool = False) -> None:
         (self._failed_again if again else self._failed).note(now_ms)
@@ -85,6 +101,7 @@ class ListenerMeter:
         received, sent, requests, responses = (
             (total, rate.read(now_ms, total)) for rate, total in zip(self._rates, totals, strict=True)
         )
+        largest, self.largest_response = self.largest_response, 0
         return ListenerReading(
             present,
             self.created.read(now_ms),
@@ -94,10 +111,14 @@ class ListenerMeter:
             self._failed.read(now_ms),
             self._succeeded_again.read(now_ms),
             self._failed_again.read(now_ms),
+            self._succeeded_once,
+            self._reauthentications.mean_and_max(now_ms),
             received,
             sent,
             requests,
             responses,
+            sent[1] / responses[1] if responses[1] else nan,
+            self._response_sizes.read(now_ms, largest),
             self._software_of(present),
             self.accept_throttles.mean_and_max(now_ms)[0],
             self.address_throttles.mean_and_max(now_ms)[0],

@@ -151,6 +151,9 @@ class TrioSocketServer:
     def listener_readings(self) -> Mapping[str, ListenerReading]:
         return self._server.listener_readings()
 
+    def certificate_ends_s(self) -> Mapping[str, float]:
+        return {name: self._tls[name].certificate_end_s for name in sorted(self._bound & self._tls.keys())}
+
     def memory_reading(self) -> MemoryReading | None:
         memory = self._server.memory
         return None if memory is None else memory.read()

@@ -99,12 +99,16 @@ class OutputQueue:
         """Bytes of the first slice, from its start, that are known to be in the page cache."""
         self.queued_bytes = 0
 
-    def add(self, reply: Reply) -> None:
+    def add(self, reply: Reply) -> int:
+        """Return the bytes of the reply."""
+        total = 0
         for part in reply:
             length = len(part)
             if length:
                 self._parts.append(part)
-                self.queued_bytes += length
+                total += length
+        self.queued_bytes += total
+        return total
 
     def flush(self, budget_bytes: int) -> Flushed:
         """Send until nothing is left, or there is a reason to stop. Raises OSError if the peer or a file is gone, or

@@ -63,8 +63,13 @@ class Replies:
             self.waiting.append(reply)
             self.held_bytes += sum(map(len, reply))
         else:
-            self.counts.responses += 1
-            self.output.add(reply)
+            self._put_out(reply)
+
+    def _put_out(self, reply: Reply) -> None:
+        size, counts = self.output.add(reply), self.counts
+        counts.responses += 1
+        if size > counts.largest_response:
+            counts.largest_response = size
 
     def add_pending(self, pending: Pending) -> None:
         self.waiting.append(pending.reply)
@@ -87,8 +92,7 @@ class Replies:
                 reply = first
                 self.held_bytes -= sum(map(len, reply))
             if reply is not None:
-                self.counts.responses += 1
-                self.output.add(reply)
+                self._put_out(reply)
             waiting.popleft()
 
     def drop_waiting(self) -> None:

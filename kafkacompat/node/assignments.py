@@ -56,10 +56,17 @@ class DirectoryAssignments:
         self._image = image
         self._broker_epoch = broker_epoch
         self._ready: OrderedDict[Key, tuple[Uuid, Accepted | None]] = OrderedDict()
+        self._sent = 0
+        """Assignments of the request in flight."""
         self._failures = 0
         self._busy = False
         """A request is in flight, or a timer will send one."""
         self._closed = False
+
+    @property
+    def queued(self) -> int:
+        """Assignments that the controller has not accepted yet."""
+        return len(self._ready) + self._sent
 
     def assign(
         self, topic_id: Uuid, partition: int, directory_id: Uuid, accepted: Accepted | None = None
@@ -76,6 +83,7 @@ class DirectoryAssignments:
     def close(self) -> None:
         self._closed = True
         self._ready.clear()
+        self._sent = 0
 
     def _send_after(self, delay_ms: int) -> None:
         if not self._busy and not self._closed:
@@ -91,6 +99,7 @@ class DirectoryAssignments:
                 sent[key] = assignment
         if sent and not self._closed:
             self._busy = True
+            self._sent = len(sent)
             logger.info("reporting the directories of %d replicas to the controller", len(sent))
             request = self._request(sent)
             self._channel.request(request, NO_TIMEOUT_MS).on_done(lambda done: self._answered(sent, done))
@@ -128,6 +137,7 @@ class DirectoryAssignments:
 
     def _answered(self, sent: dict[Key, tuple[Uuid, Accepted | None]], done: Deferred[Any]) -> None:
         self._busy = False
+        self._sent = 0
         if self._closed:
             return
         try:

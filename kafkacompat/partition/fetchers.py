@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.faults import report
+from kafkacompat.meters import RateOfTotal
 from kafkacompat.partition.followers import FollowerFetches
 from kafkacompat.partition.following import parts_below_start, take_earliest, take_latest
 from kafkacompat.partition.lookup import EARLIEST_LOCAL, LATEST
@@ -83,6 +84,9 @@ class Fetcher:
         self._timers = timers
         self._timeout_ms = timeout_ms
         self._backoff_ms = backoff_ms
+        self._requests = 0
+        """Fetches that were sent."""
+        self._rate = RateOfTotal(clock.monotonic_ms())
         self._busy = False
         """A request is in flight."""
         self._closed = False
@@ -102,6 +106,10 @@ class Fetcher:
 
     def cores(self) -> list[PartitionCore]:
         return [followed.core for followed in self.fetches.partitions.values()]
+
+    def fetch_rate(self) -> float:
+        """Fetches a second, in the last 30 s or more."""
+        return self._rate.read(self._clock.monotonic_ms(), self._requests)
 
     def close(self) -> None:
         self._closed = True
@@ -144,6 +152,7 @@ class Fetcher:
         request = self.fetches.build(self._clock.monotonic_ms())
         if request is not None:
             self._busy = True
+            self._requests += 1
             self._channel.request(request, self._timeout_ms).on_done(
                 lambda done: self._guarded(lambda: self._answered(done))
             )

@@ -117,6 +117,13 @@ class Moves:
     def get(self, name: TopicPartition) -> Move | None:
         return self._moves.get(name)
 
+    def max_lag(self) -> int:
+        """The most committed offsets that a future log does not have yet."""
+        return max(
+            (move.core.log.high_watermark - move.log.log_end_offset for move in self._moves.values()),
+            default=0,
+        )
+
     def begin(self, core: PartitionCore) -> None:
         """Begin a move. The future log must exist, empty or left from an earlier start."""
         name = core.topic_partition

@@ -51,6 +51,10 @@ class Placement:
         if self._moves is not None:
             self._moves.close()
 
+    def max_move_lag(self) -> int:
+        """Of the replicas that are being moved between directories."""
+        return 0 if self._moves is None else max(self._moves.max_lag(), 0)
+
     # Calls from HostedPartitions.
 
     def recover(self, image: MetadataImage) -> None:

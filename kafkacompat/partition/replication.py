@@ -124,6 +124,10 @@ class Replication:
             for followed in fetcher.fetches.partitions.values()
         ]
 
+    def min_fetch_rate(self) -> float:
+        """Of the slowest fetcher, in fetches a second. 0 without fetchers."""
+        return min((fetcher.fetch_rate() for fetcher in self._fetchers.values()), default=0.0)
+
     def attach(self, hosted: HostedPartitions) -> None:
         self._hosted = hosted
         self._isr_round = Round(hosted.by_id, self._timers, lambda problem: hosted.fail(problem))

@@ -71,6 +71,8 @@ class ListenerCounts(Protocol):
     sent_bytes: int
     requests: int
     responses: int
+    largest_response: int
+    """Bytes of the largest one since somebody has last looked."""
 
     def software_told(self, before: str | None, software: str) -> None:
         """A client has told the name and version of its software, after another one, if `before` is not None."""
@@ -78,7 +80,9 @@ class ListenerCounts(Protocol):
 
     # `again`: of a client that was authenticated before (KIP-368).
 
-    def authenticated(self, now_ms: int, *, again: bool = False) -> None: ...
+    def authenticated(self, now_ms: int, *, may_again: bool = False, began_ms: int | None = None) -> None:
+        """`may_again`: the client knows how to authenticate again. `began_ms`: it did so now, since then."""
+        ...
 
     def not_authenticated(self, now_ms: int, *, again: bool = False) -> None: ...
 

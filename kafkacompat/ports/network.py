@@ -40,12 +40,20 @@ class ListenerReading(NamedTuple):
     authenticated_again: Counted
     """KIP-368."""
     not_authenticated_again: Counted
+    authenticated_once: int
+    """Clients that cannot authenticate again: those of TLS, and of versions before KIP-368."""
+    reauthentication_ms: tuple[float, float]
+    """Mean and longest time in the last minute; NaN: none."""
     received_bytes: Counted
     """Without the bytes that encryption adds, as all bytes here."""
     sent_bytes: Counted
     requests: Counted
     responses: Counted
     """Those that were sent, or are about to be."""
+    response_bytes: float
+    """The mean size of the last 30 to 60 seconds; NaN: none."""
+    largest_response_bytes: float
+    """Of the last minute, or since the last reading; NaN: none."""
     software: Mapping[tuple[str, str], int]
     """Open connections by name and version of the client's software. `("unknown", "unknown")` before the client has told it."""
     accept_throttle_ms: float
@@ -133,6 +141,11 @@ class SocketServer(Protocol):
 
     def listener_readings(self) -> Mapping[str, ListenerReading]:
         """What each listener has counted, by its name."""
+        ...
+
+    def certificate_ends_s(self) -> Mapping[str, float]:
+        """When the certificate ends that a listener with TLS shows to new clients, or the first one of its chain, in
+        seconds since 1970. By the listener's name."""
         ...
 
     def memory_reading(self) -> MemoryReading | None:

@@ -22,6 +22,11 @@ class TlsTerms(Protocol):
     @property
     def context(self) -> SSLContext: ...
 
+    @property
+    def certificate_end_s(self) -> float:
+        """When the first certificate ends of the chain that clients are shown, in seconds since 1970."""
+        ...
+
     def identify(self, connection: ConnectionInfo, certificate: bytes | None) -> None:
         """After the handshake, give the connection the principal of its client's certificate. Raises Unidentified."""
         ...

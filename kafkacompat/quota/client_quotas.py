@@ -70,7 +70,7 @@ class Sensor(Generic[S]):
 
 class Muted:
     """The connections that are muted because of the quotas of one kind. One that closes counts until its time is over,
-    as in Kafka's queue of throttled channels. What the controller tells counts for requests, as in Kafka.
+    as in Kafka's queue of throttled channels.
 
     Of more than MUTED_MAX those count whose time is over last."""
 

@@ -3,9 +3,7 @@ metrics.sample.window.ms)."""
 
 from __future__ import annotations
 
-from kafkacompat.quota.rate import Rate
-
-SAMPLES, SAMPLE_MS = 2, 30_000
+from kafkacompat.quota.rate import METERED_SAMPLE_MS, METERED_SAMPLES, Rate
 
 
 class Counted:
@@ -15,7 +13,7 @@ class Counted:
 
     def __init__(self) -> None:
         self.count = 0
-        self._rate = Rate(SAMPLES, SAMPLE_MS)
+        self._rate = Rate(METERED_SAMPLES, METERED_SAMPLE_MS)
 
     def note(self, now_ms: int, number: int = 1) -> None:
         """`now_ms` is monotonic."""

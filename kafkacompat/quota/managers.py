@@ -34,6 +34,8 @@ class QuotaManagers:
         window_ms: int = 1000,
         controller_windows: int = 11,
         controller_window_ms: int = 1000,
+        *,
+        of_controller: bool = False,
     ) -> None:
         new_rate = partial(Rate, windows, window_ms)
         new_average = partial(Average, windows, window_ms)
@@ -48,6 +50,11 @@ class QuotaManagers:
             partial(Average, controller_windows, controller_window_ms),
             self._changed,
         )
+        self.told: ClientQuotas[Rate] | ClientQuotas[TokenBucket] = (
+            self.mutation if of_controller else self.request
+        )
+        """The kind for which connections count that are muted because of a controller's throttle time. On a broker, which
+        passes that time on, it is the request quota, as in Kafka."""
         self.request_throttle_max_ms = window_ms
         """Request throttles are at most one window long, so that clients do not run into timeouts."""
         self.fetch_seconds = (windows - 1) * window_ms / 1000

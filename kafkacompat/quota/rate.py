@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from math import floor, nan
 
+METERED_SAMPLES, METERED_SAMPLE_MS = 2, 30_000
+"""The windows of rates that bound nothing (metrics.num.samples, metrics.sample.window.ms)."""
 THROTTLE_MS_MAX = 2**31 - 1
 """The largest value of throttle_time_ms."""
 
@@ -140,9 +142,11 @@ class TokenBucket:
     A new bucket is full. The tokens may become negative.
     """
 
-    __slots__ = ("_seconds", "_tokens", "_updated_ms", "used_s")
+    __slots__ = ("_seconds", "_tokens", "_updated_ms", "taken", "used_s")
 
     def __init__(self, windows: int, window_ms: int) -> None:
+        self.taken = Rate(METERED_SAMPLES, METERED_SAMPLE_MS)
+        """Tokens that were taken a second."""
         self._seconds = windows * window_ms / 1000.0
         self._tokens: float | None = None
         self._updated_ms = 0
@@ -160,6 +164,7 @@ class TokenBucket:
 
     def record(self, value: float, bound: float, now_ms: int) -> None:
         self.used_s = now_ms / 1000
+        self.taken.record(value, now_ms)
         self._tokens = min(self._seconds * bound, self.tokens(bound, now_ms) - value)
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:

@@ -100,6 +100,7 @@ class SaslServerAuthenticator:
         "_server",
         "_state",
         "_worked_for",
+        "client_may_again",
         "expires_ms",
         "nameless_because",
         "token_authenticated",
@@ -117,6 +118,8 @@ class SaslServerAuthenticator:
         self._state = _State.HANDSHAKE_OR_VERSIONS
         self._worked_for: RequestHeader | None = None
         """The request whose message is with a worker. None if the message has no header."""
+        self.client_may_again = False
+        """Whether the client knows that its session may end, and how to authenticate again (KIP-368)."""
         self.user: str | None = None
         """Set once authenticated, also during re-authentication."""
         self.nameless_because = ""
@@ -203,6 +206,8 @@ class SaslServerAuthenticator:
         if header.api_key != ApiKey.SASL_AUTHENTICATE:
             return IllegalRequest(header)
         request: SaslAuthenticateRequest = _decoded(header, frame)
+        if header.api_version > 0:
+            self.client_may_again = True
         return self._message(header, bytes(request.auth_bytes), now_ms)
 
     def _message(self, header: RequestHeader | None, message: bytes, now_ms: int) -> Outcome:

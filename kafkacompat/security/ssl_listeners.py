@@ -67,6 +67,13 @@ class SslListener:
     def context(self) -> SSLContext:
         return self._terms.context
 
+    @property
+    def certificate_end_s(self) -> float:
+        keystore = self._terms.stores.keystore
+        assert keystore is not None
+        chains = [each.chain for each in keystore.keys]
+        return min(each.not_valid_after_utc.timestamp() for chain in chains for each in chain)
+
     def identify(self, connection: ConnectionInfo, certificate: bytes | None) -> None:
         """Set the principal from the client's certificate, if there is one and SASL does not set it."""
         if certificate is None or self._endpoint.is_sasl:

@@ -102,6 +102,15 @@ class BrokerDirectories:
         self._placement = Placement(partitions.hosted, self.logs, assign, make_moves)
         return self._placement
 
+    @property
+    def queued_assignments(self) -> int:
+        """Replicas whose directory the controller has not accepted yet."""
+        return 0 if self._assignments is None else self._assignments.queued
+
+    def max_move_lag(self) -> int:
+        """Of the replicas that are being moved between directories."""
+        return 0 if self._placement is None else self._placement.max_move_lag()
+
     def online_ids(self) -> tuple[Uuid, ...]:
         """The directories with which the broker registers. Directories that failed while the logs were loaded are left out."""
         return tuple(each.directory_id for each in self.logs.directories if each.online)

@@ -50,6 +50,9 @@ class BrokerLogs:
         self._cleaning: BackgroundCleaning | None = None
         self.cleaner: LogCleaner | None = None
         """None until the broker serves, and without log.cleaner.enable."""
+        self.cleaner_throttle = Throttle(
+            lambda: settings.effective.get_double("log.cleaner.io.max.bytes.per.second"), doors.monotonic_s
+        )
 
     async def load(self) -> None:
         """Load the log of every partition. After an unclean shutdown, num.recovery.threads.per.data.dir threads
@@ -99,9 +102,7 @@ class BrokerLogs:
 
     def _make_cleaning(self) -> tuple[LogCleaner, BackgroundCleaning]:
         doors, settings = self._doors, self._settings
-        throttle = Throttle(
-            lambda: settings.effective.get_double("log.cleaner.io.max.bytes.per.second"), doors.monotonic_s
-        )
+        throttle = self.cleaner_throttle
         cleaner = LogCleaner(
             self._logs,
             doors.disk,

@@ -51,7 +51,6 @@ from kafkacompat.server.setting_changes import Change, SettingChanges
 from kafkacompat.server.shared_server import SharedServer
 
 if TYPE_CHECKING:
-    from kafkacompat.log.cleaner.cleaner import LogCleaner
     from kafkacompat.ports import SocketServer
     from kafkacompat.quota.managers import QuotaManagers
 
@@ -77,9 +76,9 @@ class BrokerServer:
         self._settings = settings
         self._shared = shared
         self._changes = SettingChanges(settings, doors.config.node_id)
-        self._disks = BrokerDirectories(doors, directories, settings, shared)
-        self.logs = self._disks.logs
-        self._broker_logs = BrokerLogs(doors, settings, self.logs)
+        self.disks = BrokerDirectories(doors, directories, settings, shared)
+        self.logs = self.disks.logs
+        self.broker_logs = BrokerLogs(doors, settings, self.logs)
         self._opening = Opening(doors.config.node_id, doors.timers)
         self._session_timeout_ms = doors.config.get_int("broker.session.timeout.ms")
         self.bound: tuple[EndPoint, ...] = ()
@@ -116,7 +115,7 @@ class BrokerServer:
         )
         self._replication.attach(partitions.hosted)
         partitions.hosted.fail = doors.halt
-        placement = self._disks.place(partitions, self._broker_epoch)
+        placement = self.disks.place(partitions, self._broker_epoch)
         self.fetches = FetchEngine(
             partitions,
             clock,
@@ -216,11 +215,6 @@ class BrokerServer:
         return self._groups
 
     @property
-    def cleaner(self) -> LogCleaner | None:
-        """None until the broker serves, and without log.cleaner.enable."""
-        return self._broker_logs.cleaner
-
-    @property
     def transactions(self) -> TransactionsSide:
         return self._transactions
 
@@ -236,7 +230,7 @@ class BrokerServer:
     async def start(self) -> None:
         """Return when clients are served and this broker may lead partitions. Raises OSError, BrokerRefused, CheckpointCorrupt."""
         doors, config, shared = self._doors, self._doors.config, self._shared
-        await self._broker_logs.load()
+        await self.broker_logs.load()
         self._server = server = doors.network.socket_server()
         listeners = config.broker_listeners()
         server.dispatcher = authenticating(self._dispatcher, doors, listeners, lambda: shared.machine.image)
@@ -244,7 +238,7 @@ class BrokerServer:
         heartbeats = self._make_heartbeats(await broker_addresses(config, self.bound, doors.network))
         await shared.machine.when_at(await heartbeats.start())
         await shared.acls_loaded  # a client that is served before is told of an error
-        self._broker_logs.keep_checkpoints_true()
+        self.broker_logs.keep_checkpoints_true()
         self._groups.start()
         self._transactions.start()
         self.shares.start()
@@ -255,7 +249,7 @@ class BrokerServer:
         self._opening.on_image(shared.machine.image)
         await server.serve()
         await heartbeats.ready_to_unfence()
-        self._broker_logs.start_upkeep()
+        self.broker_logs.start_upkeep()
 
     def _create_topics(
         self, controller: ForwardingController, request: Any, asker: RequestContext | None
@@ -284,7 +278,7 @@ class BrokerServer:
             cluster_id=self._directories.identity.cluster_id,
             incarnation_id=self._shared.incarnation,
             listeners=advertised,
-            directory_ids=self._disks.online_ids(),
+            directory_ids=self.disks.online_ids(),
             rack=config.get_string("broker.rack"),
             previous_broker_epoch=self.logs.previous_broker_epoch,
         )
@@ -299,7 +293,7 @@ class BrokerServer:
             doors.halt,
         )
         machine.subscribe(heartbeats.on_image)
-        self._disks.follow(heartbeats)
+        self.disks.follow(heartbeats)
         return heartbeats
 
     def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
@@ -328,7 +322,7 @@ class BrokerServer:
         thread that uses them does not end.
         """
         self._opening.open()
-        await self._broker_logs.load_is_over()
+        await self.broker_logs.load_is_over()
         if self.heartbeats is not None:
             stopped = self.heartbeats.shut_down()
             if self._is_hurried:
@@ -344,8 +338,8 @@ class BrokerServer:
         self._transactions.stop()
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)
-        await self._broker_logs.stop_upkeep()
-        self._disks.close()
+        await self.broker_logs.stop_upkeep()
+        self.disks.close()
         self._replication.close()
         self._alters.close()
         self._requests.close()
@@ -354,7 +348,7 @@ class BrokerServer:
     @property
     def leaves_threads(self) -> bool:
         """Whether worker threads use the logs, which they may do until the process ends."""
-        return self._broker_logs.leaves_threads
+        return self.broker_logs.leaves_threads
 
     def hurry(self) -> None:
         """Do not wait for the controller any longer, in the current or in a later stop."""
@@ -366,7 +360,7 @@ class BrokerServer:
 
     def close_logs(self) -> None:
         """Close the logs. Call it after the metadata log has stopped, because roles no longer change then."""
-        self._broker_logs.close(self._broker_epoch())
+        self.broker_logs.close(self._broker_epoch())
 
     def abandon(self) -> None:
         """Clean up a failed start: answer held requests, close the listeners, and close the logs if all of them are open."""
@@ -383,7 +377,7 @@ class BrokerServer:
     def _follow_settings(self, config: ServerConfig) -> None:
         """Apply changed settings. Bounds on connections change at once. Other dynamic settings are read where they are used."""
         assert self._server is not None
-        self._disks.take_settings(config)
+        self.disks.take_settings(config)
         self._server.take_settings(config)
 
 

@@ -88,7 +88,7 @@ class ControllerServer:
             reach,
             own_decisions,
         )
-        self.quotas = quotas = quota_managers(config)
+        self.quotas = quotas = quota_managers(config, of_controller=True)
         self.controller = ActiveController(
             machine,
             shared.controller_settings,

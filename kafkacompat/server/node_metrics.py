@@ -13,19 +13,25 @@ from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.metrics.broker import (
     broker_families,
+    directory_families,
     load_families,
-    marker_families,
     replication_families,
     share_coordinator_families,
+    transaction_families,
     waiting_families,
 )
 from kafkacompat.metrics.cleaner import cleaner_families
 from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.families import Families, Sample
 from kafkacompat.metrics.groups import group_families
-from kafkacompat.metrics.network import idle_families, listener_families, memory_families
+from kafkacompat.metrics.network import (
+    certificate_families,
+    idle_families,
+    listener_families,
+    memory_families,
+)
 from kafkacompat.metrics.partitions import LATE_MS, log_families, partition_families, replica_families
-from kafkacompat.metrics.process import Stalls, disk_families, process_families
+from kafkacompat.metrics.process import Stalls, disk_families, process_families, start_families
 from kafkacompat.metrics.quorum import (
     applied_families,
     controller_families,
@@ -64,6 +70,7 @@ class NodeMetrics:
         self._doors = doors
         self._node = node
         self._pool_loads = pool_loads
+        self._started_ms = doors.clock.now_ms()
         self.stalls: Stalls | None = None
         """The watchdog's stalls, once it runs."""
         self.idle: Callable[[], Idle] | None = None
@@ -110,6 +117,7 @@ class NodeMetrics:
         yield process_families(self.stalls, self._pool_loads(), index_bytes)
         if self._doors.meters is not None:
             yield request_families(self._doors.meters)
+        yield start_families(self._started_ms)
         yield disk_families(self._doors.config.roles)
         if shared is not None and shared.has_started:
             yield from self._of_quorum(shared)
@@ -120,14 +128,17 @@ class NodeMetrics:
         yield listener_families(
             {name: each for server in servers for name, each in server.listener_readings().items()}
         )
+        yield certificate_families(
+            {name: end_s for server in servers for name, end_s in server.certificate_ends_s().items()}
+        )
         if servers:
             yield memory_families(servers[0].memory_reading())
         if self.idle is not None:
-            yield idle_families(self.idle())
+            yield idle_families(self.idle(), self._doors.config.roles)
         now_ms = self._doors.clock.monotonic_ms()
         yield quota_families(
             None if broker is None else broker.quotas,
-            None if node.controller is None else node.controller.quotas.mutation,
+            None if node.controller is None else node.controller.quotas,
             now_ms,
         )
         manager, series = self._doors.client_metrics, self._doors.client_series
@@ -144,7 +155,7 @@ class NodeMetrics:
             yield load_families("group", broker.groups.load_times, now_ms)
             coordinator = broker.transactions.coordinator
             yield load_families("transaction", coordinator.load_times, now_ms)
-            yield marker_families(coordinator.markers_without_leader)
+            yield transaction_families(coordinator, broker.transactions.verifications)
             yield share_coordinator_families(broker.shares.state.coordinator, now_ms)
             yield load_families("share", broker.shares.state.coordinator.load_times, now_ms)
             yield traffic_families(hosted.traffic)
@@ -152,8 +163,10 @@ class NodeMetrics:
             yield replica_families(hosted, self._doors.clock.now_ms() - longest_ms - LATE_MS)
             yield partition_families(hosted)
             yield log_families(broker.logs)
-            if broker.cleaner is not None:
-                yield cleaner_families(broker.cleaner, broker.logs, now_ms)
+            yield directory_families(broker.disks.queued_assignments, broker.disks.max_move_lag())
+            cleaner, moved_bytes = broker.broker_logs.cleaner, broker.broker_logs.cleaner_throttle.moved_bytes
+            if cleaner is not None:
+                yield cleaner_families(cleaner, broker.logs, moved_bytes, now_ms)
 
     def _of_quorum(self, shared: SharedServer) -> Iterator[Families]:
         driver, machine = shared.driver, shared.machine
@@ -170,19 +183,28 @@ class NodeMetrics:
                 is_active=is_active,
                 end_offset=driver.next_offset,
                 ignores_static_voters=ignores_static_voters,
+                faults=machine.faults,
             )
             yield applied_families(driver.last_timestamp_ms, clock.now_ms())
             if is_active:
                 sessions, now_ms = controller.liveness.sessions, clock.monotonic_ms()
                 brokers = machine.image.brokers
                 yield heartbeat_families({each: sessions.since_contact_ms(each, now_ms) for each in brokers})
-            yield queue_families(controller.turns.queue_times_ms, controller.turns.processing_times_ms)
+            turns = controller.turns
+            yield queue_families(
+                turns.queue_times_ms,
+                turns.processing_times_ms,
+                timed_out=turns.timed_out,
+                heartbeats_timed_out=controller.controller.timed_out_heartbeats,
+            )
         if self._node.broker is not None:
             yield metadata_families(
                 machine.image,
                 last_timestamp_ms=driver.last_timestamp_ms,
                 now_ms=self._doors.clock.now_ms(),
                 ignores_static_voters=ignores_static_voters,
+                snapshot_faults=machine.snapshot_faults,
+                batches=machine.batches,
             )
 
 

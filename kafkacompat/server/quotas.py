@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
 
 
-def quota_managers(config: ServerConfig) -> QuotaManagers:
+def quota_managers(config: ServerConfig, *, of_controller: bool = False) -> QuotaManagers:
     return QuotaManagers(
         config.get_int("quota.window.num"),
         1000 * config.get_int("quota.window.size.seconds"),
         config.get_int("controller.quota.window.num"),
         1000 * config.get_int("controller.quota.window.size.seconds"),
+        of_controller=of_controller,
     )
 
 

@@ -123,6 +123,7 @@ class DelayedShareFetch(DelayedOperation):
     """Gives the `answer`: the data of each partition. Also the identity that holds the locks of share-partitions."""
 
     __slots__ = (
+        "_acquires_since_ms",
         "_answers",
         "_budget",
         "_count",
@@ -130,6 +131,7 @@ class DelayedShareFetch(DelayedOperation):
         "_held",
         "_is_abandoned",
         "_limits",
+        "_meter",
         "_next",
         "_ranges",
         "_work",
@@ -154,6 +156,8 @@ class DelayedShareFetch(DelayedOperation):
         self.parameters = parameters
         self.asked = asked
         self.refused = refused
+        self._meter = fetches.cache.fetch_meters.get(asked[0].key.group_id) if asked else None
+        self._acquires_since_ms = fetches.clock.monotonic_ms()
         self._held: list[tuple[LedPartition, int]] = []
         """The share-partitions whose lock this fetch holds, and the offset to fetch from each."""
         self._answers: Answers = {}
@@ -177,6 +181,7 @@ class DelayedShareFetch(DelayedOperation):
         held = self._acquirable()
         if not held:
             return False
+        self._note_acquired()
         if not self._is_enough(held):
             self._give_back(held)
             return False
@@ -186,7 +191,15 @@ class DelayedShareFetch(DelayedOperation):
 
     def expire(self) -> None:
         """Answer with what there is."""
-        self._fetch(self._acquirable())
+        held = self._acquirable()
+        self._note_acquired()
+        self._fetch(held)
+
+    def _note_acquired(self) -> None:
+        if self._meter is not None:
+            self._acquires_since_ms = self._meter.acquired(
+                self._acquires_since_ms, self.fetches.clock.monotonic_ms()
+            )
 
     def abandon(self) -> None:
         """Nobody waits any more, so nothing may be acquired."""
@@ -245,6 +258,8 @@ class DelayedShareFetch(DelayedOperation):
 
     def _fetch(self, held: list[tuple[LedPartition, int]]) -> None:
         self._held = held
+        if self._meter is not None:
+            self._meter.acquired_percent.note(100 * len(held) // len(self.asked))
         if held:
             self._limits = self._divided(held)
             self._budget = self.parameters.max_bytes

@@ -16,6 +16,7 @@ from kafkacompat.api.share_services import ReadState, ShareError, SharePartition
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import TopicPartition
+from kafkacompat.share.fetch_meter import GroupFetchMeter
 from kafkacompat.share.led_partition import LedPartition
 from kafkacompat.share.load_failures import LoadFailures
 from kafkacompat.share.share_partition import needs_reset_offset
@@ -70,6 +71,8 @@ class SharePartitionCache:
         self._clock = clock
         self._timers = timers
         self.groups: dict[str, dict[TopicIdPartition, LedPartition]] = {}
+        self.fetch_meters: dict[str, GroupFetchMeter] = {}
+        """Of groups with share-partitions here."""
         self._by_name: dict[TopicPartition, dict[LedPartition, None]] = {}
         self._due: list[tuple[int, int, LedPartition]] = []
         """A heap of times at which locks are looked at. An entry counts if its share-partition has that time."""
@@ -114,7 +117,11 @@ class SharePartitionCache:
         full_key = SharePartitionKey(group_id, *key)
         settings = partial(_partition_settings, self._settings, group_id)
         led = LedPartition(full_key, name, partition, settings)
-        self.groups.setdefault(group_id, {})[key] = led
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = {}
+            self.fetch_meters[group_id] = GroupFetchMeter()
+        group[key] = led
         self._by_name.setdefault(name, {})[led] = None
         return led
 
@@ -298,6 +305,7 @@ class SharePartitionCache:
         del group[led.key.topic_id_partition]
         if not group:
             del self.groups[led.key.group_id]
+            del self.fetch_meters[led.key.group_id]
             self._ended.discard(led.key.group_id)
         known = self._by_name[led.name]
         del known[led]

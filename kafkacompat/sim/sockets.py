@@ -112,6 +112,9 @@ class SimulatedSocketServer:
         """Nobody scrapes a simulated node."""
         return {}
 
+    def certificate_ends_s(self) -> dict[str, float]:
+        return {}
+
     def memory_reading(self) -> MemoryReading | None:
         return None
 

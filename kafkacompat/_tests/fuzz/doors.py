@@ -213,7 +213,11 @@ class FrameServer:
         traffic = (900, 3.0), (800, 2.0), (30, 0.3), (29, 0.2)
         software = {("a", "1"): 1}
         of_connections = 1, (3, 0.1), (2, 0.05), 1, none, (4, 0.2), none, none
-        return {"PLAINTEXT": ListenerReading(*of_connections, *traffic, software, 7.0, nan)}
+        anew, sizes = (2, (20.0, 30.0)), (67.0, 90.0)
+        return {"PLAINTEXT": ListenerReading(*of_connections, *anew, *traffic, *sizes, software, 7.0, nan)}
+
+    def certificate_ends_s(self) -> dict[str, float]:
+        return {"PLAINTEXT": 1_900_000_000.0}
 
     def memory_reading(self) -> MemoryReading | None:
         return None

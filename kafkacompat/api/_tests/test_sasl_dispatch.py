@@ -245,8 +245,9 @@ class Meter:
     def __init__(self) -> None:
         self.noted: list[str] = []
 
-    def authenticated(self, now_ms: int, *, again: bool = False) -> None:
-        self.noted.append("again" if again else "first")
+    def authenticated(self, now_ms: int, *, may_again: bool = False, began_ms: int | None = None) -> None:
+        assert may_again
+        self.noted.append("first" if began_ms is None else f"again in {now_ms - began_ms} ms")
 
     def not_authenticated(self, now_ms: int, *, again: bool = False) -> None:
         self.noted.append("failed again" if again else "failed")
@@ -258,10 +259,12 @@ def test_authentications_are_counted() -> None:
     client.log_in()
     for _ in range(2):
         client.time.advance(SESSION_MS // 2)
-        client.log_in()
+        client.send(HANDSHAKE, 1, mechanism="PLAIN")
+        client.time.advance(20)
+        client.send(AUTHENTICATE, 2, auth_bytes=initial_response("alice", "secret"))
     client.time.advance(SESSION_MS // 2)
     client.log_in("wrong")
-    assert meter.noted == ["first", "again", "again", "failed again"]
+    assert meter.noted == ["first", "again in 20 ms", "again in 20 ms", "failed again"]
 
 
 def test_a_failed_authentication_is_counted() -> None:

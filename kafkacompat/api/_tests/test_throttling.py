@@ -12,6 +12,7 @@ from kafkacompat.api._tests.world import Api
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.ports.dispatcher import Pending, Principal
+from kafkacompat.quota.managers import QuotaManagers
 from kafkacompat.quota.rate import Rate
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
@@ -369,3 +370,30 @@ def test_throttled_requests_are_measured_among_the_others() -> None:
     assert muted.count(api.world.time.ms) == 0
     throttled.produce(10)
     assert sorted(produced.throttle_times_ms()) == [0, response.throttle_time_ms]
+
+
+@pytest.mark.parametrize("of_controller", [False, True])
+def test_a_throttle_that_is_told_counts_for_the_quota_of_kafka(of_controller: bool) -> None:
+    """On a controller for its own quota, and on a broker that passes it on for the one of requests. Of two throttles the
+    longer one counts."""
+    throttled = Throttled()
+    quotas = throttled.api.node.quotas = QuotaManagers(of_controller=of_controller)
+    quotas.take({(USER, MUTATION): Quota(1.0), (USER, REQUEST): Quota(10.0)})
+    throttled.api.node.monotonic_s = _ticking(1.5)
+    now_ms = throttled.api.world.time.ms
+
+    def muted() -> tuple[int, int]:
+        return quotas.request.muted.count(now_ms), quotas.mutation.muted.count(now_ms)
+
+    for told_ms, expected in (
+        (60_000, (0, 1) if of_controller else (1, 0)),
+        (1, (1, 1) if of_controller else (2, 0)),
+    ):
+        message = CreateTopicsRequest(topics=[CreatableTopic(name="new")])
+        reply = throttled.api.send(message, 7)
+        assert isinstance(reply, Pending)
+        _, _, answer = throttled.api.controller.calls[-1]
+        answer.resolve(CreateTopicsResponse(throttle_time_ms=told_ms))
+        assert muted() == expected
+    assert throttled.muted[0] == 60_000
+    assert 1 < throttled.muted[1] < 60_000

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from conftest import Faults
 from kafkacompat.api.request_context import NotController
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller._tests.harness import CLUSTER_ID
+from kafkacompat.controller.batch_meter import BatchMeter
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -19,7 +21,9 @@ from kafkacompat.raft.contracts import LoadedBatch
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.snapshot import SnapshotFormat, parse_snapshot
 from kafkacompat.raft.snapshot_work import SnapshotWriter
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.messages.no_op_record import NoOpRecord
+from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
 from kafkacompat.wire.messages.topic_record import TopicRecord
 
 
@@ -152,8 +156,6 @@ def test_a_raised_kraft_version_stays_in_images_of_proposals_before_it(machine: 
 
 
 def test_a_record_that_does_not_fit_is_not_proposed(machine: MetadataMachine) -> None:
-    from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
-
     lead(machine)
     with pytest.raises(Exception, match=r".+"):
         machine.append([topic("a"), MetadataRecord(RemoveTopicRecord(topic_id=b"\7" * 16), 0)])
@@ -196,3 +198,55 @@ def test_old_and_new_are_told(machine: MetadataMachine) -> None:
         machine.apply(LoadedBatch(frame_all([topic(name)]), offset, 1))
         machine.caught_up()
     assert pairs[0][1] is pairs[1][0]
+
+
+def sizes(machine: MetadataMachine) -> list[float]:
+    return list(machine.batches.sizes.recent)
+
+
+def test_the_records_of_replayed_batches_are_counted(machine: MetadataMachine) -> None:
+    """Those of the log, in one part or several, and those that this node proposes; not those of snapshots."""
+    machine.load_snapshot(LoadedBatch(frame_all([topic("a")]), 1, 1, is_snapshot=True))
+    machine.apply_part(frame_all([topic("b"), topic("c")]))
+    machine.caught_up()
+    assert sizes(machine) == []
+    machine.apply(LoadedBatch(frame_all([topic("d")]), 4, 1))
+    machine.apply_part(frame_all([topic("e"), topic("f")]))
+    machine.apply(LoadedBatch(frame_all([topic("g")]), 7, 1))
+    machine.caught_up()
+    assert sizes(machine) == [1, 3]
+    lead(machine)
+    machine.append([topic("h"), topic("i")])
+    assert sizes(machine) == [1, 3, 2]
+    assert len(machine.batches.times_us.recent) == machine.batches.times_us.count == 3
+
+
+def test_the_time_of_a_batch_is_that_of_its_parts() -> None:
+    now_s = iter(range(100))
+    meter = BatchMeter(lambda: next(now_s))
+    meter.begin()
+    meter.end_part(5)
+    meter.begin()
+    meter.end(1)
+    assert (list(meter.sizes.recent), list(meter.times_us.recent)) == ([6], [2_000_000])
+
+
+def test_what_the_controller_and_snapshots_fail_at_is_counted(
+    machine: MetadataMachine, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quorum = quorum_of(machine)
+    lead(machine)
+    wrong = MetadataRecord(RemoveTopicRecord(topic_id=b"\7" * 16), 0)
+    assert all_steps(machine.append_or_resign([wrong])) is False
+    assert (machine.faults, machine.snapshot_faults) == (1, 0)
+    monkeypatch.setattr("kafkacompat.controller.snapshot_records.image_records", _fails)
+    quorum.bytes_since_snapshot = 1000
+    machine.append([topic("a")])
+    quorum.commit()
+    assert (machine.faults, machine.snapshot_faults) == (2, 1)
+    assert len(faults.take()) == 2
+
+
+def _fails(image: object) -> Iterator[MetadataRecord]:
+    raise RuntimeError("boom")
+    yield

@@ -338,9 +338,13 @@ def test_the_completion_is_written_again_until_it_is() -> None:
     ((request, answer),) = channel.asked
     answer.resolve(written(request, E.NONE))
     assert world.state() == "PrepareCommit"
+    assert world.coordinator.ends_to_write_again == 1
+    world.time.advance(COMPLETION_RETRY_MS)
+    assert world.coordinator.ends_to_write_again == 1
     world.partitions.refusal = None
     world.time.advance(COMPLETION_RETRY_MS)
     assert world.state() == "CompleteCommit"
+    assert world.coordinator.ends_to_write_again == 0
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -660,3 +664,20 @@ def test_a_stop_answers_whoever_waits() -> None:
     assert [answer.result() for answer in answers] == [{T0: E.NETWORK_EXCEPTION}] * 2
     far_away.answer(0, E.NONE)
     assert far_away.ask().result() == {T0: E.NETWORK_EXCEPTION}
+
+
+def test_questions_are_timed_and_partitions_that_may_not_be_written_counted() -> None:
+    far_away = Verifying()
+    meter, now_s = far_away.verifier.meter, 1.0
+    meter.monotonic_s = lambda: now_s
+    answers = [far_away.ask("tx"), far_away.ask("other")]
+    now_s = 1.25
+    far_away.answer(0, E.NONE)
+    now_s = 3.0
+    far_away.answer(1, E.INVALID_TXN_STATE)
+    assert all(answer.done for answer in answers)
+    assert (list(meter.times_ms.recent), meter.failures) == ([250, 2_000], 1)
+    world = far_away.world
+    world.publish(led_by(world.image.topics[TRANSACTION_TOPIC], NODE_ID, 2))
+    assert far_away.ask("tx").result() == {T0: E.INVALID_PRODUCER_ID_MAPPING}
+    assert (meter.times_ms.count, meter.failures) == (3, 2)

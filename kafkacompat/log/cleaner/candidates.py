@@ -34,7 +34,8 @@ class Candidate(NamedTuple):
     end_offset: int
     segments: int
     ratio: float
-    overdue: bool
+    overdue_ms: int
+    """How long max.compaction.lag.ms has passed for the oldest closed segment that was never cleaned. 0: it has not."""
 
 
 def candidate(log: PartitionLog, now_ms: int) -> Candidate | None:
@@ -59,7 +60,7 @@ def candidate(log: PartitionLog, now_ms: int) -> Candidate | None:
         end_offset,
         count,
         dirty / (clean + dirty),
-        _is_overdue(log, first_dirty_segment, now_ms),
+        _overdue_ms(log, first_dirty_segment, now_ms),
     )
 
 
@@ -91,16 +92,16 @@ def _cleanable_end(log: PartitionLog, first_dirty: int, now_ms: int) -> tuple[in
     return segments[count].base_offset, count
 
 
-def _is_overdue(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> bool:
-    """Whether max.compaction.lag.ms has passed for a closed segment that was never cleaned."""
+def _overdue_ms(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> int:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= NO_MAX_LAG_MS:
-        return False
+        return 0
+    overdue_ms = 0
     for segment in log.segments[first_dirty_segment:-1]:
         began_ms = segment.first_batch_timestamp()
-        if began_ms is not None and 0 < began_ms < now_ms - lag_ms:
-            return True
-    return False
+        if began_ms is not None and began_ms > 0:
+            overdue_ms = max(overdue_ms, now_ms - lag_ms - began_ms)
+    return overdue_ms
 
 
 def learn_ages(log: PartitionLog) -> bool:
@@ -142,6 +143,8 @@ class Search:
         self.best: Candidate | None = None
         self.highest_ratio = 0.0
         """The highest dirty ratio, also of logs that are not dirty enough."""
+        self.overdue_ms = 0
+        """Of the log whose cleaning is most overdue."""
         self.steps = 0
 
     def step(self) -> bool:
@@ -171,9 +174,10 @@ class Search:
             return True  # the log's indexes are being rebuilt
         if found is not None:
             self.highest_ratio = max(self.highest_ratio, found.ratio)
+            self.overdue_ms = max(self.overdue_ms, found.overdue_ms)
         if (
             found is not None
-            and (found.overdue or found.ratio > log.config.min_cleanable_dirty_ratio)
+            and (found.overdue_ms or found.ratio > log.config.min_cleanable_dirty_ratio)
             and (self.best is None or found.ratio > self.best.ratio)
         ):
             self.best = found

@@ -247,7 +247,7 @@ class LogCleaner:
         if not search.step():
             self._search = search
             return None
-        self.meter.searched(search.highest_ratio, self._monotonic_ms())
+        self.meter.searched(search.highest_ratio, search.overdue_ms, self._monotonic_ms())
         found = search.best
         if found is None or not self._may_begin(found.log):
             return None  # an error of another log has taken the directory offline

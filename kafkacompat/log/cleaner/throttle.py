@@ -31,6 +31,8 @@ class Throttle:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._wait = wait or self._stopped.wait
+        self.moved_bytes = 0
+        """Bytes that were allowed since the start."""
         self._owed = 0.0
         """Bytes already allowed but not yet paid for by elapsed time, as of `_at_s`."""
         self._at_s = monotonic_s()
@@ -41,6 +43,7 @@ class Throttle:
                 wait_s = self._pay()
                 if not wait_s:
                     self._owed += size
+                    self.moved_bytes += size
             if self._stopped.is_set() or (wait_s and self._wait(min(wait_s, LONGEST_WAIT_S))):
                 raise CleaningStopped("the node stops")
             if not wait_s:

@@ -19,10 +19,14 @@ READING = ListenerReading(
     not_authenticated=(4, 0.4),
     authenticated_again=(3, 0.3),
     not_authenticated_again=(2, 0.2),
+    authenticated_once=4,
+    reauthentication_ms=(20.0, 30.0),
     received_bytes=(900, 9.5),
     sent_bytes=(800, 8.5),
     requests=(30, 3.5),
     responses=(20, 2.5),
+    response_bytes=40.0,
+    largest_response_bytes=90.0,
     software={("lib", "1.0"): 2, ("unknown", "unknown"): 1},
     accept_throttle_ms=80.0,
     address_throttle_ms=nan,
@@ -61,6 +65,11 @@ def test_each_listener_has_its_series() -> None:
         f"{prefix}connection_close_rate": 0.6,
         f"{prefix}successful_authentication": 5,
         f"{prefix}successful_authentication_rate": 0.5,
+        f"{prefix}successful_authentication_no_reauth": 4,
+        f"{prefix}reauthentication_latency_avg": 20,
+        f"{prefix}reauthentication_latency_max": 30,
+        f"{prefix}request_size_avg": 40,
+        f"{prefix}request_size_max": 90,
         f"{prefix}failed_authentication": 4,
         f"{prefix}failed_authentication_rate": 0.4,
         f"{prefix}successful_reauthentication": 3,
@@ -83,9 +92,15 @@ def test_each_listener_has_its_series() -> None:
 
 
 def test_names_of_listeners_become_names_of_metrics() -> None:
-    found = values({"SASL__SSL-out.1": READING, "SASL_SSL.OUT-1": READING})
-    name = "kafka_server_socket_server_metrics_listener_sasl_ssl_out_1_networkprocessor_0_connection_count"
-    assert found[name] == 2
+    quiet = READING._replace(
+        reauthentication_ms=(nan, nan), response_bytes=nan, largest_response_bytes=nan, accept_throttle_ms=nan
+    )
+    found = values({"SASL__SSL-out.1": READING, "SASL_SSL.OUT-1": quiet})
+    name = "kafka_server_socket_server_metrics_listener_sasl_ssl_out_1_"
+    assert found[f"{name}networkprocessor_0_connection_count"] == 2
+    assert found[f"{name}networkprocessor_0_reauthentication_latency_avg"] == 20
+    assert found[f"{name}networkprocessor_0_request_size_max"] == 90
+    assert found[f"{name}connection_accept_throttle_time"] == 80
     assert found["kafka_network_socketserver_expiredconnectionskilledcount"] == 4
 
 
@@ -107,10 +122,30 @@ def test_memory_without_a_bound_is_shown_as_kafka_shows_it() -> None:
     assert shown(None) == {f"{name}available": 2**63 - 1, f"{name}used": 0}
 
 
-def test_the_loop_stands_for_network_and_request_threads() -> None:
-    shown = [each for each in idle_families(Idle(0.9, 0.8)) if isinstance(each, Family)]
-    assert {each.name: list(each.samples) for each in shown} == {
-        "kafka_network_processor_idlepercent": [({"networkProcessor": "0"}, 0.9)],
-        "kafka_network_socketserver_networkprocessoravgidlepercent": [({}, 0.9)],
-        "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent": [({}, 0.8)],
+def idle(*roles: str) -> dict[str, float]:
+    shown = [each for each in idle_families(Idle(0.9, 0.8), roles) if isinstance(each, Family)]
+    values = {each.name: list(each.samples) for each in shown}
+    assert values.pop("kafka_network_processor_idlepercent") == [({"networkProcessor": "0"}, 0.9)]
+    return {name: value for name, samples in values.items() for _, value in filter(None, samples)}
+
+
+def test_the_loop_stands_for_the_threads_of_kafka_that_the_roles_have() -> None:
+    pool = "kafka_server_kafkarequesthandlerpool_"
+    every = {
+        "kafka_network_socketserver_networkprocessoravgidlepercent": 0.9,
+        "kafka_server_metadataloader_avgidleratio": 0.9,
+        "kafka_server_raft_metrics_poll_idle_ratio_avg": 0.9,
+        f"{pool}requesthandleravgidle_percent": 0.8,
     }
+    broker = {
+        "kafka_server_group_coordinator_metrics_thread_idle_ratio_avg": 0.9,
+        "kafka_server_share_coordinator_metrics_thread_idle_ratio_avg": 0.9,
+        f"{pool}brokerrequesthandleravgidle_percent": 0.8,
+    }
+    controller = {
+        "kafka_controller_controllereventmanager_avgidleratio": 0.9,
+        f"{pool}controllerrequesthandleravgidle_percent": 0.8,
+    }
+    assert idle("broker") == every | broker
+    assert idle("controller") == every | controller
+    assert idle("broker", "controller") == every | broker | controller

@@ -33,7 +33,7 @@ def managers(*quotas: tuple[Entity, str, float]) -> QuotaManagers:
 
 
 def series(quotas: QuotaManagers) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    text = b"".join(rendered(quota_families(quotas, quotas.mutation, NOW_MS))).decode()
+    text = b"".join(rendered(quota_families(quotas, quotas, NOW_MS))).decode()
     return {
         (each.name.removeprefix("kafka_server_quota_"), frozenset(each.labels.items())): each.value
         for family in text_string_to_metric_families(text)
@@ -71,10 +71,12 @@ def test_rates_tokens_and_throttle_times() -> None:
     assert value("byte_rate", "Produce") == value("byte_rate", "Fetch") == 220
     assert value("request_time", "Request") == 220
     assert value("tokens", "ControllerMutation") == 17
+    # Of two windows of 30 s, the first of which counts for a new rate.
+    assert value("mutation_rate", "ControllerMutation") == pytest.approx(5 / 30)
     assert value("throttle_time", "Produce") == 200
     assert isnan(value("throttle_time", "Fetch"))
     assert isnan(value("throttle_time", "ControllerMutation"))
-    assert len(found) == 8
+    assert len(found) == 9
 
 
 @pytest.mark.parametrize(
@@ -117,20 +119,23 @@ def test_without_quotas_there_are_no_series() -> None:
 
 
 def test_muted_connections_are_counted_by_kind_until_their_time_is_over() -> None:
-    quotas = managers()
+    quotas, of_controller = managers(), QuotaManagers(of_controller=True)
     quotas.produce.muted.add(NOW_MS + 10, NOW_MS)
     quotas.produce.muted.add(NOW_MS + 5, NOW_MS)
     quotas.request.muted.add(NOW_MS + 5, NOW_MS)
+    of_controller.request.muted.add(NOW_MS + 10, NOW_MS)
+    of_controller.mutation.muted.add(NOW_MS + 10, NOW_MS)
 
     def sizes(now_ms: int) -> list[float]:
-        text = b"".join(rendered(quota_families(quotas, None, now_ms))).decode()
+        text = b"".join(rendered(quota_families(quotas, of_controller, now_ms))).decode()
         found = {
             each.name: each.value
             for family in text_string_to_metric_families(text)
             for each in family.samples
         }
-        return [found[f"kafka_server_{kind}_queue_size"] for kind in ("produce", "fetch", "request")]
+        kinds = ("produce", "fetch", "request", "controllermutation")
+        return [found[f"kafka_server_{kind}_queue_size"] for kind in kinds]
 
-    assert sizes(NOW_MS) == [2, 0, 1]
-    assert sizes(NOW_MS + 5) == [1, 0, 0]
-    assert sizes(NOW_MS + 10) == [0, 0, 0]
+    assert sizes(NOW_MS) == [2, 0, 2, 1]
+    assert sizes(NOW_MS + 5) == [1, 0, 1, 1]
+    assert sizes(NOW_MS + 10) == [0, 0, 0, 0]

@@ -50,6 +50,7 @@ class Terms:
 
     def __init__(self, context: ssl.SSLContext = SERVER_CONTEXT) -> None:
         self.context = context
+        self.certificate_end_s = 1_900_000_000.0
 
     def identify(self, connection: ConnectionInfo, certificate: bytes | None) -> None:
         if certificate is not None:

@@ -152,3 +152,29 @@ def test_a_pool_tells_what_is_left_and_what_is_used() -> None:
     assert pool.read() == (1_000, 0)
     assert pool.take(1_200), "it may be overdrawn by one request"
     assert pool.read() == (-200, 1_200)
+
+
+def test_the_sizes_of_responses_are_of_the_last_minute() -> None:
+    meter = ListenerMeter(0)
+    reading = meter.read(0, 1_000)
+    assert isnan(reading.response_bytes)
+    assert isnan(reading.largest_response_bytes)
+    meter.sent_bytes, meter.responses, meter.largest_response = 900, 3, 700
+    reading = meter.read(0, 2_000)
+    assert (reading.response_bytes, reading.largest_response_bytes) == (300, 700)
+    meter.sent_bytes, meter.responses, meter.largest_response = 1000, 4, 100
+    reading = meter.read(0, 3_000)
+    assert (reading.response_bytes, reading.largest_response_bytes) == (250, 700)
+    assert meter.read(0, 62_000).largest_response_bytes == 100
+
+
+def test_authentications_anew_are_timed_and_those_who_cannot_are_counted() -> None:
+    meter = ListenerMeter(0)
+    meter.authenticated(1_000)
+    meter.authenticated(1_000, may_again=True)
+    meter.authenticated(5_000, may_again=True, began_ms=4_970)
+    meter.authenticated(5_000, may_again=True, began_ms=4_990)
+    reading = meter.read(0, 6_000)
+    assert (reading.authenticated[0], reading.authenticated_again[0]) == (2, 2)
+    assert reading.authenticated_once == 1
+    assert reading.reauthentication_ms == (20, 30)

@@ -190,3 +190,22 @@ def test_nothing_is_sent_after_the_end() -> None:
     world.assignments.close()
     world.wait(1000)
     assert world.sent == []
+
+
+def test_what_the_controller_has_not_accepted_is_queued() -> None:
+    world = World()
+    assert world.assignments.queued == 0
+    for index in range(3):
+        world.assign(index, A)
+    assert world.assignments.queued == 3
+    world.wait()
+    world.assign(3, A)
+    assert (len(world.sent), world.assignments.queued) == (1, 4)
+    world.answer({1: ErrorCode.UNKNOWN_SERVER_ERROR})
+    assert world.assignments.queued == 2
+    world.wait(RETRY_MS)
+    world.answer()
+    assert world.assignments.queued == 0
+    world.assign(4, A)
+    world.assignments.close()
+    assert world.assignments.queued == 0

@@ -39,6 +39,21 @@ def test_an_append_is_acknowledged_as_soon_as_the_followers_have_it_and_asked_ag
     assert [node.log().log_end_offset for node in cluster.nodes.values()] == [1, 1, 1]
 
 
+def test_the_rate_of_the_slowest_fetcher_is_known() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    follower = cluster.nodes[2].replication
+    cluster.time.advance(40_000)
+    before = follower.min_fetch_rate()
+    assert before > 0
+    assert cluster.nodes[1].replication.min_fetch_rate() == 0
+    for number in range(30):
+        cluster.nodes[1].produce(b"%d" % number)
+        cluster.drain()
+        cluster.time.advance(100)
+    assert follower.min_fetch_rate() > before
+
+
 def test_followers_learn_the_high_watermark_with_the_next_fetch() -> None:
     cluster = Cluster()
     cluster.settle()

@@ -88,6 +88,7 @@ def test_handshake_and_authenticate_complete_it(version: int) -> None:
     told = answer(of.handle(frame(AUTHENTICATE, version, auth_bytes=token), 0), AUTHENTICATE, version)
     assert (told.error_code, told.auth_bytes, told.session_lifetime_ms) == (0, b"", 0)
     assert (of.is_complete, of.user, of.expires_ms) == (True, "alice", None)
+    assert of.client_may_again is (version > 0)
 
 
 def test_versions_may_be_asked_for_again_until_they_are_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,14 @@ def test_brokers_have_to_believe_each_other_while_stores_are_exchanged_one_by_on
     assert both is not None
     served.take(both)
     assert served.exchanged(config(stores(other.issue(), ROOT, other) | BETWEEN_BROKERS)) is not None
+
+
+def test_the_end_of_the_first_certificate_of_the_chain_is_known() -> None:
+    days = 86_400
+    served = listener(stores(ROOT.issue(to_days=5)))
+    end_s = served.certificate_end_s
+    assert 4 * days < end_s - time.time() <= 5 * days
+    exchanged = served.exchanged(config(stores(ROOT.issue(to_days=9))))
+    assert exchanged is not None
+    served.take(exchanged)
+    assert served.certificate_end_s - end_s == pytest.approx(4 * days, abs=60)

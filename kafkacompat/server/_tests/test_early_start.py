@@ -128,7 +128,7 @@ def test_a_broker_serves_nobody_before_the_entries_are_loaded(monkeypatch: pytes
     broker = MagicMock()
     broker._doors.config = ServerConfig.from_properties(defaults_without_file(), TWO)
     broker._doors.network.socket_server.return_value = server
-    broker._broker_logs.load.return_value = Deferred.of(None)
+    broker.broker_logs.load.return_value = Deferred.of(None)
     broker._make_heartbeats.return_value.start.return_value = Deferred.of(7)
     broker._make_heartbeats.return_value.ready_to_unfence.return_value = Deferred.of(None)
     broker._shared.machine.when_at.return_value = Deferred.of(None)

@@ -295,6 +295,17 @@ def test_what_operators_of_kafka_look_for_is_shown(world: World) -> None:
         "kafka_server_brokertopicmetrics_nokeycompactedtopicrecords_total",
         "kafka_server_brokertopicmetrics_reassignmentbytesin_total",
         "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes",
+        "kafka_server_assignmentsmanager_queuedreplicatodirassignments",
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize",
+        "kafka_server_addpartitionstotxnmanager_verificationtimems_count_total",
+        "kafka_server_addpartitionstotxnmanager_verificationfailurerate_count_total",
+        "kafka_server_controllermutation_queue_size",
+        "kafka_log_logcleaner_max_compaction_delay_secs",
+        "kafka_utils_throttler_cleaner_io_count_total",
+        "kafka_server_broker_metadata_metrics_metadata_apply_error_count",
+        "kafka_controller_kafkacontroller_metadataerrorcount",
+        "kafka_controller_kafkacontroller_timedoutbrokerheartbeatcount",
+        "kafka_controller_kafkacontroller_eventqueueoperationstimedoutcount",
     ):
         assert value(name) == 0, name
     assert value("kafka_controller_kafkacontroller_newactivecontrollerscount") == 1
@@ -315,6 +326,28 @@ def test_what_operators_of_kafka_look_for_is_shown(world: World) -> None:
         for kind in ("read", "write"):
             assert value(f"kafka_server_{server}_linux_disk_{kind}_bytes") >= 0
     assert value("kafka_log_log_retentionsizeinpercent", topic="orders", partition="0") == 0
+    assert value("kafka_server_replicafetchermanager_minfetchrate", clientId="Replica") == 0
+    assert value("kafka_server_replicaalterlogdirsmanager_maxlag", clientId="ReplicaAlterLogDirs") == 0
+    assert value("kafka_server_app_info_start_time_ms") > 0
+    batches = "kafka_server_brokermetadatalistener_metadatabatch"
+    assert value(f"{batches}sizes_count_total") == value(f"{batches}processingtimeus_count_total") > 0
+    listener = "kafka_server_socket_server_metrics_listener_plaintext_networkprocessor_0_"
+    assert value(f"{listener}reauthentication_latency_max") == 30
+    assert value(f"{listener}request_size_avg") == 67
+    assert value(f"{listener}successful_authentication_no_reauth_total") == 2
+
+
+def test_what_an_operator_would_watch_beside_is_shown(world: World) -> None:
+    """When certificates end, and the space in log directories."""
+    series = world.scrape()
+    listener = frozenset({("listener", "PLAINTEXT")})
+    assert series["kafkacompat_certificate_end_timestamp_seconds", listener] == 1_900_000_000
+    broker = world.node.server.broker
+    assert broker is not None
+    for directory in broker.logs.directories:
+        path = frozenset({("logDirectory", f'"{directory.path}"')})
+        total = series["kafkacompat_log_directory_total_bytes", path]
+        assert 0 < series["kafkacompat_log_directory_usable_bytes", path] <= total
 
 
 def test_a_transaction_that_hangs_is_late(world: World) -> None:
@@ -373,12 +406,12 @@ def test_logs_that_the_cleaner_cannot_read_are_shown_by_directory(world: World) 
     world.create("orders")
     broker = world.node.server.broker
     assert broker is not None
-    assert broker.cleaner is not None
+    assert broker.broker_logs.cleaner is not None
     name = TopicPartition("orders", 0)
     log, home = broker.logs.get(name), broker.logs.directory_of(name)
     assert log is not None
     assert home is not None
-    broker.cleaner.uncleanable[name] = log
+    broker.broker_logs.cleaner.uncleanable[name] = log
     shown = {
         dict(labels)["logDirectory"]: value
         for (metric, labels), value in world.scrape().items()

@@ -13,6 +13,7 @@ from kafkacompat.net.workers import WorkersBusy
 from kafkacompat.partition._tests.fakes import partition_image, topic_image, with_partitions
 from kafkacompat.share._tests.share_world import (
     ACCEPT,
+    GROUP,
     REJECT,
     RELEASE,
     RENEW,
@@ -671,3 +672,32 @@ def test_what_cannot_be_loaded_is_said_once_a_minute(caplog: pytest.LogCaptureFi
     world.fetched("a", 10, group=group, max_wait_ms=0)
     assert len(caplog.messages) == 3
     assert len(caplog.messages[2]) < 600
+
+
+def test_the_share_of_partitions_that_fetches_get_and_the_time_until_then_are_noted() -> None:
+    world = filled()
+    assert taken(world.fetched("a", partitions=[0, 1])) == {0: [(0, 0, 1)]}
+    meter = world.shares.cache.fetch_meters[GROUP]
+    assert list(meter.acquired_percent.recent) == [100]
+    assert list(meter.acquire_times_ms.recent) == [0]
+    many = ShareWorld()
+    many.configure(share_partition_max_record_locks="100")
+    for _ in range(2):
+        many.produce("t", 0, *[b"v"] * 100)
+    many.fetched("a", partitions=[0])
+    meter = many.shares.cache.fetch_meters[GROUP]
+    answer = many.parked("b", partitions=[0])
+    many.time.advance(300)
+    assert not answer.done
+    many.time.advance(200)
+    assert taken(answer.result()) == {}
+    assert list(meter.acquired_percent.recent) == [100, 0]
+    assert list(meter.acquire_times_ms.recent) == [0, 500]
+
+
+def test_what_was_noted_of_a_group_goes_with_it() -> None:
+    world = filled()
+    world.fetched("a", partitions=[0])
+    world.acknowledged("a", -1)
+    world.disconnect("a")
+    assert world.shares.cache.fetch_meters == {}

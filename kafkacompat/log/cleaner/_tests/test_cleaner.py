@@ -284,7 +284,9 @@ def test_ratio_lag_and_policy_decide() -> None:
         log.config, min_cleanable_dirty_ratio=1.0, min_compaction_lag_ms=0, max_compaction_lag_ms=1000
     )
     assert dirtiest(log, NOW_MS) is None
-    assert dirtiest(log, NOW_MS + 2000) is not None
+    overdue = dirtiest(log, NOW_MS + 2000)
+    assert overdue is not None
+    assert overdue.overdue_ms == 1000
     log.config = dataclasses.replace(log.config, cleanup_policy=("delete",))
     assert dirtiest(log, NOW_MS + 2000) is None
 
