@@ -166,6 +166,7 @@ def test_the_sizes_of_responses_are_of_the_last_minute() -> None:
     reading = meter.read(0, 3_000)
     assert (reading.response_bytes, reading.largest_response_bytes) == (250, 700)
     assert meter.read(0, 62_000).largest_response_bytes == 100
+    assert isnan(meter.read(0, 64_000).largest_response_bytes)
 
 
 def test_authentications_anew_are_timed_and_those_who_cannot_are_counted() -> None:
