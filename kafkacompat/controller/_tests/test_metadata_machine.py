@@ -237,7 +237,7 @@ def test_what_the_controller_and_snapshots_fail_at_is_counted(
     quorum = quorum_of(machine)
     lead(machine)
     wrong = MetadataRecord(RemoveTopicRecord(topic_id=b"\7" * 16), 0)
-    assert all_steps(machine.append_or_resign([wrong])) is False
+    assert all_steps(machine.append_own([wrong])) is False
     assert (machine.faults, machine.snapshot_faults) == (1, 0)
     monkeypatch.setattr("kafkacompat.controller.snapshot_records.image_records", _fails)
     quorum.bytes_since_snapshot = 1000
