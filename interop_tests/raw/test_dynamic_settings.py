@@ -235,3 +235,35 @@ def test_connections_in_all(node: Node, change: Change, name: str) -> None:
         wait_until(lambda: not answers(node.external), "a further connection has to wait")
         node.alter(name, None)
         wait_until(lambda: answers(node.external), "a further connection is taken again")
+
+
+def test_connections_over_a_lowered_bound_are_closed(node: Node, change: Change) -> None:
+    """The least recently used first, and none of the inter-broker listener."""
+    some = [Connection(node.external) for _ in range(4)]
+    try:
+        for each in (*some, some[0]):
+            assert each.call("ApiVersions", 0, {})["ErrorCode"] == 0
+        # Two on the external listener, and the one that changes the setting.
+        change("max.connections", "3")
+        assert [each.is_closed_by_peer() for each in some[1:3]] == [True, True]
+        assert some[0].call("ApiVersions", 0, {})["ErrorCode"] == 0
+        assert node.connection.call("ApiVersions", 0, {})["ErrorCode"] == 0
+    finally:
+        for each in some:
+            each.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "max.connections",
+        "max.connection.creation.rate",
+        "listener.name.external.max.connections",
+        "listener.name.external.max.connection.creation.rate",
+    ],
+)
+def test_nobody_can_lock_everyone_out(node: Node, name: str) -> None:
+    config = {"Name": name, "ConfigOperation": SET, "Value": "0"}
+    resource = {"ResourceType": BROKER, "ResourceName": "", "Configs": [config]}
+    reply = node.connection.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})
+    assert reply["Responses"][0]["ErrorCode"] == ErrorCode.INVALID_REQUEST

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +144,20 @@ def test_a_producer_keeps_to_its_quota(sides: list[Side]) -> None:
         assert rate <= (1 + TOLERANCE) * quota, (side.broker.kind, rate)
         # Whoever is never throttled is slowed down by a busy machine alone.
         assert not throttled_ms or rate >= (1 - TOLERANCE) * quota, (side.broker.kind, rate)
+
+
+def test_a_muted_connection_is_idle(tmp_path: Path) -> None:
+    """It is closed after connections.max.idle.ms, however long its throttle time is."""
+    for kind in KINDS:
+        broker = BrokerProcess(kind, tmp_path / kind, {"connections.max.idle.ms": "1500"})
+        try:
+            side = Side(broker.start())
+            side.set_quota("slow", "producer_byte_rate", 1_000)
+            with side.client("slow") as connection:
+                assert produce(connection, 100_000) > 60_000, kind
+                assert connection.is_closed_by_peer(20.0), kind
+        finally:
+            broker.kill()
 
 
 def test_mutations_are_refused_alike(sides: list[Side]) -> None:

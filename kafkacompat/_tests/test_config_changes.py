@@ -187,6 +187,13 @@ ONE_BROKER = "Cannot update these configs at default cluster level, broker id mu
         ({"leader.replication.throttled.rate": "-5"}, True, "Invalid value -5 for configuration leader."),
         ({"log.retention.ms": "0"}, True, "log.retention.ms "),
         ({"max.connections.per.ip": "0"}, True, "max.connections.per.ip "),
+        ({"max.connections": "0"}, False, "Invalid value 0 for configuration max.connections: "),
+        ({"max.connection.creation.rate": "0"}, True, "Invalid value 0 for configuration max.connection."),
+        (
+            {"listener.name.x.max.connections": "0"},
+            False,
+            "Invalid value 0 for configuration listener.name.x.",
+        ),
     ],
 )
 def test_a_broker_refuses_while_running(changes: dict[str, str], per_broker: bool, text: str) -> None:

@@ -98,7 +98,7 @@ def handle(
             entry.values.append(ValueData(key=key, value=record.value))
         if number % QUOTAS_A_STEP == 0:
             yield None
-    return DescribeClientQuotasResponse(error_message=None, entries=list(entries.values()))
+    return DescribeClientQuotasResponse(error_message="", entries=list(entries.values()))
 
 
 def error_response(

@@ -19,6 +19,8 @@ from kafkacompat.config.synonyms import listener_base
 from kafkacompat.config.topic import LogConfig, effective_log_config
 
 _CLUSTER_LEVEL_LISTENER_SETTINGS = ("max.connections", "num.network.threads", "max.connection.creation.rate")
+_NOT_ZERO = ("max.connections", "max.connection.creation.rate")
+"""They may be 0 in server.properties only: with 0 nobody could connect to change them back (ListenerConnectionQuota)."""
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
@@ -60,9 +62,10 @@ def validate_dynamic_broker(
         )
     keys = broker_keys()
     for name, text in changes.items():
-        key = keys.get(name) or keys.get(listener_base(name) or "")
-        if key is not None:
-            parse_value(key, text)
+        base = listener_base(name) or name
+        key = keys.get(name) or keys.get(base)
+        if key is not None and parse_value(key, text) == 0 and base in _NOT_ZERO:
+            raise ConfigError(name, text, "expected at least 1")
     if not per_broker and (single := sorted(filter(_is_per_broker, changes))):
         raise _names(
             "Cannot update these configs at default cluster level, broker id must be specified", single

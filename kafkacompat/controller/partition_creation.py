@@ -9,7 +9,6 @@ from __future__ import annotations
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.new_partitions import (
     NAMED_A_STEP,
-    THROTTLED_TEXT,
     TOO_LARGE_TEXT,
     TOPICS_A_STEP,
     UNKNOWN_TOPIC_TEXT,
@@ -101,7 +100,7 @@ def _add_partitions(
             f"{len(request.assignments)} assignment(s) were specified.",
         )
     if not may_mutate(additional):
-        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED_TEXT)
+        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
     if request.assignments is not None:
         placed = []
         for position, assignment in enumerate(request.assignments):

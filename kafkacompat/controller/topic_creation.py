@@ -15,7 +15,6 @@ from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.new_partitions import (
     NAMED_A_STEP,
-    THROTTLED_TEXT,
     TOO_LARGE_TEXT,
     TOPICS_A_STEP,
     Placed,
@@ -177,7 +176,7 @@ def _create_topic(
             text = f"Unable to replicate the partition {factor} time(s): {refusal}"
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text) from refusal
     if not may_mutate(len(placed)):
-        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED_TEXT)
+        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
     topic_id = random.uuid()
     while topic_id in image.topics_by_id:
         topic_id = random.uuid()

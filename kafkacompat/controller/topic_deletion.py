@@ -6,7 +6,7 @@ Pure. Checks, codes and texts are those of Kafka's controller. The caller checks
 from __future__ import annotations
 
 from kafkacompat.controller.image import MetadataImage, TopicImage
-from kafkacompat.controller.new_partitions import THROTTLED_TEXT, UNKNOWN_TOPIC_TEXT
+from kafkacompat.controller.new_partitions import UNKNOWN_TOPIC_TEXT
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.ids import ZERO_UUID, Uuid
@@ -83,7 +83,7 @@ def delete_topics(
         if position % TOPICS_A_STEP == 0:
             yield
         if not may_mutate(len(topic.partitions)):
-            answer(topic.name, topic.id, ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED_TEXT)
+            answer(topic.name, topic.id, ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
             continue
         records.append(MetadataRecord(RemoveTopicRecord(topic_id=topic.id), 0))
         answer(topic.name, topic.id, ErrorCode.NONE, None)

@@ -136,8 +136,8 @@ class Connection:
 
     @property
     def requests_in_flight(self) -> int:
-        """Replies that are pending or wait behind one. Those being sent are not counted. A muted connection counts as one."""
-        return len(self._replies.waiting) + self._muted
+        """Replies that are pending or wait behind one. Those being sent are not counted."""
+        return len(self._replies.waiting)
 
     @property
     def unsent_bytes(self) -> int:

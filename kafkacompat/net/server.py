@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from kafkacompat.net.connection import Connection
 from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
 from kafkacompat.net.listener_meter import ListenerMeter
 from kafkacompat.net.memory_pool import MemoryPool
+from kafkacompat.net.muting import mute
 from kafkacompat.net.newcomers import Newcomers
 from kafkacompat.net.poller import BUSY_S, Poller
 from kafkacompat.net.resolving import overrides_by_address
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from kafkacompat.net.handshakes import Handshakes
     from kafkacompat.ports.tls import TlsTerms
 
-MUTED_LOOK_MS = 60_000
-"""How often a muted connection is looked at. It may have closed."""
 SWEEP_INTERVAL_MS = 60_000
 """The longest interval between checks of quiet connections. They free memory after the same time."""
 
@@ -76,7 +76,7 @@ class Server:
         self._rates = ConnectionRates(settings.quota_windows, settings.quota_window_ms)
         self.newcomers = Newcomers(clock, settings.quota_windows, settings.quota_window_ms)
         self._throttled_until_ms: dict[str, int] = {}
-        """By listener: when the last connection over the rate is let in. Its acceptor waits until then."""
+        """By listener: when a connection over the rate may be let in. The acceptor waits until that is done."""
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 1
         self._meters: dict[str, ListenerMeter] = {}
@@ -94,7 +94,7 @@ class Server:
 
     def update_settings(self, settings: NetworkSettings) -> None:
         """Apply settings. Limits apply at once, socket options to new connections, overrides of hosts once their names
-        are resolved."""
+        are resolved. Connections over a lowered max.connections are closed, those over other limits stay."""
         overrides = settings.max_connections_per_ip_overrides
         if overrides != self._settings.max_connections_per_ip_overrides:
             self._overrides_are_known = False
@@ -103,8 +103,11 @@ class Server:
             settings, max_connections_per_ip_overrides=self._counts.settings.max_connections_per_ip_overrides
         )
         self._announce_room()
-        if not self._overrides_are_known and self._nursery is not None:
-            self._nursery.start_soon(self._learn_overrides)
+        if self._nursery is not None:
+            if not self._overrides_are_known:
+                self._nursery.start_soon(self._learn_overrides)
+            if self._counts.total > settings.max_connections:
+                self._nursery.start_soon(self._close_excess)
 
     async def _learn_overrides(self) -> None:
         """Resolve the overrides. An unknown host leaves them unchanged."""
@@ -232,14 +235,11 @@ class Server:
 
     async def _wait_for_admission(self, listener: BoundListener) -> None:
         name = listener.endpoint.listener_name
-        while not self._draining:
-            wait_ms = self._throttled_until_ms.get(name, 0) - self.clock.monotonic_ms()
-            if wait_ms <= 0:
-                break
-            with trio.move_on_after(wait_ms / 1000):
-                await self._closed_one.wait()
-        while not self._draining and (name in self._held or not self._counts.may_accept(name)):
+        while not self._draining and (name in self._throttled_until_ms or not self._has_room(name)):
             await self._closed_one.wait()
+
+    def _has_room(self, listener: str) -> bool:
+        return listener not in self._held and self._counts.may_accept(listener)
 
     def _accepted(self, listener: BoundListener, sock: socket.socket, host: str, port: int) -> None:
         endpoint = listener.endpoint
@@ -266,22 +266,24 @@ class Server:
         self._let_in(listener, sock, host, port)
 
     async def _let_in_later(self, listener: BoundListener, sock: socket.socket, host: str, port: int) -> None:
-        """Let in a connection over max.connection.creation.rate. The listener accepts no other one before."""
+        """Let in a connection over max.connection.creation.rate as soon as there is room, before its listener's next."""
         name = listener.endpoint.listener_name
         try:
             while not self._draining:
                 wait_ms = self._throttled_until_ms[name] - self.clock.monotonic_ms()
-                if wait_ms <= 0:
+                if wait_ms <= 0 and self._has_room(name):
                     break
-                with trio.move_on_after(wait_ms / 1000):
+                with trio.move_on_after(wait_ms / 1000 if wait_ms > 0 else inf):
                     await self._closed_one.wait()
         except BaseException:
             sock.close()
             raise
         if self._draining:
             sock.close()
-        else:
-            self._let_in(listener, sock, host, port)
+            return
+        self._let_in(listener, sock, host, port)
+        del self._throttled_until_ms[name]
+        self._announce_room()
 
     def _let_in(self, listener: BoundListener, sock: socket.socket, host: str, port: int) -> None:
         endpoint = listener.endpoint
@@ -316,8 +318,8 @@ class Server:
             _log.error("closing a connection of %s: %s", host, error)
             connection.close()
             return
-        if admission is Admission.PROTECTED:
-            self._close_least_recently_used()
+        if admission is Admission.PROTECTED and self._nursery is not None:
+            self._nursery.start_soon(self._close_excess)
 
     def _is_counted_by_node(self, listener: str) -> bool:
         return listener != self._settings.protected_listener
@@ -332,21 +334,8 @@ class Server:
         return TlsConnection(sock, info, self, *bounds, self._tls[info.listener_name], self._handshakes)
 
     def _throttle(self, connection: Connection, throttle_ms: int) -> None:
-        """Mute a connection for its throttle time, also while it grows."""
-        if self._nursery is None or self._draining:
-            return
-        is_muted = connection.muted_until_ms > self.clock.monotonic_ms()
-        connection.mute(self.clock.monotonic_ms() + throttle_ms)
-        if not is_muted:
-            self._nursery.start_soon(self._unmute_later, connection)
-
-    async def _unmute_later(self, connection: Connection) -> None:
-        while not connection.closed:
-            rest_ms = connection.muted_until_ms - self.clock.monotonic_ms()
-            if rest_ms <= 0:
-                connection.unmute()
-                return
-            await trio.sleep(min(rest_ms, MUTED_LOOK_MS) / 1000)
+        if self._nursery is not None and not self._draining:
+            mute(connection, throttle_ms, self._nursery, self.clock)
 
     def _limit_frames(self, connection: Connection, is_authenticated: bool) -> None:
         settings = self._settings
@@ -357,12 +346,16 @@ class Server:
         else:
             connection.limit_frames(settings.sasl_server_max_receive_size)
 
-    def _close_least_recently_used(self) -> None:
-        candidates = [
+    async def _close_excess(self) -> None:
+        """Close the least recently used connections, until no more are there than max.connections allows."""
+        counted = [
             each for each in self._connections.values() if self._is_counted_by_node(each.info.listener_name)
         ]
-        if candidates:
-            min(candidates, key=lambda each: (each.last_active_ms, each.info.connection_id)).close()
+        counted.sort(key=lambda each: (each.last_active_ms, each.info.connection_id))
+        async for connection in self._each(counted):
+            if self._counts.total <= self._settings.max_connections:
+                break
+            connection.close()
 
     async def _sweep(self) -> None:
         """Close connections that are idle too long. One task for all, so that a read needs no timeout."""
@@ -385,10 +378,10 @@ class Server:
                 next_ms = min(next_ms, now_ms + max_idle_ms)  # for later connections
             await trio.sleep(max(next_ms - now_ms, 1) / 1000)
 
-    async def _each(self) -> AsyncIterator[Connection]:
-        """The present connections while they are open. Other tasks get regular turns meanwhile."""
+    async def _each(self, some: Iterable[Connection] | None = None) -> AsyncIterator[Connection]:
+        """The present connections, or some, while they are open. Other tasks get regular turns meanwhile."""
         until_s = monotonic() + BUSY_S
-        for connection in list(self._connections.values()):
+        for connection in list(self._connections.values()) if some is None else some:
             if not connection.closed:
                 yield connection
             if monotonic() >= until_s:

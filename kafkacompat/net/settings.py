@@ -95,7 +95,7 @@ class ConnectionCounts:
 
     def __init__(self, settings: NetworkSettings) -> None:
         self.settings = settings
-        """May be replaced at any time. Connections above a lowered bound stay."""
+        """May be replaced at any time."""
         self.total = 0
         self.by_listener: dict[str, int] = {}
         self.by_address: dict[str, int] = {}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from heapq import heappop, heappush, heappushpop
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 from kafkacompat.quota.rate import Average
@@ -114,19 +115,17 @@ class ClientQuotas(Generic[S]):
         self._swept_ms = 0
 
     def take(self, bounds: Mapping[Entity, float]) -> None:
-        """Replace all quotas. Measurements continue with their new bounds."""
+        """Replace all quotas. Measurements continue with their new bounds. One without a bound is kept as well: if a quota
+        is removed and set again, what was measured before counts."""
         bounds = {_kept_entity(entity): bound for entity, bound in bounds.items()}
         if bounds == self._bounds:
             return
         self._bounds = bounds
         self.is_active = bool(bounds)
         self._forget_found()
-        for tags, sensor in list(self._sensors.items()):
+        for tags, sensor in self._sensors.items():
             bound = self._bound_of(tags)
-            if bound is None:
-                del self._sensors[tags]
-            else:
-                sensor.bound = bound
+            sensor.bound = inf if bound is None else bound
 
     def sensor(self, user: str, client_id: str | None, now_ms: int) -> Sensor[S] | None:
         """Return the measurement that the user's client shares, or None if no quota applies. It may be kept until

@@ -13,6 +13,36 @@ BUGS = (
         ("api/_tests/test_throttling.py",),
     ),
     PlantedBug(
+        "a muted connection is never idle: one whose client is gone stays for weeks",
+        "net/connection.py",
+        "        return len(self._replies.waiting)\n",
+        "        return len(self._replies.waiting) + self._muted\n",
+        ("net/_tests/test_muting.py::test_a_muted_connection_is_idle",),
+    ),
+    PlantedBug(
+        "a connection over the rate takes the room of others",
+        "net/server.py",
+        "                if wait_ms <= 0 and self._has_room(name):\n",
+        "                if wait_ms <= 0:\n",
+        ("net/_tests/test_server.py::test_a_connection_over_the_rate_waits_for_room_too",),
+    ),
+    PlantedBug(
+        "connections over a lowered max.connections stay",
+        "net/server.py",
+        "            if self._counts.total > settings.max_connections:\n",
+        "            if False:\n",
+        ("net/_tests/test_server.py::test_a_lowered_total_bound_closes_the_least_recently_used_connections",),
+    ),
+    PlantedBug(
+        "whoever removes a quota and sets it again gives its clients a new allowance",
+        "quota/client_quotas.py",
+        "            sensor.bound = inf if bound is None else bound\n",
+        "            if bound is None:\n                return self._sensors.clear()\n            sensor.bound = bound\n",
+        (
+            "quota/_tests/test_client_quotas.py::test_a_quota_that_is_set_again_applies_to_what_was_measured_before",
+        ),
+    ),
+    PlantedBug(
         "a request behind one that waits takes memory, for which the one that it waits for has to wait",
         "net/connection.py",
         "        if self._replies.waiting or self._must_hold() or not self._may_dispatch():\n",

@@ -44,7 +44,7 @@ def asked(strict: bool, *components: tuple[str, int, str | None], version: int =
 
 
 def found(answer: Any) -> list[float]:
-    assert answer.error_code == 0
+    assert (answer.error_code, answer.error_message) == (0, "")
     return sorted(value.value for entry in answer.entries for value in entry.values)
 
 

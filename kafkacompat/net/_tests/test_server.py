@@ -189,6 +189,31 @@ async def test_at_the_total_bound_the_next_connection_waits_for_room() -> None:
         assert await receive_frame(third) == b"third"
 
 
+async def test_a_connection_over_the_rate_waits_for_room_too() -> None:
+    """Connections of another listener take the room while its rate holds it back."""
+    dispatcher = ScriptedDispatcher()
+    settings = NetworkSettings(
+        max_connections=1, listener_max_connection_creation_rate={"PLAINTEXT": 0}, quota_window_ms=50
+    )
+    async with serving(dispatcher, settings) as server:
+        (other,) = await server.bind([EndPoint("OTHER", "127.0.0.1", 0, "PLAINTEXT")])
+        late = await dial(server)
+        await late.send_all(framed(b"late"))
+        await until(lambda: "PLAINTEXT" in server._throttled_until_ms)
+        first = await trio.open_tcp_stream("127.0.0.1", other.port)
+        await first.send_all(framed(b"first"))
+        assert await receive_frame(first) == b"first"
+        until_ms = server._throttled_until_ms["PLAINTEXT"]
+        await until(lambda: server.clock.monotonic_ms() > until_ms)
+        for _ in range(20):
+            await trio.sleep(0)
+        await first.send_all(framed(b"again"))
+        assert await receive_frame(first) == b"again"
+        assert dispatcher.requests == [b"first", b"again"]
+        await first.aclose()
+        assert await receive_frame(late) == b"late"
+
+
 def test_the_inter_broker_listener_is_protected_from_the_total_bound() -> None:
     counts = ConnectionCounts(NetworkSettings(max_connections=1, protected_listener="INTERNAL"))
     assert counts.admit("PLAINTEXT", "a") is Admission.ADMITTED
@@ -245,6 +270,35 @@ async def test_the_least_recently_used_connection_makes_room_for_another_broker(
         await clients[0].send_all(framed(b"still"))
         assert await receive_frame(clients[0]) == b"still"
         nursery.cancel_scope.cancel()
+
+
+async def test_a_lowered_total_bound_closes_the_least_recently_used_connections() -> None:
+    """Not those of the inter-broker listener, and none because of other bounds."""
+    dispatcher = ScriptedDispatcher()
+    clock = HandTime()
+    async with serving(dispatcher, NetworkSettings(protected_listener="INTERNAL"), clock=clock) as server:
+        (inner,) = await server.bind([EndPoint("INTERNAL", "127.0.0.1", 0, "PLAINTEXT")])
+        broker = await trio.open_tcp_stream("127.0.0.1", inner.port)
+        clients = [await dial(server) for _ in range(3)]
+        for clock.ms, stream in (
+            (1, broker),
+            (2, clients[0]),
+            (3, clients[1]),
+            (4, clients[2]),
+            (5, clients[0]),
+        ):
+            await stream.send_all(framed(b"hello"))
+            assert await receive_frame(stream) == b"hello"
+        lowered = dataclasses.replace(
+            server.settings, max_connections_per_ip=0, listener_max_connections={"PLAINTEXT": 1}
+        )
+        server.update_settings(lowered)
+        server.update_settings(dataclasses.replace(lowered, max_connections=2))
+        await expect_closed(clients[1])
+        await expect_closed(clients[2])
+        for stream in (broker, clients[0]):
+            await stream.send_all(framed(b"still"))
+            assert await receive_frame(stream) == b"still"
 
 
 def test_settings_come_from_the_nodes_configuration() -> None:

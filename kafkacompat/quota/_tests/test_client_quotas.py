@@ -93,6 +93,20 @@ def test_a_changed_quota_applies_to_what_was_measured_before() -> None:
     assert made.sensor("alice", "a", 0) is None
 
 
+def test_a_quota_that_is_set_again_applies_to_what_was_measured_before() -> None:
+    made = quotas(entity(user="alice"))
+    made.take({entity(user="alice"): 100.0})
+    sensor = made.sensor("alice", "a", 0)
+    assert sensor is not None
+    sensor.stat.record(900, 1_000)
+    made.take({})
+    assert not made.is_active
+    made.take({entity(user="alice"): 50.0})
+    again = made.sensor("alice", "a", 1_000)
+    assert again is not None
+    assert again.stat.throttle_ms(again.bound, 1_000) == 8_000
+
+
 def test_what_is_told_when_measurements_may_no_longer_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     made = ClientQuotas(lambda: Rate(11, 1000), when_changed=lambda: told.append(1))
