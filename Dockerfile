@@ -7,8 +7,8 @@ COPY kafkacompat kafkacompat
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir wheels .
 
 FROM python:3.11-slim
-# Health checks of compose files call nc.
-RUN apt-get update && apt-get install -y --no-install-recommends netcat-openbsd && rm -rf /var/lib/apt/lists/*
+# Health checks of compose files call nc, ps and pgrep.
+RUN apt-get update && apt-get install -y --no-install-recommends netcat-openbsd procps && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/kafkacompat
 COPY requirements.lock LICENSE NOTICE ./
 COPY --from=build /build/wheels wheels
@@ -21,7 +21,7 @@ RUN useradd --uid 1000 --create-home --shell /bin/bash appuser \
 COPY --chmod=755 deploy/image/run /etc/kafka/docker/run
 # Health checks and init containers of compose files call Kafka's tools by these names.
 COPY --chmod=755 deploy/image/bin/kafka-tool /opt/kafka/bin/kafka-tool
-RUN for each in broker-api-versions cluster console-consumer console-producer consumer-groups get-offsets server-start storage topics; \
+RUN for each in broker-api-versions cluster console-consumer console-producer consumer-groups get-offsets metadata-quorum server-start storage topics; \
     do ln -s kafka-tool /opt/kafka/bin/kafka-$each.sh; done
 USER appuser
 WORKDIR /

@@ -131,7 +131,7 @@ def test_settings_that_will_not_do_what_one_expects_are_named(
     warnings = node.errors.splitlines()
     assert any("no.such.setting" in line and "ignored" in line for line in warnings), warnings
     assert any("num.io.threads" in line and "without effect" in line for line in warnings), warnings
-    assert all(line.startswith("kafkacompat: warning: ") for line in warnings), warnings
+    assert all("] WARNING the setting " in line for line in warnings), warnings
 
 
 @pytest.mark.parametrize(

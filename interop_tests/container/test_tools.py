@@ -22,11 +22,13 @@ CLASSES = {
     "kafka-console-producer": "ConsoleProducer",
     "kafka-consumer-groups": "consumer.group.ConsumerGroupCommand",
     "kafka-get-offsets": "GetOffsetShell",
+    "kafka-metadata-quorum": "MetadataQuorumCommand",
     "kafka-topics": "TopicCommand",
 }
 LOG_LINE = re.compile(
     r"\d\d:\d\d:\d\d|\[\d|\tat |org\.apache|java\.|Caused by|Option --property|Warning: --property"
 )
+STEADY = ("ClusterId", "LeaderId", "LeaderEpoch", "CurrentVoters", "CurrentObservers")
 
 
 @dataclass(frozen=True)
@@ -145,10 +147,27 @@ def test_health_checks(both: Both) -> None:
     both.agree("kafka-cluster", "cluster-id")
     lines = both.agree("kafka-broker-api-versions")
     assert "\tProduce(0): 0 to 13 [usable: 13]," in lines
+    describe = ("kafka-metadata-quorum", "describe")
+    labels = [
+        [line.split(":")[0] for line in ask(*describe, "--status")[1]] for ask in (both.ours, both.kafkas)
+    ]
+    assert labels[0] == labels[1]
+    status = both.ours(*describe, "--status")[1]
+    assert [line for line in status if line.startswith(STEADY)] == [
+        line for line in both.kafkas(*describe, "--status")[1] if line.startswith(STEADY)
+    ]
+    ours, theirs = (ask(*describe, "--replication") for ask in (both.ours, both.kafkas))
+    assert (ours[0], ours[1][0].split()) == (theirs[0], theirs[1][0].split())
+    assert [row.split()[:2] + row.split()[-1:] for row in ours[1]] == [
+        row.split()[:2] + row.split()[-1:] for row in theirs[1]
+    ]
+    both.agree("kafka-metadata-quorum", "describe")
+    both.agree("kafka-metadata-quorum", "describe", "--status", "--replication")
     nobody = Both(both.tools, "127.0.0.1:1", both.scripts)
     for tool, *words in (
         ("kafka-broker-api-versions",),
         ("kafka-topics", "--list"),
         ("kafka-cluster", "cluster-id"),
+        ("kafka-metadata-quorum", "describe", "--status"),
     ):
         assert nobody.ours(tool, *words) == (1, []), tool

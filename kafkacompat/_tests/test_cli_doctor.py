@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,20 +12,16 @@ from typing import Any
 import pytest
 
 from kafkacompat.__main__ import main
-from kafkacompat.cli.diagnosis import (
+from kafkacompat.cli.diagnosis import Finding, Level, diagnose, is_loopback, listed
+from kafkacompat.cli.examination import examine_machine
+from kafkacompat.cli.facts import (
     BrokerFacts,
     ClusterFacts,
-    Finding,
-    Level,
     LocalFacts,
     LogDir,
     PartitionFacts,
     QuorumFacts,
-    diagnose,
-    is_loopback,
-    listed,
 )
-from kafkacompat.cli.examination import examine_machine
 from kafkacompat.config import ServerConfig
 
 GB = 1_000_000_000
@@ -111,6 +109,15 @@ def test_a_cluster_that_is_well_has_no_complaint_and_every_check_is_told() -> No
             "the brokers serve different versions: broker 1; broker 2",
         ),
         (broker(finalized={"metadata.version": 25}), "WARN", "metadata.version is 25 of 29"),
+        (replace(WELL, refused={"metadata quorum": "no right"}), "FAIL", "no answer: no right"),
+        (replace(WELL, refused={"partitions": "no right"}), "FAIL", "no answer: no right"),
+        (
+            broker(log_dirs=(), log_dirs_untold="CLUSTER_AUTHORIZATION_FAILED"),
+            "WARN",
+            "broker 1 does not tell its log directories: CLUSTER_AUTHORIZATION_FAILED",
+        ),
+        (broker(log_dirs=[replace(ROOM, usable_files=9_999)]), "WARN", "/data has room for 9999 more files"),
+        (broker(log_dirs=[replace(ROOM, usable_files=0)]), "FAIL", "/data has room for 0 more files"),
     ],
 )
 def test_each_fault_is_one_complaint(cluster: ClusterFacts, level: str, text: str) -> None:
@@ -161,8 +168,42 @@ def test_the_machine_of_a_node_is_judged_by_its_settings(tmp_path: Path) -> None
     assert told == [
         ("WARN", f"{tmp_path}/b does not exist"),
         ("WARN", f"{tmp_path}/b is not formatted"),
-        ("FAIL", "1000 may be open, about 1001 are needed"),
+        ("FAIL", "a node that this shell starts may open 1000 files, about 1001 are needed"),
     ]
+    assert first.usable_files != 0
+
+
+def test_a_node_that_runs_is_judged_by_its_own_limit(tmp_path: Path) -> None:
+    """Not by the limit of the shell in which the doctor runs."""
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    program = (
+        "import resource, sys; from kafkacompat.log.disk import RealDisk;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (500, 500));"
+        "held = RealDisk().lock(sys.argv[1]); print('locked', flush=True); sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", program, f"{tmp_path}/.lock"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
+        assert node.stdin is not None
+        assert node.stdout is not None
+        assert node.stdout.readline() == b"locked\n"
+        config = ServerConfig.from_properties(
+            {
+                "node.id": "1",
+                "process.roles": "broker",
+                "controller.quorum.bootstrap.servers": "localhost:9093",
+                "listeners": "PLAINTEXT://:9092",
+                "controller.listener.names": "CONTROLLER",
+                "log.dirs": str(tmp_path),
+            }
+        )
+        seen = examine_machine(config)
+        node.stdin.close()
+    assert (seen.pid, seen.descriptors) == (node.pid, 500)
+    judged = replace(seen, log_dirs=[ROOM])
+    assert complaints(None, judged) == [
+        ("FAIL", f"the node (process {node.pid}) may open 500 files, about 1000 are needed")
+    ]
+    assert examine_machine(config).pid == 0
 
 
 def test_a_directory_without_write_access_fails() -> None:

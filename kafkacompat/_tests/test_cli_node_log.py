@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import json
 import logging
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkacompat.__main__ import main
 from kafkacompat.cli import start
 from kafkacompat.cli.cluster_files import ClusterFiles, new_layout
 from kafkacompat.cli.failure import CommandFailed
-from kafkacompat.cli.log_format import JsonFormatter, text_formatter
-from kafkacompat.cli.log_options import LogOptions, add_log_file, add_log_rotation, log_options
+from kafkacompat.cli.log_format import JsonFormatter, TextFormatter
+from kafkacompat.cli.log_options import LogOptions, add_log_file, add_log_rotation, log_format, log_options
 from kafkacompat.cli.node_log import MESSAGE_CHARACTERS_MAX, NodeLog
 from kafkacompat.cli.node_process import NodeProcesses
 
@@ -40,7 +44,7 @@ def root_logging() -> Iterator[None]:
 
 def opened(path: Path, logger: logging.Logger, **options: int) -> NodeLog:
     settings = {"max_bytes": 100_000, "backups": 2, **options}
-    log = NodeLog(str(path), formatter=text_formatter(), **settings)  # type: ignore[arg-type]
+    log = NodeLog(str(path), formatter=TextFormatter(), **settings)  # type: ignore[arg-type]
     logger.addHandler(log.handler)
     return log
 
@@ -82,22 +86,23 @@ def test_a_full_queue_drops_and_says_how_many(tmp_path: Path, logger: logging.Lo
     ]
 
 
-class FullDisk:
-    """A file whose writes fail, as on a full disk."""
+class FullDisk(io.FileIO):
+    """A file on a disk that takes a few more bytes."""
 
-    def write(self, text: str) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def __init__(self, path: Path, room: int) -> None:
+        super().__init__(path, "a")
+        self._room = room
 
-    def tell(self) -> int:
-        return 0
+    def write(self, data: Any) -> int:
+        taken = super().write(bytes(data)[: self._room])
+        self._room -= taken
+        if not taken:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return taken
 
-    def seek(self, *_: int) -> int:
-        return 0
 
-    def flush(self) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    close = flush
+def on_full_disk(path: Path, room: int = 0) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BufferedWriter(FullDisk(path, room)), encoding="utf-8")
 
 
 def test_a_full_disk_costs_entries_and_the_log_says_how_many(
@@ -106,23 +111,80 @@ def test_a_full_disk_costs_entries_and_the_log_says_how_many(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    log = opened(tmp_path / "node.log", logger)
-    open_file: Callable[[], object] = log.file._open
+    path = tmp_path / "node.log"
+    log = opened(path, logger)
+    open_file: Callable[[], io.TextIOWrapper] = log.file._open
+    logger.info("before")
+    assert log.write_next()
     log.file.stream.close()
-    log.file.stream = FullDisk()  # type: ignore[assignment]
-    monkeypatch.setattr(log.file, "_open", FullDisk)
+    log.file.stream = on_full_disk(path, room=30)
+    monkeypatch.setattr(log.file, "_open", lambda: on_full_disk(path))
     for number in range(3):
         logger.info("lost %d", number)
         assert log.write_next()
+    assert lines(path) == ["INFO before (kafkacompat.made)"], "no part of a lost entry stays"
     monkeypatch.setattr(log.file, "_open", open_file)
     logger.info("written")
     assert log.write_next()
     assert log.file.lost == 3
-    assert lines(tmp_path / "node.log") == [
+    assert lines(path)[1:] == [
         "INFO written (kafkacompat.made)",
         "WARNING 3 entries of the log could not be written: No space left on device (kafkacompat.cli.node_log)",
     ]
     assert capsys.readouterr().err.count("cannot be written: No space left on device") == 1
+
+
+def test_an_entry_begins_a_line_after_a_part_of_another(tmp_path: Path, logger: logging.Logger) -> None:
+    path = tmp_path / "node.log"
+    path.write_text("a part")
+    log = opened(path, logger)
+    logger.info("whole")
+    assert log.write_next()
+    assert path.read_text().startswith("a part\n[")
+    log.file.close()
+
+
+def test_the_log_follows_its_path_when_another_program_rotates_it(
+    tmp_path: Path, logger: logging.Logger
+) -> None:
+    """As logrotate does: by moving, by deleting the folder, and by copying and cutting."""
+    path = tmp_path / "logs" / "node.log"
+    path.parent.mkdir()
+    log = opened(path, logger)
+
+    def write(text: str) -> None:
+        logger.info(text)
+        assert log.write_next()
+
+    write("first")
+    path.rename(tmp_path / "moved.log")
+    write("second")
+    assert lines(tmp_path / "moved.log") == ["INFO first (kafkacompat.made)"]
+    assert lines(path) == ["INFO second (kafkacompat.made)"]
+    os.truncate(path, 0)
+    write("third")
+    assert lines(path) == ["INFO third (kafkacompat.made)"]
+    shutil.rmtree(path.parent)
+    write("without a folder")
+    path.parent.mkdir()
+    write("fourth")
+    assert lines(path) == [
+        "INFO fourth (kafkacompat.made)",
+        "WARNING 1 entries of the log could not be written: No such file or directory (kafkacompat.cli.node_log)",
+    ]
+    log.file.close()
+
+
+def test_a_log_may_be_a_pipe(tmp_path: Path, logger: logging.Logger) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    log = opened(path, logger, max_bytes=4096)
+    logger.info("hello")
+    assert log.write_next()
+    assert b"hello" in os.read(reader, 4096)
+    log.file.close()
+    os.close(reader)
 
 
 def test_whoever_logs_does_not_wait_for_the_disk(tmp_path: Path, logger: logging.Logger) -> None:
@@ -177,6 +239,21 @@ def entry(formatter: logging.Formatter, **fields: object) -> dict[str, object]:
     return found
 
 
+def test_a_client_cannot_write_lines_of_its_own() -> None:
+    """Names in denials of the authorizer are texts of clients."""
+    forged = "g\n[2026-01-01 00:00:00,000] INFO Principal = User:admin is Allowed\r\x1b[2J\x85\u2028\tx"
+    record = logging.LogRecord(
+        "kafka.authorizer.logger", logging.INFO, "f", 1, "resource = %s", (forged,), None
+    )
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    lines = TextFormatter().format(record).splitlines()
+    assert [number for number, line in enumerate(lines) if line.startswith("[")] == [0]
+    assert lines[1].endswith(r"is Allowed\r\x1b[2J\x85\u2028" + "\tx (kafka.authorizer.logger)")
+
+
 def test_json_lines() -> None:
     formatter = JsonFormatter()
     common = {
@@ -199,9 +276,8 @@ def test_json_lines() -> None:
 @pytest.mark.usefixtures("root_logging")
 def test_start_logs_to_the_file_and_empties_the_queue_at_its_end(tmp_path: Path) -> None:
     path = tmp_path / "node.log"
-    with start.configured_logging("INFO", LogOptions(str(path), format="json")) as formatter:
-        assert isinstance(formatter, JsonFormatter)
-        formatter.node_id = 7
+    with start.node_logging("INFO", LogOptions(str(path), format="json")) as know:
+        know(7)
         logging.getLogger("kafkacompat.y").info("hello")
         logging.getLogger("kafkacompat.y").debug("too much")
     assert [(each["message"], each["node"]) for each in map(json.loads, path.read_text().splitlines())] == [
@@ -214,9 +290,46 @@ def test_a_file_that_cannot_be_opened_is_refused_at_the_start(tmp_path: Path) ->
     path = tmp_path / "missing" / "node.log"
     with (
         pytest.raises(CommandFailed, match=r"--log-file .*node\.log: No such file"),
-        start.configured_logging("INFO", LogOptions(str(path))),
+        start.node_logging("INFO", LogOptions(str(path))),
     ):
         pass
+
+
+@pytest.mark.usefixtures("root_logging")
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (CommandFailed("no disk"), "the node does not start: no disk"),
+        (ValueError("x"), "the node ends by a mistake in the program: ValueError('x')"),
+    ],
+)
+def test_json_lines_on_standard_error_also_tell_the_end(
+    error: Exception, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, start.node_logging("INFO", LogOptions(format="json")):
+        raise error
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    entry = json.loads(line)
+    assert entry["message"] == told
+    assert ("exception" in entry) is isinstance(error, ValueError)
+
+
+@pytest.mark.usefixtures("root_logging")
+def test_a_log_file_tells_why_the_node_does_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "node.log"
+    words = ["start", "--override", "no.such.setting=1", "--override", "node.id=one", "--log-file", str(path)]
+    assert main(words) == 1
+    assert lines(path)[-1].startswith("CRITICAL the node does not start: Invalid value one")
+    assert capsys.readouterr().err.startswith("kafkacompat: Invalid value one")
+
+
+def test_a_variable_names_a_format() -> None:
+    assert (log_format(None), log_format("json")) == ("text", "json")
+    with pytest.raises(CommandFailed, match=r"KAFKACOMPAT_LOG_FORMAT takes text, json, not 'xml'"):
+        log_format("xml")
 
 
 def test_what_a_cluster_passes_on_is_what_start_takes() -> None:

@@ -9,7 +9,7 @@ import shtab
 from kafkacompat.cli.reference import PROGRAM, every_parser
 
 SHELLS = ("bash", "zsh", "fish")
-FILES = {"FILE", "SERVER_PROPERTIES"}
+FILES = {"FILE", "FILE_OR_GLOB", "FILE|PARTITION_DIR", "SERVER_PROPERTIES"}
 """Placeholders of arguments that are files."""
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
+
+from kafkacompat.cli.facts import BrokerFacts, ClusterFacts, LocalFacts, LogDir, PartitionFacts, QuorumFacts
 
 LEAST_USABLE_SHARE, LEAST_USABLE_BYTES = 0.05, 1 << 30
 """A disk with less is reported. With a tenth of the bytes it fails."""
@@ -17,7 +19,11 @@ CAUGHT_UP_WITHIN_MS = 10_000
 """A node of the quorum that was not at its leader's end for longer is behind. It fetches at least every 500 ms."""
 DESCRIPTORS_APART = 1_000
 """File descriptors for connections and everything else but logs."""
+LEAST_USABLE_FILES = 10_000
+"""A file system that takes fewer is reported. With a tenth of them it fails. Each segment has three files."""
 NAMES_AT_MOST = 5
+QUORUM, PARTITIONS, DISKS = "metadata quorum", "partitions", "disks"
+REFUSED = "give --command-config the credentials of a user who may describe the cluster, its settings and its topics"
 
 
 class Level(Enum):
@@ -35,94 +41,41 @@ class Finding:
     """What to do. Empty for OK."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogDir:
-    """One log directory of a broker. Bytes are -1 if unknown. `error`: Kafka's name for it, or empty."""
-
-    path: str
-    total_bytes: int = -1
-    usable_bytes: int = -1
-    error: str = ""
-    is_writable: bool = True
-    log_files: int = 0
-    """Only known for directories on this machine."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerFacts:
-    node_id: int
-    address: str
-    """The advertised HOST:PORT of the listener that was asked."""
-    is_fenced: bool = False
-    problem: str = ""
-    """Why nobody answers at the address. Empty if the broker answers."""
-    answers_as: tuple[str, int] | None = None
-    """(cluster id, node id) of the node that answers there. None if it does not tell."""
-    log_dirs: Sequence[LogDir] = ()
-    apis: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    supported: Mapping[str, int] = field(default_factory=dict)
-    """The highest level of each feature that the broker supports."""
-    finalized: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumFacts:
-    """Times in ms of the leader's clock, by node id. -1 if unknown."""
-
-    leader: int
-    voters: Mapping[int, int]
-    """When each voter was last at the leader's end."""
-    observers: Mapping[int, int]
-    asked_ms: tuple[int, int]
-    """This machine's clock before and after the question."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFacts:
-    """Partitions as TOPIC-NUMBER."""
-
-    count: int = 0
-    without_leader: Sequence[str] = ()
-    under_min_isr: Sequence[str] = ()
-    under_replicated: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterFacts:
-    cluster_id: str
-    bootstrap_hosts: Sequence[str]
-    brokers: Sequence[BrokerFacts]
-    quorum: QuorumFacts | None
-    partitions: PartitionFacts
-
-
-@dataclass(frozen=True, slots=True)
-class LocalFacts:
-    """What the settings file of a node on this machine leads to."""
-
-    log_dirs: Sequence[LogDir]
-    unformatted: Sequence[str]
-    """Directories without meta.properties."""
-    descriptors: int
-    """The hard limit of open files of this process. -1: no limit."""
-
-
 def diagnose(cluster: ClusterFacts | None, local: LocalFacts | None) -> list[Finding]:
     """Every check in a fixed order, also those without a complaint."""
     found: list[Finding] = []
     if cluster is not None:
         found += _brokers(cluster)
         found += _listeners(cluster)
-        found += _quorum(cluster.quorum)
-        found += _partitions(cluster.partitions)
+        found += _refused(cluster.refused)
+        if QUORUM not in cluster.refused:
+            found += _quorum(cluster.quorum)
+        if PARTITIONS not in cluster.refused:
+            found += _partitions(cluster.partitions)
         for broker in cluster.brokers:
             found += _disks(broker.log_dirs, f"broker {broker.node_id}: ", is_local=False)
+            found += _untold_disks(broker)
         found += _versions(cluster.brokers)
     if local is not None:
         found += _disks(local.log_dirs, "", is_local=True)
         found += _formatted(local)
         found += _descriptors(local)
     return found
+
+
+def _refused(refused: Mapping[str, str]) -> Iterator[Finding]:
+    for check, reason in refused.items():
+        yield Finding(check, Level.FAIL, f"no answer: {reason}", REFUSED)
+
+
+def _untold_disks(broker: BrokerFacts) -> Iterator[Finding]:
+    if broker.log_dirs_untold:
+        yield Finding(
+            DISKS,
+            Level.WARN,
+            f"broker {broker.node_id} does not tell its log directories: {broker.log_dirs_untold}",
+            REFUSED,
+        )
 
 
 def _brokers(cluster: ClusterFacts) -> Iterator[Finding]:
@@ -178,7 +131,7 @@ def _listeners(cluster: ClusterFacts) -> Iterator[Finding]:
 
 
 def _quorum(quorum: QuorumFacts | None) -> Iterator[Finding]:
-    check = "metadata quorum"
+    check = QUORUM
     if quorum is None or quorum.leader < 0:
         yield Finding(
             check,
@@ -233,7 +186,7 @@ def _clock(leader: int, now_ms: int, asked_ms: tuple[int, int]) -> Finding:
 
 
 def _partitions(facts: PartitionFacts) -> Iterator[Finding]:
-    check = "partitions"
+    check = PARTITIONS
     complaints = (
         (
             facts.without_leader,
@@ -265,22 +218,29 @@ def _disks(log_dirs: Iterable[LogDir], who: str, *, is_local: bool) -> Iterator[
     for each in log_dirs:
         if each.error:
             yield Finding(
-                "disks",
+                DISKS,
                 Level.FAIL,
                 f"{who}{each.path} is offline: {each.error}",
                 "repair or replace the disk, then restart the broker",
             )
         elif not each.is_writable:
             yield Finding(
-                "disks",
+                DISKS,
                 Level.FAIL,
                 f"{who}{each.path} cannot be written",
                 "let the user of the broker own it, and mount its file system for writing",
             )
         elif each.usable_bytes >= 0:
             yield _room(each, who)
+            if 0 <= each.usable_files < LEAST_USABLE_FILES:
+                yield Finding(
+                    DISKS,
+                    Level.FAIL if each.usable_files < LEAST_USABLE_FILES // 10 else Level.WARN,
+                    f"{who}{each.path} has room for {each.usable_files} more files",
+                    "delete files, or give it a file system with more inodes: df -i",
+                )
         elif is_local:
-            yield Finding("disks", Level.WARN, f"{who}{each.path} does not exist", "kafkacompat format")
+            yield Finding(DISKS, Level.WARN, f"{who}{each.path} does not exist", "kafkacompat format")
 
 
 def _room(each: LogDir, who: str) -> Finding:
@@ -289,10 +249,10 @@ def _room(each: LogDir, who: str) -> Finding:
     action = "delete topics, shorten retention.ms or retention.bytes, or give it a larger disk"
     least = min(LEAST_USABLE_BYTES, int(LEAST_USABLE_SHARE * each.total_bytes))
     if each.usable_bytes < least // 10:
-        return Finding("disks", Level.FAIL, text, action)
+        return Finding(DISKS, Level.FAIL, text, action)
     if each.usable_bytes < least:
-        return Finding("disks", Level.WARN, text, action)
-    return Finding("disks", Level.OK, text)
+        return Finding(DISKS, Level.WARN, text, action)
+    return Finding(DISKS, Level.OK, text)
 
 
 def _versions(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
@@ -343,21 +303,21 @@ def _formatted(local: LocalFacts) -> Iterator[Finding]:
 
 def _descriptors(local: LocalFacts) -> Iterator[Finding]:
     need = DESCRIPTORS_APART + sum(each.log_files for each in local.log_dirs)
+    whose = f"the node (process {local.pid})" if local.pid else "a node that this shell starts"
+    text = f"{whose} may open {_number(local.descriptors)} files, about {need} are needed"
     if local.descriptors < 0 or local.descriptors >= need:
-        yield Finding(
-            "descriptors", Level.OK, f"{_number(local.descriptors)} may be open, about {need} are needed"
-        )
+        yield Finding("descriptors", Level.OK, text)
         return
     yield Finding(
         "descriptors",
         Level.FAIL,
-        f"{local.descriptors} may be open, about {need} are needed",
+        text,
         "raise the limit of open files: LimitNOFILE of the service, or ulimit -n",
     )
 
 
 def _number(limit: int) -> str:
-    return "any number" if limit < 0 else str(limit)
+    return "any number of" if limit < 0 else str(limit)
 
 
 def listed(names: Sequence[str]) -> str:

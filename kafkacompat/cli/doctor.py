@@ -8,14 +8,13 @@ import sys
 
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.connection import BrokerAway
-from kafkacompat.cli.diagnosis import Finding, Level, diagnose
+from kafkacompat.cli.diagnosis import REFUSED, Finding, Level, diagnose
 from kafkacompat.cli.examination import examine_cluster, examine_machine
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.settings import load_settings
 
 AWAY = "start a broker, or name one that runs with --bootstrap; on a secured listener --command-config is needed too"
-REFUSED = "give --command-config the credentials of a user who may describe the cluster, its settings and its topics"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,16 +5,21 @@ Each question waits for a bounded time. A question that a broker does not answer
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import resource
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from kafkacompat.cli.client import Cluster, Remote, check, error_name, parsed
 from kafkacompat.cli.connection import Connection
-from kafkacompat.cli.diagnosis import (
+from kafkacompat.cli.diagnosis import PARTITIONS, QUORUM
+from kafkacompat.cli.facts import (
     BrokerFacts,
     ClusterFacts,
     LocalFacts,
@@ -25,6 +30,7 @@ from kafkacompat.cli.diagnosis import (
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.view import QUORUM_TOPIC, Broker, Partition, brokers_of, min_isr_of, partitions_of
 from kafkacompat.config import ServerConfig
+from kafkacompat.raft.lock import LOCK_FILE
 from kafkacompat.raft.storage import META_PROPERTIES
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.apis import ApiKey
@@ -42,25 +48,46 @@ from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequ
 from kafkacompat.wire.messages.describe_quorum_response import DescribeQuorumResponse
 
 ANSWER_TIMEOUT_S = 10.0
+BROKERS_TOGETHER = 32
 BROKER_RESOURCE = 4
+FLOCK = "hhqqi0q"
+"""struct flock: kind, whence, start, length, process."""
 SOFTWARE = ("kafkacompat-doctor", "1")
 """Client name and version, which ApiVersions needs since version 3."""
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 
 def examine_cluster(address: ClusterAddress) -> ClusterFacts:
-    """Ask the cluster, and each broker at its advertised address. Raises CommandFailed if no bootstrap server answers."""
+    """Ask the cluster, and all brokers together at their advertised addresses. Raises CommandFailed if no bootstrap server
+    answers."""
     with Cluster(address, ANSWER_TIMEOUT_S) as cluster:
         remote = cluster.any()
         cluster_id, brokers = brokers_of(remote)
+        refused: dict[str, str] = {}
+        with ThreadPoolExecutor(BROKERS_TOGETHER) as threads:
+            asked = [threads.submit(_broker, brokers[node_id], address) for node_id in sorted(brokers)]
+            quorum = _unless_refused(QUORUM, refused, lambda: _quorum(remote))
+            partitions = _unless_refused(PARTITIONS, refused, lambda: _partitions(remote))
+            found = [each.result() for each in asked]
         return ClusterFacts(
             cluster_id,
             [parsed(server)[0].strip("[]") for server in address.servers.split(",")],
-            [_broker(brokers[node_id], address) for node_id in sorted(brokers)],
-            _quorum(remote),
-            _partitions(remote),
+            found,
+            quorum,
+            partitions or PartitionFacts(),
+            refused,
         )
+
+
+def _unless_refused(check: str, refused: dict[str, str], ask: Callable[[], T]) -> T | None:
+    """The answer. Without one, the reason is noted and the other checks go on."""
+    try:
+        return ask()
+    except CommandFailed as failure:
+        refused[check] = str(failure)
+        return None
 
 
 def _broker(known: Broker, address: ClusterAddress) -> BrokerFacts:
@@ -77,11 +104,13 @@ def _broker(known: Broker, address: ClusterAddress) -> BrokerFacts:
             ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1]),
             ApiVersionsResponse,
         )
+        log_dirs, untold = _log_dirs(connection)
         return BrokerFacts(
             known.node_id,
             where,
             answers_as=_identity(connection, known.node_id),
-            log_dirs=_log_dirs(connection),
+            log_dirs=log_dirs,
+            log_dirs_untold=untold,
             apis={each.api_key: (each.min_version, each.max_version) for each in versions.api_keys},
             supported={each.name: each.max_version for each in versions.supported_features},
             finalized={each.name: each.max_version_level for each in versions.finalized_features},
@@ -110,10 +139,11 @@ def _identity(connection: Connection, node_id: int) -> tuple[str, int] | None:
     return None
 
 
-def _log_dirs(connection: Connection) -> list[LogDir]:
+def _log_dirs(connection: Connection) -> tuple[list[LogDir], str]:
+    """The directories, or the name of the error."""
     answer = connection.call(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
     if answer.error_code != ErrorCode.NONE:
-        return []
+        return [], error_name(answer.error_code)
     return [
         LogDir(
             each.log_dir,
@@ -122,7 +152,7 @@ def _log_dirs(connection: Connection) -> list[LogDir]:
             "" if each.error_code == ErrorCode.NONE else error_name(each.error_code),
         )
         for each in answer.results
-    ]
+    ], ""
 
 
 def _quorum(remote: Remote) -> QuorumFacts | None:
@@ -168,13 +198,27 @@ def _name(partition: Partition) -> str:
 
 
 def examine_machine(config: ServerConfig) -> LocalFacts:
-    """Look at the directories that a node's settings name. Nothing is written."""
+    """Look at the directories that a node's settings name, and at the node's process if it runs. Nothing is written."""
     paths = dict.fromkeys((*config.log_dirs, config.metadata_log_dir))
+    pid = next(filter(None, map(_lock_holder, paths)), 0)
+    limit = _descriptor_limit_of(pid) if pid else None
     return LocalFacts(
         [_directory(path) for path in paths],
         [path for path in paths if not os.path.exists(f"{path}/{META_PROPERTIES}")],
-        _descriptor_limit(),
+        _descriptor_limit() if limit is None else limit,
+        0 if limit is None else pid,
     )
+
+
+def _lock_holder(path: str) -> int:
+    """The process that has locked a directory. 0 if none has, or if this machine does not tell."""
+    try:
+        with open(f"{path}/{LOCK_FILE}", "rb") as file:
+            asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return 0
+    return 0 if kind == fcntl.F_UNLCK else int(pid)
 
 
 def _directory(path: str) -> LogDir:
@@ -188,6 +232,7 @@ def _directory(path: str) -> LogDir:
         path,
         status.f_blocks * status.f_frsize,
         status.f_bavail * status.f_frsize,
+        usable_files=status.f_favail if status.f_files else -1,
         is_writable=not status.f_flag & os.ST_RDONLY and os.access(path, os.W_OK | os.X_OK),
         log_files=sum(1 for _ in _segments(path)),
     )
@@ -198,5 +243,18 @@ def _segments(path: str) -> Iterator[Path]:
 
 
 def _descriptor_limit() -> int:
+    """The hard limit of this process, to which a node raises its own."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return -1 if hard == resource.RLIM_INFINITY else hard
+
+
+def _descriptor_limit_of(pid: int) -> int | None:
+    """The hard limit of a process of any user, or None if the machine does not tell."""
+    try:
+        limits = Path(f"/proc/{pid}/limits").read_text("utf-8")
+    except OSError:
+        return None
+    found = re.search(r"(?m)^Max open files +\S+ +(\S+)", limits)
+    if found is None:
+        return None
+    return -1 if found[1] == "unlimited" else int(found[1])

@@ -6,6 +6,7 @@ This module knows settings and options, not the files that are written. If it re
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.format_options import (
@@ -15,7 +16,7 @@ from kafkacompat.cli.format_options import (
 )
 from kafkacompat.cli.node_making import new_id
 from kafkacompat.cli.output import failing_clearly
-from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
+from kafkacompat.cli.settings import add_override, load_settings, warn, warn_of_settings
 from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.ids import uuid_to_text
 
@@ -80,11 +81,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
+    return formatted(arguments, warn)
+
+
+def formatted(arguments: argparse.Namespace, tell: Callable[[str], object]) -> int:
+    """Format the directories and return the exit status. `tell` gets a line for each setting without its effect. Raises
+    CommandFailed."""
     if arguments.random_id:
         print(new_id())
         return 0
     config = load_settings(arguments.config or arguments.properties, arguments.override)
-    warn_of_settings(config)
+    warn_of_settings(config, tell)
     check_voters(
         config,
         arguments.standalone,

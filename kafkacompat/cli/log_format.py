@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 
 TEXT_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+"""Characters that would end a line or change a terminal, except tabs and line ends."""
 
 
-def text_formatter() -> logging.Formatter:
-    """Return the format of Kafka's server.log: time, level, message and logger. A stack follows on further lines."""
-    formatter = logging.Formatter(TEXT_FORMAT)
-    formatter.converter = time.gmtime
-    return formatter
+class TextFormatter(logging.Formatter):
+    """The format of Kafka's server.log: time, level, message and logger. A stack follows on further lines.
+
+    Texts of clients are parts of messages. None of them can look like an entry of its own, because only the first line of
+    an entry begins with a bracket.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(TEXT_FORMAT)
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = CONTROLS.sub(lambda found: ascii(found[0])[1:-1], super().format(record))
+        return text.replace("\n[", "\n\t[")
 
 
 class JsonFormatter(logging.Formatter):

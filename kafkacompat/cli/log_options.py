@@ -9,11 +9,14 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kafkacompat.cli.failure import CommandFailed
+
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
 DEFAULT_MAX_BYTES = 16 * 1024 * 1024
 DEFAULT_BACKUPS = 10
 MAX_BYTES_LOWEST = 4096
+LOG_FORMAT_VARIABLE = "KAFKACOMPAT_LOG_FORMAT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,13 @@ def log_options(arguments: argparse.Namespace) -> LogOptions:
         arguments.log_backups,
         arguments.log_format,
     )
+
+
+def log_format(wanted: str | None) -> str:
+    """The format that a variable of the environment names. Raises CommandFailed for an unknown one."""
+    if wanted and wanted not in FORMATS:
+        raise CommandFailed(f"{LOG_FORMAT_VARIABLE} takes {', '.join(FORMATS)}, not {wanted!r}")
+    return wanted or TEXT
 
 
 def _max_bytes(text: str) -> int:

@@ -11,9 +11,11 @@ import contextlib
 import copy
 import logging
 import logging.handlers
+import os
 import queue
 import sys
 import threading
+from io import TextIOWrapper
 
 QUEUE_ENTRIES_MAX = 4096
 MESSAGE_CHARACTERS_MAX = 16 * 1024
@@ -111,7 +113,11 @@ class BoundedQueueHandler(logging.handlers.QueueHandler):
 
 
 class RotatingFile(logging.handlers.RotatingFileHandler):
-    """The file. An entry that cannot be written is counted; the next entry opens the file again."""
+    """The file. An entry that cannot be written is counted; the next entry opens the file again.
+
+    Other programs may move, delete or cut the file (logrotate): the next entry finds the file at its path again, without
+    a signal. What a failed write or a killed process has left of an entry never shares a line with the next one.
+    """
 
     def __init__(self, path: str, max_bytes: int, backups: int) -> None:
         super().__init__(
@@ -121,6 +127,21 @@ class RotatingFile(logging.handlers.RotatingFileHandler):
         self.is_writable = True
         self._lost_since = 0
         self._reason = ""
+        self._whole_bytes = 0
+        """The size of the file before the entry that is being written."""
+
+    def _open(self) -> TextIOWrapper:
+        """Open the file to append to it. If its last line has no end, which a power failure may leave, that line ends
+        first."""
+        if os.path.isfile(self.baseFilename):
+            with open(self.baseFilename, "rb+") as file:
+                if file.seek(0, os.SEEK_END):
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":
+                        file.write(b"\n")
+        stream = super()._open()
+        self._whole_bytes = os.fstat(stream.fileno()).st_size
+        return stream
 
     def createLock(self) -> None:
         """Only the writing thread writes. With a lock, the end of the interpreter would wait for a write that hangs."""
@@ -128,10 +149,24 @@ class RotatingFile(logging.handlers.RotatingFileHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.is_writable = True
+        self._follow_path()
         super().emit(record)
         if self.is_writable and self._lost_since:
             missing, self._lost_since = self._lost_since, 0
             super().emit(_own_entry(f"{missing} entries of the log could not be written: {self._reason}"))
+
+    def _follow_path(self) -> None:
+        """Close the file if its path is another file's now, or nobody's. The entry then opens the path."""
+        if self.stream is None:
+            return
+        opened = os.fstat(self.stream.fileno())
+        self._whole_bytes = opened.st_size
+        try:
+            found = os.stat(self.baseFilename)
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != (opened.st_dev, opened.st_ino):
+            self._let_go()
 
     def handleError(self, record: logging.LogRecord) -> None:
         error = sys.exc_info()[1]
@@ -144,11 +179,22 @@ class RotatingFile(logging.handlers.RotatingFileHandler):
         self.lost += 1
         self._lost_since += 1
         self._reason = error.strerror or str(error)
+        self._let_go(cut=True)
+
+    def _let_go(self, *, cut: bool = False) -> None:
+        """Close the file. cut: without what was written of the last entry."""
         stream, self.stream = self.stream, None
-        if stream is not None:
-            # Closing writes what is buffered, which fails for the same reason.
-            with contextlib.suppress(OSError):
-                stream.close()
+        if stream is None:
+            return
+        descriptor = os.dup(stream.fileno())
+        # Closing writes what is buffered, which fails for the same reason.
+        with contextlib.suppress(OSError):
+            stream.close()
+        # A device or a pipe cannot be cut.
+        with contextlib.suppress(OSError):
+            if cut and os.fstat(descriptor).st_size > self._whole_bytes:
+                os.ftruncate(descriptor, self._whole_bytes)
+        os.close(descriptor)
 
 
 def _own_entry(text: str) -> logging.LogRecord:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from kafkacompat.cli.cluster_files import HOST, ClusterFiles, Layout, Node
 from kafkacompat.cli.cluster_security import ClusterSecurity
 from kafkacompat.cli.failure import CommandFailed
-from kafkacompat.cli.settings import load_settings, warn_of_settings
+from kafkacompat.cli.settings import load_settings, warn, warn_of_settings
 from kafkacompat.config import ConfigError
 from kafkacompat.ids import uuid_from_text, uuid_to_text
 
@@ -63,7 +63,7 @@ def make_node(
     try:
         config = load_settings(str(files.settings_path(node.node_id)), [])
         if node.node_id == 1:
-            warn_of_settings(config)
+            warn_of_settings(config, warn)
         format_node(
             config,
             RealDisk(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file, load_properties
@@ -44,12 +45,12 @@ def parse_overrides(pairs: list[str]) -> dict[str, str]:
     return overrides
 
 
-def warn_of_settings(config: ServerConfig) -> None:
-    """Print a line on standard error for each setting that has not the effect its author may expect."""
+def warn_of_settings(config: ServerConfig, tell: Callable[[str], object]) -> None:
+    """Tell of each setting that has not the effect its author may expect."""
     for name in config.without_effect:
-        warn(f"the setting {name} is accepted without effect (see docs/compatibility.md)")
+        tell(f"the setting {name} is accepted without effect (see docs/compatibility.md)")
     for name in config.unknown:
-        warn(f"the setting {name} is not one of Kafka's; it is ignored")
+        tell(f"the setting {name} is not one of Kafka's; it is ignored")
 
 
 def warn(line: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kafkacompat.cli.failure import CommandFailed
-from kafkacompat.cli.log_format import JsonFormatter, text_formatter
+from kafkacompat.cli.log_format import JsonFormatter, TextFormatter
 from kafkacompat.cli.log_options import JSON, LogOptions, add_log_file, log_options
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.service_manager import notify_ready
@@ -24,6 +24,8 @@ from kafkacompat.server.signals import StopSignals
 
 LOG_LEVEL_VARIABLE = "KAFKACOMPAT_LOG"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,11 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
     signals = StopSignals()
     signals.listen()
     level = log_level(arguments.verbose, os.environ.get(LOG_LEVEL_VARIABLE))
-    with configured_logging(level, log_options(arguments)) as formatter:
+    with node_logging(level, log_options(arguments)) as know:
         config = load_settings(arguments.properties, arguments.override)
-        if isinstance(formatter, JsonFormatter):
-            formatter.node_id = config.node_id
-        warn_of_settings(config)
+        know(config.node_id)
+        warn_of_settings(config, logger.warning)
         return serve(config, signals, announce, format_if_empty=not arguments.properties)
 
 
@@ -90,20 +91,45 @@ def log_level(verbose: bool, wanted: str | None) -> str:
 def configure_logging(level: str, formatter: logging.Formatter | None = None) -> None:
     """Configure the log of the process: on standard error, as lines of text unless there is a formatter."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter or text_formatter())
+    handler.setFormatter(formatter or TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
 
 
 @contextmanager
-def configured_logging(level: str, options: LogOptions) -> Iterator[logging.Formatter]:
-    """Configure the node's log for this block, and yield its formatter. Raises CommandFailed if the file cannot be
-    opened."""
-    formatter = JsonFormatter() if options.format == JSON else text_formatter()
+def node_logging(level: str, options: LogOptions) -> Iterator[Callable[[int], None]]:
+    """Configure the node's log for this block, and yield a function that takes the node's id once it is known.
+
+    What ends the block is logged too, so that a file, or JSON lines on standard error, tell it. Raises CommandFailed if
+    the file cannot be opened.
+    """
+    formatter = JsonFormatter() if options.format == JSON else TextFormatter()
+
+    def know(node_id: int) -> None:
+        if isinstance(formatter, JsonFormatter):
+            formatter.node_id = node_id
+
+    with _destination(level, options, formatter):
+        try:
+            yield know
+        except Exception as error:
+            if options.path is None and options.format != JSON:
+                raise
+            known = isinstance(error, CommandFailed)
+            text = "the node does not start: %s" if known else "the node ends by a mistake in the program: %r"
+            logger.critical(text, error, exc_info=None if known else error)
+            if options.path is None:
+                # Whoever reads JSON lines gets no others.
+                sys.exit(1)
+            raise
+
+
+@contextmanager
+def _destination(level: str, options: LogOptions, formatter: logging.Formatter) -> Iterator[None]:
     configure_logging(level, formatter)
     if options.path is None:
-        yield formatter
+        yield
         return
     from kafkacompat.cli.node_log import NodeLog
 
@@ -114,7 +140,7 @@ def configured_logging(level: str, options: LogOptions) -> Iterator[logging.Form
     logging.getLogger().handlers[:] = [log.handler]
     log.start()
     try:
-        yield formatter
+        yield
     finally:
         log.close()
 
@@ -125,7 +151,7 @@ def announce(line: str) -> None:
     try:
         print(line, flush=True)
     except OSError as error:
-        logging.getLogger(__name__).warning("standard output cannot be written: %s", error)
+        logger.warning("standard output cannot be written: %s", error)
         # Otherwise the interpreter would try to flush the buffer at exit and report an error.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

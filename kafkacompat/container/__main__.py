@@ -7,6 +7,7 @@ the same process. `--root` puts all its folders below another one, for tests.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,10 @@ from pathlib import Path
 
 from kafkacompat.cli import format as format_command
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.log_options import LOG_FORMAT_VARIABLE, LogOptions, log_format
 from kafkacompat.cli.output import failing_clearly
-from kafkacompat.cli.settings import load_settings, warn, warn_of_settings
-from kafkacompat.cli.start import LOG_LEVEL_VARIABLE, announce, configure_logging, log_level, serve
+from kafkacompat.cli.settings import load_settings, warn_of_settings
+from kafkacompat.cli.start import LOG_LEVEL_VARIABLE, announce, log_level, node_logging, serve
 from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.config.errors import ConfigError
 from kafkacompat.container import environment as image
@@ -24,6 +26,8 @@ from kafkacompat.container.folders import Folders
 from kafkacompat.container.login_modules import jaas_settings
 from kafkacompat.security.jaas import JaasError
 from kafkacompat.server.signals import StopSignals
+
+logger = logging.getLogger("kafkacompat.container")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,20 +50,33 @@ def run(arguments: argparse.Namespace) -> int:
     variables = {**os.environ, **_pairs(arguments.variables)}
     folders = Folders(arguments.root)
     try:
+        level = log_level(False, variables.get(LOG_LEVEL_VARIABLE) or image.log_level(variables))
+        logs = LogOptions(format=log_format(variables.get(LOG_FORMAT_VARIABLE)))
+    except image.EnvironmentRefused as problem:
+        raise CommandFailed(str(problem)) from None
+    with node_logging(level, logs) as know:
+        config, cluster_id = prepared_settings(variables, folders)
+        know(config.node_id)
+        _format_once(config, folders.final_file, cluster_id)
+        warn_of_settings(config, logger.warning)
+        return serve(config, signals, lambda line: _tell(config, line), format_if_empty=False)
+
+
+def prepared_settings(variables: Mapping[str, str], folders: Folders) -> tuple[ServerConfig, str]:
+    """The settings, which are also written, and the id for a new cluster."""
+    try:
         prepared = image.prepare(
-            variables, _text(folders.mounted_file), image.Secrets(str(folders.secrets), _text)
+            variables, _text(folders.mounted_file), image.Secrets(str(folders.secrets), _secret)
         )
         text = prepared.server_properties + _jaas_text(prepared)
     except (image.EnvironmentRefused, JaasError, ConfigError) as problem:
         raise CommandFailed(str(problem)) from None
     for note in prepared.notes:
-        warn(note)
-    _write(folders.final_file, text)
-    configure_logging(log_level(False, variables.get(LOG_LEVEL_VARIABLE) or image.log_level(variables)))
-    config = load_settings(str(folders.final_file), [])
-    _format_once(config, folders.final_file, prepared.cluster_id)
-    warn_of_settings(config)
-    return serve(config, signals, lambda line: _tell(config, line), format_if_empty=False)
+        logger.warning(note)
+    for path in folders.mounted_without_effect():
+        logger.warning("%s has no effect: there is no log4j", path)
+    _write(folders.final_file, image.as_latin(text))
+    return load_settings(str(folders.final_file), []), prepared.cluster_id
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
@@ -71,8 +88,24 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 
 def _text(path: str | Path) -> str | None:
     """The text of a file, or None if there is none. It is read as Java reads properties."""
+    data = _data(path)
+    return None if data is None else data.decode("latin-1")
+
+
+def _secret(path: str) -> str | None:
+    """The password in a file, without the line ends after it, or None if there is no file."""
+    text = _utf8_text(path)
+    return None if text is None else text.rstrip("\n")
+
+
+def _utf8_text(path: str | Path) -> str | None:
+    data = _data(path)
+    return None if data is None else data.decode("utf-8", "surrogateescape")
+
+
+def _data(path: str | Path) -> bytes | None:
     try:
-        return Path(path).read_text("latin-1")
+        return Path(path).read_bytes()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
@@ -82,7 +115,7 @@ def _text(path: str | Path) -> str | None:
 def _jaas_text(prepared: image.Prepared) -> str:
     if prepared.jaas_file is None:
         return ""
-    text = _text(prepared.jaas_file)
+    text = _utf8_text(prepared.jaas_file)
     if text is None:
         raise CommandFailed(f"{image.JVM_OPTIONS}: there is no file {prepared.jaas_file}")
     settings = jaas_settings(image.properties_of(prepared), text)
@@ -96,11 +129,13 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         with os.fdopen(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="latin-1"
         ) as file:
             file.write(text)
     except OSError as error:
-        raise CommandFailed(f"cannot write {path}: {error.strerror}") from error
+        raise CommandFailed(
+            f"cannot write {path}: {error.strerror}; mount a folder at {path.parent} that the user of the container may write"
+        ) from error
 
 
 def _format_once(config: ServerConfig, path: Path, cluster_id: str) -> None:
@@ -122,8 +157,12 @@ def _format_once(config: ServerConfig, path: Path, cluster_id: str) -> None:
         )
     parser = argparse.ArgumentParser()
     format_command.add_arguments(parser)
-    if format_command.run(parser.parse_args(["-c", str(path), f"--cluster-id={cluster_id}"])):
-        raise CommandFailed("the data directories are not formatted")
+    arguments = parser.parse_args(["-c", str(path), f"--cluster-id={cluster_id}"])
+    try:
+        # The start tells of settings without effect.
+        format_command.formatted(arguments, lambda line: None)
+    except CommandFailed as failure:
+        raise CommandFailed(f"the data directories cannot be formatted for CLUSTER_ID: {failure}") from None
 
 
 def _tell(config: ServerConfig, line: str) -> None:

@@ -1,7 +1,8 @@
 """The settings of a node from the environment of a container, as the apache/kafka image (KIP-975) reads it.
 
 Pure: it gets the environment, the text of a mounted server.properties and a reader of the secrets as arguments. It
-returns the text of the final server.properties.
+returns the text of the final server.properties. Values become text of that file as they are, so that a backslash is an
+escape, as in the apache/kafka image.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ DEFAULT_CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
 ROOT_LOG_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"
 JVM_OPTIONS: Final = "KAFKA_OPTS"
 JAAS_FILE: Final = "java.security.auth.login.config"
+METRICS_PORT: Final = "KAFKA_METRICS_LISTENER_PORT"
+METRICS_HOST: Final = "KAFKA_METRICS_LISTENER_HOST"
 ADVERTISED: Final = "KAFKA_ADVERTISED_LISTENERS"
 LISTENERS: Final = "KAFKA_LISTENERS"
 
@@ -44,9 +47,25 @@ _SECRETS: Final = (
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS",
 )
 _NOT_SETTINGS: Final = frozenset((*WITHOUT_EFFECT, *_SECRETS, ROOT_LOG_LEVEL, JVM_OPTIONS))
+_JVM_ADVICE: Final = {
+    "-javaagent": f"{METRICS_PORT} serves the metrics to Prometheus",
+    "-Djava.security.krb5.conf": "KRB5_CONFIG names the file of Kerberos",
+}
 _HOST: Final = re.compile(r"://[^:]*:")
-_SYSTEM_PROPERTY: Final = re.compile(r"-D([^\s=]+)=(\S*)")
+_NOT_LATIN: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\?([^\x00-\xff])")
+"""A character that .properties files have as an escape only, with the backslashes before it. The last one of an odd number
+has no meaning there."""
 
+LOG4J_LEVELS: Final = {
+    "ALL": "DEBUG",
+    "TRACE": "DEBUG",
+    "DEBUG": "DEBUG",
+    "INFO": "INFO",
+    "WARN": "WARNING",
+    "ERROR": "ERROR",
+    "FATAL": "CRITICAL",
+    "OFF": "CRITICAL",
+}
 DEFAULTS: Final = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -107,25 +126,77 @@ def prepare(environment: Mapping[str, str], mounted: str | None, secrets: Secret
     _check_controller(variables)
     if not variables.get(LISTENERS) and variables.get(ADVERTISED):
         variables[LISTENERS] = _HOST.sub("://0.0.0.0:", variables[ADVERTISED])
-    if "SSL://" in variables.get(ADVERTISED, ""):
-        _add_stores(variables, secrets)
+    if variables.get(METRICS_PORT) and not variables.get(METRICS_HOST):
+        # Nobody reaches the loopback interface of a container.
+        variables[METRICS_HOST] = "0.0.0.0"
+    used = _add_stores(variables, secrets) if "SSL://" in variables.get(ADVERTISED, "") else set()
     settings = {
-        setting_name(variable): value
+        variable: f"\n{setting_name(variable)}={on_one_line(value)}"
         for variable, value in variables.items()
         if variable.startswith(PREFIX) and variable not in _NOT_SETTINGS
     }
-    text = (mounted or "") + "".join(f"\n{name}={value}" for name, value in settings.items()) + "\n"
-    if not text.strip():
-        text = "".join(f"{name}={value}\n" for name, value in DEFAULTS.items())
-    options = dict(_SYSTEM_PROPERTY.findall(variables.get(JVM_OPTIONS, "")))
-    jaas_file = options.pop(JAAS_FILE, None)
+    text = (mounted or "") + "".join(settings.values()) + "\n"
+    if not (mounted or "").strip() and settings.keys() <= {METRICS_PORT, METRICS_HOST}:
+        text = "".join(f"{name}={value}\n" for name, value in DEFAULTS.items()) + text
+    options = variables.get(JVM_OPTIONS, "").split()
+    jaas_file, notes = None, _notes_of_variables(variables, used)
+    for name, separator, value in (_option(each) for each in options):
+        if name == f"-D{JAAS_FILE}" and separator:
+            jaas_file = value
+        else:
+            advice = _JVM_ADVICE.get(name)
+            notes.append(
+                f"{name} of {JVM_OPTIONS} has no effect: there is no JVM" + (f"; {advice}" if advice else "")
+            )
+    return Prepared(text, variables.get(CLUSTER_ID) or DEFAULT_CLUSTER_ID, jaas_file, tuple(notes))
+
+
+def _option(word: str) -> tuple[str, str, str]:
+    """The name of a JVM's option, what separates it from its value, and the value, which may be a password."""
+    found = re.match("([^=:]*)([=:]?)(.*)", word)
+    assert found is not None
+    return found[1], found[2], found[3]
+
+
+def _notes_of_variables(variables: Mapping[str, str], used: set[str]) -> list[str]:
     notes = [
         f"{name} has no effect: {WITHOUT_EFFECT[name]}"
         for name in variables
         if WITHOUT_EFFECT.get(name) and variables[name]
     ]
-    notes += [f"-D{name} of {JVM_OPTIONS} has no effect: there is no JVM" for name in options]
-    return Prepared(text, variables.get(CLUSTER_ID) or DEFAULT_CLUSTER_ID, jaas_file, tuple(notes))
+    notes += [
+        f"{name} has no effect: "
+        + (
+            "KAFKA_SSL_CLIENT_AUTH asks for no certificates, or the settings have a trust store"
+            if used and "TRUSTSTORE" in name
+            else f"{ADVERTISED} has no SSL://, or the settings have a key store"
+        )
+        for name in _SECRETS
+        if variables.get(name) and name not in used
+    ]
+    return notes
+
+
+def on_one_line(value: str) -> str:
+    """A value as one line of a .properties file. Line ends inside it are escaped, unless a backslash before each continues
+    the line. The apache/kafka image makes a setting of each line, so it takes no PEM text here."""
+    lines = value.rstrip("\n").split("\n")
+    if all((len(each) - len(each.rstrip("\\"))) % 2 for each in lines[:-1]):
+        return "\n".join(lines)
+    return "\\n".join(lines)
+
+
+def as_latin(text: str) -> str:
+    """The text with escapes for all characters beyond ISO 8859-1, the encoding of .properties files. A byte of the
+    environment that is not UTF-8 is taken for a character of that encoding."""
+    return _NOT_LATIN.sub(lambda found: found[1] + _escaped(found[2]), text)
+
+
+def _escaped(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":
+        return chr(ord(character) - 0xDC00)
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def _check_controller(variables: dict[str, str]) -> None:
@@ -136,29 +207,32 @@ def _check_controller(variables: dict[str, str]) -> None:
         raise EnvironmentRefused(f"{ADVERTISED} is not supported on a KRaft controller")
 
 
-def _add_stores(variables: dict[str, str], secrets: Secrets) -> None:
-    """Set the paths and passwords of the key stores. The variables name files of the secrets."""
+def _add_stores(variables: dict[str, str], secrets: Secrets) -> set[str]:
+    """Set the paths and passwords of the key stores. The variables name files of the secrets. Return those that were used."""
+    used: set[str] = set()
     if not (variables.get("KAFKA_SSL_KEYSTORE_LOCATION") or variables.get("KAFKA_SSL_KEYSTORE_KEY")):
-        _add_location(variables, secrets, "KAFKA_SSL_KEYSTORE")
-        _add_password(variables, secrets, "KAFKA_SSL_KEY")
-        _add_password(variables, secrets, "KAFKA_SSL_KEYSTORE")
+        used.add(_add_location(variables, secrets, "KAFKA_SSL_KEYSTORE"))
+        used.add(_add_password(variables, secrets, "KAFKA_SSL_KEY"))
+        used.add(_add_password(variables, secrets, "KAFKA_SSL_KEYSTORE"))
     has_trust = variables.get("KAFKA_SSL_TRUSTSTORE_LOCATION") or variables.get(
         "KAFKA_SSL_TRUSTSTORE_CERTIFICATES"
     )
     asks = any(word in variables.get("KAFKA_SSL_CLIENT_AUTH", "") for word in ("required", "requested"))
     if asks and not has_trust:
-        _add_location(variables, secrets, "KAFKA_SSL_TRUSTSTORE")
-        _add_password(variables, secrets, "KAFKA_SSL_TRUSTSTORE")
+        used.add(_add_location(variables, secrets, "KAFKA_SSL_TRUSTSTORE"))
+        used.add(_add_password(variables, secrets, "KAFKA_SSL_TRUSTSTORE"))
+    return used
 
 
-def _add_location(variables: dict[str, str], secrets: Secrets, store: str) -> None:
-    path = _path_of(variables, secrets, f"{store}_FILENAME")
-    variables[f"{store}_LOCATION"] = path
+def _add_location(variables: dict[str, str], secrets: Secrets, store: str) -> str:
+    variables[f"{store}_LOCATION"] = _path_of(variables, secrets, f"{store}_FILENAME")
+    return f"{store}_FILENAME"
 
 
-def _add_password(variables: dict[str, str], secrets: Secrets, store: str) -> None:
+def _add_password(variables: dict[str, str], secrets: Secrets, store: str) -> str:
     path = _path_of(variables, secrets, f"{store}_CREDENTIALS")
-    variables[f"{store}_PASSWORD"] = (secrets.read(path) or "").rstrip("\n")
+    variables[f"{store}_PASSWORD"] = secrets.read(path) or ""
+    return f"{store}_CREDENTIALS"
 
 
 def _path_of(variables: Mapping[str, str], secrets: Secrets, variable: str) -> str:
@@ -171,10 +245,13 @@ def _path_of(variables: Mapping[str, str], secrets: Secrets, variable: str) -> s
 
 
 def log_level(environment: Mapping[str, str]) -> str | None:
-    """Return the level of all loggers by KAFKA_LOG4J_ROOT_LOGLEVEL, in the words of `kafkacompat start`."""
+    """Return the level of all loggers by KAFKA_LOG4J_ROOT_LOGLEVEL, in the words of `kafkacompat start`. Raises
+    EnvironmentRefused."""
     level = environment.get(ROOT_LOG_LEVEL, "").strip().upper()
-    return {"TRACE": "DEBUG", "ALL": "DEBUG", "OFF": "CRITICAL"}.get(level, level) or None
+    if level and level not in LOG4J_LEVELS:
+        raise EnvironmentRefused(f"{ROOT_LOG_LEVEL} takes {', '.join(LOG4J_LEVELS)}, not {level}")
+    return LOG4J_LEVELS.get(level)
 
 
 def properties_of(prepared: Prepared) -> dict[str, str]:
-    return parse_properties(prepared.server_properties)
+    return parse_properties(as_latin(prepared.server_properties))

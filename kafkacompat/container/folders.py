@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FILE = "server.properties"
+LOG4J_FILES = ("log4j2.yaml", "tools-log4j2.yaml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,10 @@ class Folders:
     def mounted_file(self) -> Path:
         """The user's settings, if there are any."""
         return self.root / "mnt/shared/config" / FILE
+
+    def mounted_without_effect(self) -> list[Path]:
+        """The other files that the apache/kafka image takes from there."""
+        return [path for each in LOG4J_FILES if (path := self.mounted_file.parent / each).exists()]
 
     @property
     def final_file(self) -> Path:

@@ -7,10 +7,12 @@ import pytest
 from kafkacompat.config import ServerConfig
 from kafkacompat.container.environment import (
     DEFAULT_CLUSTER_ID,
+    DEFAULTS,
     WITHOUT_EFFECT,
     EnvironmentRefused,
     Prepared,
     Secrets,
+    as_latin,
     log_level,
     prepare,
     properties_of,
@@ -19,8 +21,8 @@ from kafkacompat.container.environment import (
 
 FILES = {
     "/s/node.jks": "",
-    "/s/store_creds": "of-the-store\n",
-    "/s/key_creds": "of-the-key\n\n",
+    "/s/store_creds": "of-the-store",
+    "/s/key_creds": "of-the-key",
     "/s/trust.jks": "",
     "/s/trust_creds": "of-the-trust",
 }
@@ -146,15 +148,91 @@ def test_stores_by_their_settings_need_no_secrets() -> None:
     assert settings(pem)["ssl.keystore.location"] == "/pem"
 
 
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        ("KAFKA_SSL_KEYSTORE_FILENAME", "has no SSL://"),
+        ("KAFKA_SSL_TRUSTSTORE_FILENAME", "has no SSL://"),
+    ],
+)
+def test_secrets_that_are_not_used_are_told(missing: str, reason: str) -> None:
+    """Where a listener with TLS has a name of its own, as in the apache/kafka image."""
+    named = {"KAFKA_ADVERTISED_LISTENERS": "INSIDE://node:9093", missing: "x"}
+    (note,) = prepared(named).notes
+    assert note.startswith(f"{missing} has no effect: ")
+    assert reason in note
+
+
+def test_a_trust_store_that_nobody_asks_for_is_told() -> None:
+    trust = {"KAFKA_SSL_TRUSTSTORE_FILENAME": "trust.jks", "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "trust_creds"}
+    assert [note.split(":")[0] for note in prepared(TLS | trust).notes] == [
+        "KAFKA_SSL_TRUSTSTORE_FILENAME has no effect",
+        "KAFKA_SSL_TRUSTSTORE_CREDENTIALS has no effect",
+    ]
+
+
 def test_java_options_name_a_jaas_file() -> None:
-    options = {"KAFKA_OPTS": "-Xss1m -Djava.security.auth.login.config=/etc/jaas.conf -Dx=y"}
+    options = {"KAFKA_OPTS": "-Xss1m -Djava.security.auth.login.config=/etc/jaas.conf  -Dx=secret -Dy"}
     found = prepared(options)
     assert found.jaas_file == "/etc/jaas.conf"
-    assert found.notes == ("-Dx of KAFKA_OPTS has no effect: there is no JVM",)
+    assert found.notes == tuple(
+        f"{name} of KAFKA_OPTS has no effect: there is no JVM" for name in ("-Xss1m", "-Dx", "-Dy")
+    )
 
 
 @pytest.mark.parametrize(
-    ("said", "level"), [("", None), ("trace", "DEBUG"), ("INFO", "INFO"), ("OFF", "CRITICAL"), ("odd", "ODD")]
+    ("option", "advice"),
+    [
+        ("-javaagent:/agent.jar=7071:/rules.yml", "KAFKA_METRICS_LISTENER_PORT serves"),
+        ("-Djava.security.krb5.conf=/etc/krb5.conf", "KRB5_CONFIG names"),
+    ],
+)
+def test_for_some_java_options_there_is_something_else(option: str, advice: str) -> None:
+    (note,) = prepared({"KAFKA_OPTS": option}).notes
+    assert advice in note
+
+
+def test_metrics_are_served_outside_the_container_and_keep_the_defaults() -> None:
+    found = settings({"KAFKA_METRICS_LISTENER_PORT": "9404"})
+    assert found.items() >= DEFAULTS.items()
+    assert (found["metrics.listener.port"], found["metrics.listener.host"]) == ("9404", "0.0.0.0")
+    chosen = settings({"KAFKA_METRICS_LISTENER_PORT": "9404", "KAFKA_METRICS_LISTENER_HOST": "::1"})
+    assert chosen["metrics.listener.host"] == "::1"
+    assert "node.id" not in settings({"KAFKA_METRICS_LISTENER_PORT": "9404"}, "broker.rack=a\n")
+
+
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB==\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "setting"),
+    [
+        ("", ""),
+        ("a b = c # d ! e : f", "a b = c # d ! e : f"),
+        ("a\\b\\\\c", "ab\\c"),
+        (PEM, PEM.rstrip("\n")),
+        ("first \\\n   second", "first second"),
+        ("first\\\\\nsecond", "first\\\nsecond"),
+        ("a\nnode.id=9", "a\nnode.id=9"),
+        ("p\xe4ss\u20ac\U0001f511", "p\xe4ss\u20ac\U0001f511"),
+        ("\\\u20ac\\\\\u20ac", "\u20ac\\\u20ac"),
+        ("\udce4", "\xe4"),
+    ],
+)
+def test_a_value_is_text_of_a_properties_file(value: str, setting: str) -> None:
+    """A backslash is an escape there. A line end is a part of the value, and never begins another setting."""
+    assert settings({"KAFKA_NODE_ID": "1", "KAFKA_X": value}) == {"node.id": "1", "x": setting}
+    as_latin(prepared({"KAFKA_X": value}).server_properties).encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("said", "level"),
+    [("", None), ("trace", "DEBUG"), ("INFO", "INFO"), ("OFF", "CRITICAL"), ("Warn", "WARNING")],
 )
 def test_log_levels_of_log4j(said: str, level: str | None) -> None:
     assert log_level({"KAFKA_LOG4J_ROOT_LOGLEVEL": said}) == level
+
+
+def test_another_log_level_is_refused_by_its_variable() -> None:
+    with pytest.raises(EnvironmentRefused, match=r"KAFKA_LOG4J_ROOT_LOGLEVEL takes ALL, .*, not LOUD"):
+        log_level({"KAFKA_LOG4J_ROOT_LOGLEVEL": "loud"})

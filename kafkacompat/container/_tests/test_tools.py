@@ -13,8 +13,10 @@ from kafkacompat.container.tools.__main__ import TOOLS, main
 from kafkacompat.container.tools.cluster import told
 from kafkacompat.container.tools.console import headers_text, line_of, refuse_others, start_of
 from kafkacompat.container.tools.options import pairs_of
+from kafkacompat.container.tools.quorum import replication_lines, status_lines
 from kafkacompat.records.record import Record
 from kafkacompat.wire.messages.api_versions_response import ApiVersion
+from kafkacompat.wire.messages.describe_quorum_response import Listener, Node, PartitionData, ReplicaState
 
 DOCKERFILE = Path(__file__).resolve().parents[3] / "Dockerfile"
 NOWHERE = ["--bootstrap-server", "127.0.0.1:1"]
@@ -26,6 +28,14 @@ def test_every_tool_tells_its_options(name: str, capsys: pytest.CaptureFixture[s
         main([f"{name}.sh", "--help"])
     assert ended.value.code == 0
     assert f"usage: {name}.sh" in capsys.readouterr().out
+
+
+def test_a_tool_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """Health checks of compose files ask for it, because it needs no broker."""
+    with pytest.raises(SystemExit) as ended:
+        main(["kafka-topics.sh", "--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("4.3.0 ")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +75,7 @@ def test_an_option_that_is_not_served_is_refused_by_name(
         ),
         (["kafka-console-producer", *NOWHERE, "--topic", "t", "--property", "headers=x"], "headers"),
         (["kafka-get-offsets", *NOWHERE, "--topic", "t", "--time", "soon"], "soon"),
+        (["kafka-metadata-quorum", "describe", *NOWHERE], "--status, --replication"),
         (["kafka-storage", "format", "-t", "5L6g3nShT-eMCtK--X86sw"], "--config"),
         (["kafka-topics", *NOWHERE, "--list"], "no broker answers at 127.0.0.1:1"),
         (["kafka-acls", *NOWHERE], "there is no tool 'kafka-acls'"),
@@ -130,3 +141,41 @@ def test_the_image_has_every_tool() -> None:
     text = DOCKERFILE.read_text(encoding="utf-8")
     for name in TOOLS:
         assert f"{name.removeprefix('kafka-')}" in text, name
+
+
+def test_a_quorum_is_described_as_kafkas_tool_describes_it() -> None:
+    told = PartitionData(
+        leader_id=2,
+        leader_epoch=7,
+        high_watermark=90,
+        current_voters=[
+            ReplicaState(
+                replica_id=1, log_end_offset=80, last_fetch_timestamp=5, last_caught_up_timestamp=60
+            ),
+            ReplicaState(
+                replica_id=2,
+                replica_directory_id=bytes(range(16)),
+                log_end_offset=100,
+                last_fetch_timestamp=100,
+                last_caught_up_timestamp=100,
+            ),
+        ],
+        observers=[ReplicaState(replica_id=3)],
+    )
+    nodes = [Node(node_id=1, listeners=[Listener(name="C", host="::1", port=9)])]
+    assert status_lines("c", told, nodes) == [
+        "ClusterId:              c",
+        "LeaderId:               2",
+        "LeaderEpoch:            7",
+        "HighWatermark:          90",
+        "MaxFollowerLag:         20",
+        "MaxFollowerLagTimeMs:   40",
+        'CurrentVoters:          [{"id": 1, "endpoints": ["C://[::1]:9"]}, {"id": 2, "directoryId": "AAECAwQFBgcICQoLDA0ODw"}]',
+        'CurrentObservers:       [{"id": 3}]',
+    ]
+    rows = [line.split("\t") for line in replication_lines(told)]
+    assert [row[0].strip() for row in rows] == ["NodeId", "2", "1", "3"]
+    assert [cell.strip() for cell in rows[2]] == ["1", "A" * 22, "80", "20", "5", "60", "Follower", ""]
+    assert len({tuple(map(len, row)) for row in rows}) == 1
+    with pytest.raises(CommandFailed, match="no leader"):
+        replication_lines(PartitionData(leader_id=-1))

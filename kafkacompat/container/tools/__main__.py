@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kafkacompat.cli.output import failing_clearly
-from kafkacompat.container.tools import cluster, console, groups, topics
+from kafkacompat.container.tools import cluster, console, groups, quorum, topics
 from kafkacompat.container.tools.options import Options
 
 TOOLS: dict[str, tuple[Callable[[], Options], Callable[[argparse.Namespace], int]]] = {
@@ -17,6 +17,7 @@ TOOLS: dict[str, tuple[Callable[[], Options], Callable[[argparse.Namespace], int
     "kafka-console-producer": (console.producer_options, console.run_producer),
     "kafka-consumer-groups": (groups.options, groups.run),
     "kafka-get-offsets": (cluster.get_offsets_options, cluster.run_get_offsets),
+    "kafka-metadata-quorum": (quorum.options, quorum.run),
     "kafka-server-start": (cluster.server_options, cluster.run_server),
     "kafka-storage": (cluster.storage_options, cluster.run_storage),
     "kafka-topics": (topics.options, topics.run),

@@ -7,9 +7,13 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from kafkacompat import __version__
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.config import ConfigError, load_properties
 from kafkacompat.security.cluster_address import ClusterAddress
+
+VERSION = f"4.3.0 (kafkacompat {__version__})"
+"""The version of Kafka whose behaviour this is, and our own."""
 
 
 class Options(argparse.ArgumentParser):
@@ -18,6 +22,12 @@ class Options(argparse.ArgumentParser):
     def __init__(self, tool: str, purpose: str) -> None:
         super().__init__(prog=f"{tool}.sh", description=purpose, add_help=False)
         self.add_argument("--help", action="help", help="print this and end")
+        self.add_argument(
+            "--version",
+            action="version",
+            version=VERSION,
+            help="print the version of Kafka and of kafkacompat, and end",
+        )
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message}", file=sys.stderr)
