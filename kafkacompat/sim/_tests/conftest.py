@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,3 +17,13 @@ def _nothing_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a simulation draws from the system")
 
     monkeypatch.setattr(os, "urandom", refuse)
+
+
+@pytest.fixture(scope="module")
+def quiet_nodes() -> Iterator[None]:
+    """Without it, nodes would log every fault."""
+    root = logging.getLogger("kafkacompat")
+    before = root.level
+    root.setLevel(logging.CRITICAL)
+    yield
+    root.setLevel(before)

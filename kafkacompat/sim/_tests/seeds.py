@@ -7,11 +7,16 @@ seeds reports that number at the end of the tests.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from itertools import count
 from typing import Any, Protocol, TypeVar
+
+from kafkacompat.sim.cluster_life import NodeFailed
+from kafkacompat.sim.quorum_oracles import Breach
 
 SHARES = 8
 """The number of tests that share the seeds of one simulation, so that all pytest workers take part."""
@@ -95,8 +100,31 @@ def run_until_all_occurred(total: C, run: Callable[[int], C], most: int) -> tupl
     return most, missing(total)
 
 
+def trace_hashes(kind: Kind, seed: int, processes: int = 2) -> set[str]:
+    """The hashes of a seed's trace in so many processes, each with another order of sets and dicts of strings."""
+    command = [sys.executable, "-m", "kafkacompat.sim", *kind.option.split(), "--seed", str(seed), "--hash"]
+    hashes = set()
+    for hash_seed in range(1, processes + 1):
+        environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120, check=True
+        )
+        hashes.add(done.stdout.splitlines()[0])
+    return hashes
+
+
 def missing(total: Any) -> list[str]:
     return [each.name for each in fields(total) if not getattr(total, each.name)]
+
+
+def is_found(run: Callable[[int], Any], seen_at: int, seeds: int) -> bool:
+    """Whether a seed finds the planted bug: first the one that found it when it was planted, then any other."""
+    for seed in seeds_from(seen_at, seeds):
+        try:
+            run(seed)
+        except (Breach, NodeFailed):
+            return True
+    return False
 
 
 def seeds_from(first: int, seeds: int) -> Iterator[int]:

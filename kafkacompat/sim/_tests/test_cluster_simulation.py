@@ -6,11 +6,7 @@ CPU time decides how many seeds run (`seeds.py`), with KAFKACOMPAT_SOAK sixty ti
 
 from __future__ import annotations
 
-import logging
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,15 +18,21 @@ from kafkacompat.sim._tests.group_mutants import GROUP_MUTANTS, GROUP_MUTANTS_SE
 from kafkacompat.sim._tests.keeping_mutants import KEEPING_MUTANTS, KEEPING_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.life_mutants import LIFE_MUTANTS, LIFE_MUTANTS_SEEN_AT, LIFE_MUTANTS_SHAPES
 from kafkacompat.sim._tests.rights_mutants import RIGHTS_MUTANTS, RIGHTS_MUTANTS_SEEN_AT
-from kafkacompat.sim._tests.seeds import SHARES, Kind, listed, run_share, run_until_all_occurred, seeds_from
+from kafkacompat.sim._tests.seeds import (
+    SHARES,
+    Kind,
+    is_found,
+    listed,
+    run_share,
+    run_until_all_occurred,
+    trace_hashes,
+)
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS, TRANSACTION_MUTANTS_SEEN_AT
 from kafkacompat.sim.cluster_counters import ClusterCounters
-from kafkacompat.sim.cluster_life import NodeFailed
 from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
-from kafkacompat.sim.quorum_oracles import Breach
 
-pytestmark = pytest.mark.costly
+pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("quiet_nodes")]
 
 SEEDS = 200
 """Maximum number of seeds until every danger has occurred, or a planted bug is found."""
@@ -44,16 +46,6 @@ KIND = Kind(
     budget_s=90.0,
     at_least=64,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quiet_nodes() -> Iterator[None]:
-    """Without it, nodes would log every fault."""
-    root = logging.getLogger("kafkacompat")
-    before = root.level
-    root.setLevel(logging.CRITICAL)
-    yield
-    root.setLevel(before)
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -85,18 +77,7 @@ def test_one_seed_twice_is_one_run(seed: int) -> None:
 def test_a_seed_is_the_same_run_in_another_process(seed: int) -> None:
     """Hash seeds must not change the behaviour. In seed 18 the order of one transaction's markers matters. In seed 13
     clients authenticate themselves."""
-    hashes = set()
-    for hash_seed in ("1", "2", "3"):
-        done = subprocess.run(
-            [sys.executable, "-m", "kafkacompat.sim", "--cluster", "--seed", str(seed), "--hash"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-        hashes.add(done.stdout.splitlines()[0])
-    assert len(hashes) == 1
+    assert len(trace_hashes(KIND, seed, 3)) == 1
 
 
 EVERY_MUTANT = (
@@ -123,17 +104,14 @@ EVERY_SEEN_AT = (
 
 @pytest.mark.parametrize("plant", EVERY_MUTANT, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
-    """First by the seed that found it when it was planted, otherwise by any seed."""
     shape = LIFE_MUTANTS_SHAPES.get(plant.__name__, {})
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        for seed in seeds_from(EVERY_SEEN_AT.get(plant.__name__, 0), SEEDS):
-            try:
-                ClusterSimulation(seed, **shape).run()
-            except (Breach, NodeFailed):
-                faults.take()  # the bug may appear in a callback
-                return
-    pytest.fail(f"{plant.__name__} survives {SEEDS} seeds")
+        found = is_found(
+            lambda seed: ClusterSimulation(seed, **shape).run(), EVERY_SEEN_AT.get(plant.__name__, 0), SEEDS
+        )
+    faults.take()  # the bug may appear in a callback
+    assert found, f"{plant.__name__} survives {SEEDS} seeds"
 
 
 def test_the_command_shows_one_failure_alone(

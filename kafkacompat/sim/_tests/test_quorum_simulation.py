@@ -6,16 +6,21 @@ CPU time decides how many seeds run (`seeds.py`), with KAFKACOMPAT_SOAK sixty ti
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
 
 from kafkacompat.raft.roles import QuorumViolation
 from kafkacompat.sim._tests.mutants import MUTANTS, SEEN_AT, Plant
-from kafkacompat.sim._tests.seeds import SHARES, Kind, listed, run_share, run_until_all_occurred, seeds_from
+from kafkacompat.sim._tests.seeds import (
+    SHARES,
+    Kind,
+    listed,
+    run_share,
+    run_until_all_occurred,
+    seeds_from,
+    trace_hashes,
+)
 from kafkacompat.sim.disk import DiskMisuse
 from kafkacompat.sim.options import MIN_EVENTS, MIN_FAULTS
 from kafkacompat.sim.quorum_oracles import Breach
@@ -65,18 +70,7 @@ def test_one_seed_twice_is_one_run(seed: int) -> None:
 
 def test_a_seed_is_the_same_run_in_another_process() -> None:
     """Hash seeds must not change the behaviour."""
-    hashes = set()
-    for hash_seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-m", "kafkacompat.sim", "--seed", "5", "--hash"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-        hashes.add(done.stdout.splitlines()[0])
-    assert len(hashes) == 1
+    assert len(trace_hashes(KIND, 5)) == 1
 
 
 @pytest.mark.costly

@@ -5,28 +5,22 @@ A failure names its seed: `python -m kafkacompat.sim --share-groups --seed N --t
 
 from __future__ import annotations
 
-import logging
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kafkacompat.sim._tests.cluster_mutants import Plant
-from kafkacompat.sim._tests.seeds import SHARES, Kind, listed, missing, run_share, seeds_from
+from kafkacompat.sim._tests.seeds import SHARES, Kind, is_found, listed, missing, run_share, trace_hashes
 from kafkacompat.sim._tests.share_group_mutants import (
     SHARE_GROUP_MUTANTS,
     SHARE_GROUP_MUTANTS_SEEN_AT,
 )
-from kafkacompat.sim.cluster_life import NodeFailed
 from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS, share_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.share_group_counters import ShareGroupCounters
 
-pytestmark = pytest.mark.costly
+pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("quiet_nodes")]
 
 SEEDS = 100
 """Maximum number of seeds until everything has occurred, or a planted bug is found."""
@@ -48,16 +42,6 @@ KIND = Kind(
     budget_s=2.0,
     at_least=8,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quiet_nodes() -> Iterator[None]:
-    """Without it, nodes would log every fault."""
-    root = logging.getLogger("kafkacompat")
-    before = root.level
-    root.setLevel(logging.CRITICAL)
-    yield
-    root.setLevel(before)
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -83,29 +67,15 @@ def test_everything_occurs(tell: Callable[[str, float], None]) -> None:
 
 def test_a_seed_is_the_same_run_in_another_process() -> None:
     """Hash seeds must not change the behaviour."""
-    hashes = set()
-    for hash_seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-m", "kafkacompat.sim", "--share-groups", "--seed", "0", "--hash"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-        hashes.add(done.stdout.splitlines()[0])
-    assert len(hashes) == 1
+    assert len(trace_hashes(KIND, 0)) == 1
 
 
 @pytest.mark.parametrize("plant", SHARE_GROUP_MUTANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
-    """First by the seed that found it when it was planted, otherwise by any seed."""
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        for seed in seeds_from(SHARE_GROUP_MUTANTS_SEEN_AT.get(plant.__name__, 0), SEEDS):
-            try:
-                simulation_of(seed).run()
-            except (Breach, NodeFailed):
-                faults.take()  # the bug may appear in a callback
-                return
-    pytest.fail(f"{plant.__name__} survives {SEEDS} seeds")
+        found = is_found(
+            lambda seed: simulation_of(seed).run(), SHARE_GROUP_MUTANTS_SEEN_AT.get(plant.__name__, 0), SEEDS
+        )
+    faults.take()  # the bug may appear in a callback
+    assert found, f"{plant.__name__} survives {SEEDS} seeds"
