@@ -374,6 +374,19 @@ def test_handshakes_come_out_as_with_apache_kafka(tmp_path: Path) -> None:
     assert len(outcomes) > 4
 
 
+@pytest.mark.parametrize(
+    ("announced", "is_excused"),
+    [(32 * 1024, False), (32 * 1024 + 1, True), (128 * 1024, True), (1 << 20, False)],
+)
+def test_waiting_for_a_first_message_is_excused_by_its_size(announced: int, is_excused: bool) -> None:
+    """Java waits for up to 32 KiB of it, OpenSSL for up to 128 KiB."""
+    case = damaged_handshakes.Case(
+        "PLAIN_TLS", ssl.TLSVersion.TLSv1_3, False, damaged_handshakes.flipped, 0, 1
+    )
+    flight = b"\x16\x03\x01\x02\x00\x01" + announced.to_bytes(3, "big") + bytes(508)
+    assert damaged_handshakes.is_excused(case, REFUSED, WAITS, flight) is is_excused
+
+
 def test_damaged_handshakes_end_as_with_apache_kafka(tmp_path: Path) -> None:
     seed, count = (random.randrange(1 << 30), 600) if SOAK else (5, 60)
     outcomes, told = damaged_handshakes.compared(tmp_path, seed, count)
