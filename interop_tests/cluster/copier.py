@@ -12,6 +12,8 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
+
 BATCH = 20
 TIMEOUT_S = 60.0
 STUCK_S = 30.0
@@ -89,6 +91,7 @@ class Copier:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                **CONNECTED_TO_ALL,
             }
         )
 

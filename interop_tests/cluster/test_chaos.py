@@ -13,15 +13,15 @@ from interop_tests.cluster.conftest import Measure
 from interop_tests.cluster.copiers import COPIERS
 from interop_tests.harness.broker import KAFKACOMPAT
 from interop_tests.harness.chance import seeded_chance
+from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
 
 SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 RUNS = 10 if SOAK else 1
 SECONDS = 100.0 if SOAK else 10.0
 GOES_ON_S = 5.0
 CLIENTS = sorted(COPIERS) if SOAK else ["librdkafka"]
-SETTINGS = {"librdkafka": ["reconnect.backoff.max.ms=1000"]}
-"""The advice in docs/delivery.md. By default librdkafka waits up to 10 s before it reconnects to a broker that is
-back."""
+SETTINGS = {"librdkafka": [f"{name}={value}" for name, value in CONNECTED_TO_ALL.items()]}
+"""By default librdkafka waits up to 10 s before it reconnects to a broker that is back, as docs/delivery.md tells."""
 
 
 @pytest.mark.parametrize("number", range(RUNS))

@@ -151,7 +151,7 @@ def dashboard_queries() -> list[tuple[str, str]]:
     """(panel, expression) of the dashboard, with Grafana's variables replaced."""
     panels = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
     return [
-        (panel["title"], target["expr"].replace("$__rate_interval", "10s").replace("$instance", ".*"))
+        (panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*"))
         for panel in panels
         for target in panel.get("targets", ())
     ]

@@ -28,7 +28,8 @@ TOPIC, STRICT, LONELY = "orders", "strict", "lonely"
 SHARE_GROUP = "workers"
 RECORDS = 500
 VICTIM, SECOND_VICTIM, KEPT = 3, 2, 1
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
+QUIET_S = 120.0
 OF_THE_MACHINE = {"KafkaLoopBusy", "KafkaLoopStalled"}
 """Alerts that a busy machine may cause."""
 HERE = Path(__file__)
@@ -117,8 +118,9 @@ class Watched:
         """All nodes work, and no alert but those of the machine fires."""
         self.cluster.mend()
         prometheus = self.prometheus
-        wait_until(lambda: not any(prometheus.targets().values()), "all nodes are scraped")
-        wait_until(lambda: prometheus.firing() <= OF_THE_MACHINE | {"KafkaIsrFlapping"}, "no alert fires")
+        prometheus.wait_until_scraped()
+        harmless = OF_THE_MACHINE | {"KafkaIsrFlapping"}
+        wait_until(lambda: prometheus.firing() <= harmless, "no alert fires", QUIET_S, interval_s=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -160,17 +162,18 @@ def test_every_query_of_the_dashboard_has_data(watched: Watched) -> None:
     prometheus = watched.prometheus
     watched.load()
     watched.wait_until_quiet()
-    queries = dashboard_queries()
-    assert len(queries) > 30
+    missing = dashboard_queries()
+    assert len(missing) > 30
 
-    def without_data() -> list[str]:
-        return [f"{panel}: {query}" for panel, query in queries if not prometheus.query(query)]
+    def all_had_data() -> bool:
+        """Each of them at some time: on a busy machine a load may take longer than a series stays."""
+        missing[:] = [(panel, query) for panel, query in missing if not prometheus.query(query)]
+        return not missing
 
-    wait_until(lambda: not without_data() or watched.load(), "every query has data", interval_s=1.0)
-    assert not without_data()
-    written = prometheus.query(f'sum(kafka_server_brokertopicmetrics_messagesin_total{{topic="{TOPIC}"}})')
-    assert all(value >= RECORDS for value in written.values())
-    assert prometheus.firing() <= OF_THE_MACHINE
+    wait_until(lambda: all_had_data() or watched.load(), "every query has had data", QUIET_S, interval_s=1.0)
+    written = f'sum(kafka_server_brokertopicmetrics_messagesin_total{{topic="{TOPIC}"}}) >= {RECORDS}'
+    wait_until(lambda: prometheus.query(written), "all records are counted", TIMEOUT_S)
+    watched.wait_until_quiet()
     watched.leave()
 
 
@@ -183,7 +186,8 @@ def test_dead_nodes_raise_alerts(watched: Watched) -> None:
         "KafkaUnderMinIsrPartitions",
         "KafkaFencedBroker",
     )
-    assert "KafkaNoActiveController" not in watched.prometheus.firing()
+    # The two others elect a controller, if it was the victim.
+    watched.prometheus.wait_until_resolved("KafkaNoActiveController", timeout_s=TIMEOUT_S)
     watched.cluster.nodes[SECOND_VICTIM].kill()
     watched.prometheus.wait_until_firing("KafkaNoActiveController")
     watched.wait_until_quiet()
@@ -197,7 +201,8 @@ def test_a_failed_directory_raises_an_alert(watched: Watched) -> None:
     # The node notices it when it writes there.
     watched.cluster.create_topic("more", partitions=4)
     watched.prometheus.wait_until_firing("KafkaOfflineLogDirectory")
-    offline = watched.prometheus.query("kafka_log_logmanager_logdirectoryoffline == 1")
+    is_offline = "kafka_log_logmanager_logdirectoryoffline == 1"
+    offline = wait_until(lambda: watched.prometheus.query(is_offline), "the directory is shown", TIMEOUT_S)
     assert len(offline) == 1
     assert str(directory) in next(iter(offline))
     watched.cluster.nodes[VICTIM].stop()

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
+from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
 from interop_tests.harness.ports import free_port
 from interop_tests.security.sasl_talks import MODULES
 from interop_tests.security.stores import Stores
@@ -99,8 +100,8 @@ def produced(how: dict[str, str], topic: str, values: Sequence[bytes]) -> None:
 
 
 def consumed(how: dict[str, str], topic: str, count: int) -> list[bytes]:
-    options = how | {"group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
-    consumer = Consumer(options)
+    own = {"group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**how, **CONNECTED_TO_ALL, **own})
     consumer.subscribe([topic])
     found: list[bytes] = []
     for _ in range(CLIENT_S):
