@@ -21,7 +21,7 @@ BUGS = (
     ),
     PlantedBug(
         "a connection over the rate takes the room of others",
-        "net/server.py",
+        "net/acceptors.py",
         "                if wait_ms <= 0 and self._has_room(name):\n",
         "                if wait_ms <= 0:\n",
         ("net/_tests/test_server.py::test_a_connection_over_the_rate_waits_for_room_too",),
@@ -29,8 +29,8 @@ BUGS = (
     PlantedBug(
         "connections over a lowered max.connections stay",
         "net/server.py",
-        "            if self._counts.total > settings.max_connections:\n",
-        "            if False:\n",
+        "        if self._nursery is not None and self.acceptors.counts.total > settings.max_connections:\n",
+        "        if False:\n",
         ("net/_tests/test_server.py::test_a_lowered_total_bound_closes_the_least_recently_used_connections",),
     ),
     PlantedBug(

@@ -430,9 +430,9 @@ BUGS = (
     ),
     PlantedBug(
         "clients of a held listener are let in",
-        "net/server.py",
-        "(name in self._held or not self._counts.may_accept(name))",
-        "not self._counts.may_accept(name)",
+        "net/acceptors.py",
+        "(name in self._held or not self.counts.may_accept(name))",
+        "not self.counts.may_accept(name)",
         ("net/_tests/test_server.py::test_clients_of_a_held_listener_wait_in_the_backlog",),
     ),
     PlantedBug(
@@ -444,7 +444,7 @@ BUGS = (
     ),
     PlantedBug(
         "a listener that is bound later is never served",
-        "net/server.py",
+        "net/acceptors.py",
         "                self._nursery.start_soon(self._accept, listener)\n",
         "                pass\n",
         ("net/_tests/test_server.py::test_a_listener_that_is_bound_later_is_served_at_once",),

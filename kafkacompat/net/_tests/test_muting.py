@@ -149,7 +149,7 @@ async def test_a_drain_does_not_wait_for_connections_over_the_rate() -> None:
     settings = NetworkSettings(max_connection_creation_rate=0, quota_window_ms=FOREVER_MS)
     async with serving(ScriptedDispatcher(), settings) as server:
         stream = await trio.open_tcp_stream("127.0.0.1", server.listeners[0].port)
-        await until(lambda: bool(server._throttled_until_ms))
+        await until(lambda: bool(server.acceptors.throttled_until_ms))
         assert server.connection_count == 0
         await server.drain(5_000)
         await expect_closed(stream)

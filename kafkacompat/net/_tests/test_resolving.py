@@ -77,9 +77,9 @@ async def test_changed_overrides_are_resolved_while_clients_are_served(resolver:
         # Equal overrides are not resolved again.
         server.update_settings(replace(server.settings, max_connections=9))
         resolver.gate.set()
-        await until(lambda: bool(server._counts.settings.max_connections_per_ip_overrides))
-        assert server._counts.settings.max_connections_per_ip_overrides == {"127.0.0.1": 1}
-        assert server._counts.settings.max_connections == 9
+        await until(lambda: bool(server.acceptors.counts.settings.max_connections_per_ip_overrides))
+        assert server.acceptors.counts.settings.max_connections_per_ip_overrides == {"127.0.0.1": 1}
+        assert server.acceptors.counts.settings.max_connections == 9
         await third.aclose()
         await second.aclose()
         await until(lambda: server.connection_count == 1)
@@ -99,8 +99,8 @@ async def test_an_unknown_host_leaves_the_overrides_and_takes_the_other_bounds(
         )
         await until(lambda: bool(caplog.messages))
         assert SLOW in caplog.messages[0]
-        assert server._counts.settings.max_connections == 5
-        assert server._counts.settings.max_connections_per_ip_overrides == {"10.0.0.1": 7}
+        assert server.acceptors.counts.settings.max_connections == 5
+        assert server.acceptors.counts.settings.max_connections_per_ip_overrides == {"10.0.0.1": 7}
 
 
 async def test_only_the_newest_overrides_count(resolver: Resolver) -> None:
@@ -108,11 +108,11 @@ async def test_only_the_newest_overrides_count(resolver: Resolver) -> None:
         server.update_settings(replace(server.settings, max_connections_per_ip_overrides={SLOW: 1}))
         await until(lambda: resolver.asked == 1)
         server.update_settings(replace(server.settings, max_connections_per_ip_overrides={"10.0.0.2": 2}))
-        await until(lambda: bool(server._counts.settings.max_connections_per_ip_overrides))
+        await until(lambda: bool(server.acceptors.counts.settings.max_connections_per_ip_overrides))
         resolver.gate.set()
         for _ in range(5):
             await trio.to_thread.run_sync(lambda: None)
-        assert server._counts.settings.max_connections_per_ip_overrides == {"10.0.0.2": 2}
+        assert server.acceptors.counts.settings.max_connections_per_ip_overrides == {"10.0.0.2": 2}
 
 
 async def test_a_start_that_waits_for_the_resolver_can_be_called_off(resolver: Resolver) -> None:

@@ -199,11 +199,11 @@ async def test_a_connection_over_the_rate_waits_for_room_too() -> None:
         (other,) = await server.bind([EndPoint("OTHER", "127.0.0.1", 0, "PLAINTEXT")])
         late = await dial(server)
         await late.send_all(framed(b"late"))
-        await until(lambda: "PLAINTEXT" in server._throttled_until_ms)
+        await until(lambda: "PLAINTEXT" in server.acceptors.throttled_until_ms)
         first = await trio.open_tcp_stream("127.0.0.1", other.port)
         await first.send_all(framed(b"first"))
         assert await receive_frame(first) == b"first"
-        until_ms = server._throttled_until_ms["PLAINTEXT"]
+        until_ms = server.acceptors.throttled_until_ms["PLAINTEXT"]
         await until(lambda: server.clock.monotonic_ms() > until_ms)
         for _ in range(20):
             await trio.sleep(0)
