@@ -84,6 +84,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "metrics": {
         "api.meters",
+        "api.request_times",
         "controller.batch_meter",
         "controller.controller_meters",
         "controller.image",

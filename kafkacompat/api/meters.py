@@ -1,8 +1,9 @@
 """Meters of requests: their number by API and version, their errors by code, and the times of some of them.
 
 Every request is counted, so counting costs only a few integer additions. The first requests of an API version are all
-timed, later ones one in eight, or fewer where there are very many, because reading the clock costs more than counting.
-Only a scrape reads the meters (metrics/).
+timed, later ones one in eight, all where they are rare, or fewer where there are very many, because reading the clock
+costs more than counting. Each time stands for the requests since the one before (request_times.py). Only a scrape reads
+the meters (metrics/).
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from struct import Struct
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.request_times import KEPT, SampledTimes, Times
 from kafkacompat.deferred import Deferred
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.apis import APIS, response_class
@@ -32,68 +33,16 @@ ALL_TIMED = 1024
 ONE_IN = 8
 """After these, one request in this number is timed."""
 ONE_IN_OF_MANY = 64
-"""The same, while an API version has more than a request each `MANY_APART_S`. Their newest times are of a minute at most."""
+"""The same, while an API version has more than a request each `MANY_APART_S`."""
 MANY_APART_S = 0.001
-KEPT = 1024
-"""The number of newest times that are kept for an API. Kafka's histograms keep 1028."""
+RARE_APART_S = 0.01
+"""While requests of an API version are further apart than this, all are timed again."""
 MARKS_MAX = 16
 """Timed requests of one connection that may wait for earlier replies. The times of further ones end when their reply is ready."""
 COUNTED_A_STEP = 2_000
 """Error codes per step that are counted in a large answer. One takes less than a microsecond."""
 ERROR_CODES = 256
 """Length of a list of counts by error code. The code -1 is the last element."""
-
-
-class Times(NamedTuple):
-    """The times of one request in seconds, and its size in bytes."""
-
-    request_queue: float
-    local: float
-    remote: float
-    response_queue: float
-    response_send: float
-    size: float
-
-    @property
-    def total(self) -> float:
-        return sum(self[:TIMES_IN_ALL])
-
-
-ROW = Struct("=6d")
-TIMES_IN_ALL = 5
-
-
-class NewestTimes:
-    """The newest times of an API, at most KEPT of them. They are packed: as tuples they would take five times the memory,
-    which would grow for hours where requests are rare."""
-
-    __slots__ = ("_next", "_packed")
-
-    def __init__(self) -> None:
-        self._packed = bytearray()
-        self._next = 0
-        """Where the next row is written once there is no more room."""
-
-    def append(self, times: Times) -> None:
-        packed = self._packed
-        if len(packed) < KEPT * ROW.size:
-            packed += ROW.pack(*times)
-        else:
-            ROW.pack_into(packed, self._next, *times)
-            self._next = (self._next + ROW.size) % len(packed)
-
-    def __len__(self) -> int:
-        return len(self._packed) // ROW.size
-
-    def __iter__(self) -> Iterator[Times]:
-        return map(Times._make, ROW.iter_unpack(self._packed))
-
-    def column(self, index: int) -> list[float]:
-        """One field of all times."""
-        return list[float](memoryview(self._packed).cast("d")[index :: len(Times._fields)])
-
-    def totals(self) -> list[float]:
-        return [sum(row[:TIMES_IN_ALL]) for row in ROW.iter_unpack(self._packed)]
 
 
 class KindMeter:
@@ -103,7 +52,7 @@ class KindMeter:
 
     def __init__(self, name: str, errors: list[int]) -> None:
         self.name = name
-        self.recent = NewestTimes()
+        self.recent = SampledTimes()
         self.versions: dict[int, RouteMeter] = {}
         self.errors = errors
         self._throttled: deque[tuple[int, int]] = deque(maxlen=KEPT)
@@ -127,14 +76,16 @@ class KindMeter:
 class RouteMeter:
     """One version of an API. `mask` selects the requests to time, by their number."""
 
-    __slots__ = ("_timed_s", "choose", "count_errors", "errors", "kind", "mask", "plan", "requests")
+    __slots__ = ("_timed", "_timed_s", "choose", "count_errors", "errors", "kind", "mask", "plan", "requests")
 
     def __init__(self, kind: KindMeter, key: int, version: int) -> None:
         self.kind = kind
         self.requests = 0
         self.mask = 0
         self._timed_s = 0.0
-        """When a request was timed, once not all are."""
+        """When a request was timed last."""
+        self._timed = 0
+        """The number of the request that was timed last."""
         self.errors = kind.errors
         self.count_errors = error_counter(key, version)
         self.plan = plan_of(key, version)
@@ -152,11 +103,18 @@ class RouteMeter:
     ) -> None:
         """Record the times of a request that was just handled. Its answer may come later, or never."""
         handled_s = monotonic()
-        if self.requests >= ALL_TIMED:
-            are_many = handled_s - self._timed_s < (self.mask + 1) * MANY_APART_S
-            self.mask = (ONE_IN_OF_MANY if are_many else ONE_IN) - 1
-            self._timed_s = handled_s
-        mark = Mark(self.kind, connection.read_s or started_s, started_s, handled_s, size)
+        requests = self.requests
+        stands_for, self._timed = requests - self._timed, requests
+        if requests >= ALL_TIMED:
+            apart_s = (handled_s - self._timed_s) / stands_for
+            if apart_s > RARE_APART_S:
+                self.mask = 0
+            elif apart_s >= MANY_APART_S or not self.mask:  # two rare ones may come together
+                self.mask = ONE_IN - 1
+            else:
+                self.mask = ONE_IN_OF_MANY - 1
+        self._timed_s = handled_s
+        mark = Mark(self.kind, connection.read_s or started_s, started_s, handled_s, size, stands_for)
         if answer is None:
             mark.ready_s = handled_s
             mark.end(handled_s)
@@ -243,11 +201,21 @@ def _only_verifies(request: Any) -> bool:
 class Mark:
     """A timed request whose answer was not sent yet."""
 
-    __slots__ = ("begun_s", "handled_s", "kind", "read_s", "ready_s", "size", "started_s")
+    __slots__ = ("begun_s", "handled_s", "kind", "read_s", "ready_s", "size", "stands_for", "started_s")
 
-    def __init__(self, kind: KindMeter, read_s: float, started_s: float, handled_s: float, size: int) -> None:
+    def __init__(
+        self,
+        kind: KindMeter,
+        read_s: float,
+        started_s: float,
+        handled_s: float,
+        size: int,
+        stands_for: int,
+    ) -> None:
         self.kind = kind
         self.size = size
+        self.stands_for = stands_for
+        """The number of requests since the one that was timed before, this one included."""
         self.read_s = read_s
         self.started_s = started_s
         self.handled_s = handled_s
@@ -259,18 +227,21 @@ class Mark:
         self.ready_s = monotonic()
 
     def end(self, sent_s: float) -> None:
+        sample = self.kind.recent
+        place = sample.place_for(self.stands_for, sent_s)
+        if place < 0:
+            return
         started_s, handled_s, ready_s = self.started_s, self.handled_s, self.ready_s
         begun_s = self.begun_s or ready_s
-        self.kind.recent.append(
-            Times(
-                max(started_s - self.read_s, 0.0),
-                handled_s - started_s,
-                ready_s - handled_s,
-                begun_s - ready_s,
-                sent_s - begun_s,
-                self.size,
-            )
+        times = Times(
+            max(started_s - self.read_s, 0.0),
+            handled_s - started_s,
+            ready_s - handled_s,
+            begun_s - ready_s,
+            sent_s - begun_s,
+            self.size,
         )
+        sample.put(place, self.stands_for, sent_s, times)
 
 
 class ConnectionTimings:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kafkacompat.metrics.families import NO_LABELS, Families, Labels, Sample, counters, gauges
@@ -47,3 +49,28 @@ def percentile(ordered: Sequence[float], quantile: float) -> float:
         return ordered[-1]
     below = ordered[int(position) - 1]
     return below + (position - int(position)) * (ordered[int(position)] - below)
+
+
+def weighted_percentiles(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Those of QUANTILES, where each value counts as often as its weight tells; any scale of weights will do. With equal
+    weights they are those of `percentile`."""
+    if not values:
+        return [0.0] * len(QUANTILES)
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ends = list(accumulate([weights[at] for at in order]))
+    unit = min(weights)
+    return [_at(quantile * (ends[-1] + unit), unit, ends, order, values) for quantile, _ in QUANTILES]
+
+
+def _at(
+    position: float, unit: float, ends: Sequence[float], order: Sequence[int], values: Sequence[float]
+) -> float:
+    """The value at a position, if each is repeated up to its end: between two values only in the first unit."""
+    at = bisect_left(ends, position)
+    if at == len(ends):
+        return values[order[-1]]
+    value = values[order[at]]
+    if not at or position - ends[at - 1] >= unit:
+        return value
+    below = values[order[at - 1]]
+    return below + (position - ends[at - 1]) / unit * (value - below)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import exp
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.meters import ERROR_CODES, Times
+from kafkacompat.api.meters import ERROR_CODES
+from kafkacompat.api.request_times import Times
 from kafkacompat.metrics.families import COUNTER, Families, Family, Labels, Sample, counters, gauges
-from kafkacompat.metrics.histograms import QUANTILES, percentile
+from kafkacompat.metrics.histograms import QUANTILES, percentile, weighted_percentiles
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -41,9 +43,18 @@ class Shown:
                     self.versions[version] = self.versions.get(version, 0) + meter.requests
         self._kinds = kinds
 
-    def values(self, which: int) -> list[float]:
-        """A field of the newest times, TOTAL, or THROTTLE."""
-        return [value for kind in self._kinds for value in _values_of(kind, which)]
+    def percentiles(self, which: int) -> list[float]:
+        """Those of QUANTILES, of a field of the times, TOTAL, or THROTTLE."""
+        values = [value for kind in self._kinds for value in _values_of(kind, which)]
+        if which == THROTTLE:
+            values.sort()
+            return [percentile(values, quantile) for quantile, _ in QUANTILES]
+        return weighted_percentiles(values, self._weights())
+
+    def _weights(self) -> list[float]:
+        logarithms = [weight for kind in self._kinds for weight in kind.recent.log_weights()]
+        greatest = max(logarithms, default=0.0)
+        return [exp(weight - greatest) for weight in logarithms]
 
     @property
     def requests(self) -> int:
@@ -58,7 +69,7 @@ def _values_of(kind: KindMeter, which: int) -> list[float]:
 
 
 def request_families(meters: RequestMeters) -> Families:
-    """Percentiles are of the newest requests that were timed; counts are of all."""
+    """Percentiles are of requests that were timed, which stand for the others; counts are of all."""
     shown = [Shown(name, [kind]) for name, kind in meters.kinds.items() if name != MERGED[0]]
     fetches = [meters.kinds[name] for name in MERGED[1] if name in meters.kinds]
     if fetches:
@@ -104,7 +115,6 @@ def _counts(shown: Sequence[Shown]) -> Iterator[Sample]:
 
 def _percentiles(shown: Sequence[Shown], which: int, factor: float) -> Iterator[Sample | None]:
     for each in shown:
-        values = sorted(each.values(which))
-        for quantile, label in QUANTILES:
-            yield {**each.labels, "quantile": label}, factor * percentile(values, quantile)
+        for (_, label), value in zip(QUANTILES, each.percentiles(which), strict=True):
+            yield {**each.labels, "quantile": label}, factor * value
         yield None

@@ -10,15 +10,13 @@ from kafkacompat.api import meters as module
 from kafkacompat.api.meters import (
     ALL_TIMED,
     ERROR_CODES,
-    KEPT,
     ONE_IN,
     ONE_IN_OF_MANY,
-    NewestTimes,
     RequestMeters,
     RouteMeter,
-    Times,
     error_counter,
 )
+from kafkacompat.api.request_times import KEPT, SampledTimes
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.wire.codec import encoded_element
@@ -55,10 +53,16 @@ def info() -> ConnectionInfo:
     return ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1000)
 
 
+def noted(meter: RouteMeter, connection: ConnectionInfo, started_s: float, size: int, answer: Any) -> None:
+    """A request that is counted and timed."""
+    meter.requests += 1
+    meter.note(connection, started_s, size, answer)
+
+
 def test_times_of_a_request_that_is_answered_at_once(clock: Clock) -> None:
     meter, connection = RequestMeters().of(PRODUCE, 9), info()
     connection.read_s, clock.now_s = 100.0, 103.0
-    meter.note(connection, 101.0, 77, [b"reply"])
+    noted(meter, connection, 101.0, 77, [b"reply"])
     timings = connection.timings
     assert timings is not None
     clock.now_s = 107.0
@@ -75,7 +79,7 @@ def test_times_of_a_request_that_waits(clock: Clock) -> None:
     meter, connection = RequestMeters().of(FETCH, 16), info()
     connection.read_s = 100.0
     reply: Deferred[Any] = Deferred()
-    meter.note(connection, 100.0, 1, Pending(reply, True))
+    noted(meter, connection, 100.0, 1, Pending(reply, True))
     timings = connection.timings
     assert timings is not None
     timings.sending()
@@ -91,7 +95,7 @@ def test_times_of_a_request_that_waits(clock: Clock) -> None:
 
 def test_an_answer_behind_another_waits_in_the_queue(clock: Clock) -> None:
     meter, connection = RequestMeters().of(PRODUCE, 9), info()
-    meter.note(connection, 100.0, 1, [b"reply"])
+    noted(meter, connection, 100.0, 1, [b"reply"])
     timings = connection.timings
     assert timings is not None
     timings.sent(1)
@@ -102,7 +106,7 @@ def test_an_answer_behind_another_waits_in_the_queue(clock: Clock) -> None:
 
 def test_a_request_without_an_answer_ends_at_once(clock: Clock) -> None:
     meter, connection = RequestMeters().of(PRODUCE, 9), info()
-    meter.note(connection, 99.0, 5, None)
+    noted(meter, connection, 99.0, 5, None)
     assert list(meter.kind.recent) == [(0.0, 1.0, 0.0, 0.0, 0.0, 5)]
     assert connection.timings is None
 
@@ -110,7 +114,7 @@ def test_a_request_without_an_answer_ends_at_once(clock: Clock) -> None:
 def test_marks_of_one_connection_are_bounded(clock: Clock) -> None:
     meter, connection = RequestMeters().of(PRODUCE, 9), info()
     for _ in range(module.MARKS_MAX + 1):
-        meter.note(connection, 100.0, 1, [b"reply"])
+        noted(meter, connection, 100.0, 1, [b"reply"])
     assert connection.timings is not None
     connection.timings.sent(1)
     assert connection.timings is None
@@ -141,6 +145,32 @@ def test_fewer_are_timed_while_there_are_very_many(clock: Clock) -> None:
     assert timed_of(meter, 100 * ONE_IN, clock, 0.002) == 100
     timed_of(meter, 2 * ONE_IN_OF_MANY, clock, 0.0005)
     assert timed_of(meter, 100 * ONE_IN_OF_MANY, clock, 0.0005) == 100
+
+
+def test_all_are_timed_again_where_they_are_rare(clock: Clock) -> None:
+    meter = RequestMeters().of(PRODUCE, 9)
+    timed_of(meter, ALL_TIMED + 10 * ONE_IN_OF_MANY, clock, 0.0005)
+    timed_of(meter, ONE_IN_OF_MANY, clock, 0.02)
+    assert timed_of(meter, 100, clock, 0.02) == 100
+
+
+def test_a_time_stands_for_the_requests_since_the_one_before(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the requests of a burst, of which fewer are timed, count as often as others."""
+    meter = RequestMeters().of(PRODUCE, 9)
+    stood: list[int] = []
+
+    def place_for(_: SampledTimes, requests: int, ended_s: float) -> int:
+        stood.append(requests)
+        return -1
+
+    monkeypatch.setattr(SampledTimes, "place_for", place_for)
+    for requests, apart_s in ((ALL_TIMED + 200, 0.002), (10_000, 0.0001), (5_000, 0.002), (50, 0.02)):
+        timed_of(meter, requests, clock, apart_s)
+        assert meter.requests - ONE_IN_OF_MANY < sum(stood) <= meter.requests
+    assert set(stood[:ALL_TIMED]) == {1}
+    assert {1, ONE_IN, ONE_IN_OF_MANY} <= set(stood)
 
 
 def test_requests_that_are_decoded_in_steps_are_not_timed_more_often_than_others(clock: Clock) -> None:
@@ -216,19 +246,6 @@ def test_a_large_answer_is_counted_in_steps() -> None:
     partitions = [Fetched() for _ in range(3 * module.COUNTED_A_STEP)]
     answer = FetchResponse(responses=[FetchableTopicResponse(partitions=partitions)])
     assert len(list(RequestMeters().of(FETCH, 12).count_in_steps(answer))) == 3
-
-
-@pytest.mark.parametrize("count", [0, 1, KEPT - 1, KEPT, KEPT + 1, 3 * KEPT + 5])
-def test_the_newest_times_are_kept(count: int) -> None:
-    newest = NewestTimes()
-    for number in range(count):
-        newest.append(Times(number, 0.5, 0.25, 0.0, 1.0, 7))
-    kept = range(max(0, count - KEPT), count)
-    assert len(newest) == len(kept)
-    assert sorted(newest) == [(number, 0.5, 0.25, 0.0, 1.0, 7) for number in kept]
-    assert sorted(newest.column(0)) == list(kept)
-    assert newest.column(5) == [7] * len(kept)
-    assert sorted(newest.totals()) == [number + 1.75 for number in kept]
 
 
 def test_throttle_times_are_those_of_the_newest_requests() -> None:
