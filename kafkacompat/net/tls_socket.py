@@ -6,8 +6,8 @@ data that a peer can make it hold is bounded, and OpenSSL never asks the socket 
 - An encrypted piece counts as sent once all of it has left. Until then `send` raises BlockingIOError. The next `send`,
   with any argument, continues that piece and returns its length. So the caller keeps it in its queue, as with any
   socket.
-- Received bytes that are not read yet are bounded by the room of one read plus a record. `has_more` tells that there
-  is more to read without news from the socket.
+- Received bytes that are not read yet are bounded by one piece. `has_more` tells that there is more to read without news
+  from the socket.
 - An error of OpenSSL becomes a ConnectionError with its reason. The alert was sent to the peer as far as the socket
   accepted it.
 """
@@ -23,7 +23,13 @@ from kafkacompat.ports import Buffer
 
 RECORD_BYTES_MAX = 16 * 1024 + 512
 """The size of one record on the wire, and a little more."""
-RECEIVED_AT_ONCE_BYTES = 128 * 1024
+RECEIVED_AT_ONCE_BYTES = 32 * 1024
+"""Bytes that OpenSSL gets at a time. It may find a thousand updates of keys in them, at 10 microseconds or more each."""
+DATA_SHARE = 4
+"""A piece of RECEIVED_AT_ONCE_BYTES that has less than this part of data is the last one of a call: tiny records and TLS's
+own messages take as much time as large ones."""
+LEAST_DATA_SHARE = 64
+"""Of a piece with less than this part the connection is closed: records of one byte have more."""
 SENT_AT_ONCE_BYTES = 64 * 1024
 """Bytes encrypted before the socket is tried: four full records."""
 HANDSHAKE_BYTES_MAX = 128 * 1024
@@ -120,16 +126,25 @@ class TlsSocket:
         return bool(self._unsent)
 
     def recv_into(self, room: memoryview) -> int:
-        """Fill the room with bytes, as far as available. 0 at the end. Raises BlockingIOError if there are none, or
-        ConnectionError."""
+        """Fill the room with bytes, as far as available, or less if they take long. 0 at the end. Raises BlockingIOError if
+        there are none, or ConnectionError."""
         read, wanted = self._tls.read, len(room)
-        got = 0
+        got = before = 0
+        given = self._incoming.pending
         try:
             while got < wanted:
                 try:
                     count = read(wanted - got, room[got:])
                 except ssl.SSLWantReadError:
-                    if not self._receive(wanted - got):
+                    if given >= RECEIVED_AT_ONCE_BYTES and (got - before) * DATA_SHARE < given:
+                        if (got - before) * LEAST_DATA_SHARE < given:
+                            raise ConnectionAbortedError(
+                                "TLS: the client sends hardly anything but messages of TLS's own"
+                            ) from None
+                        break
+                    before = got
+                    given = self._receive(wanted - got)
+                    if not given:
                         break
                     continue
                 if not count:
@@ -148,19 +163,20 @@ class TlsSocket:
             raise BlockingIOError
         return got
 
-    def _receive(self, wanted: int) -> bool:
-        """Pass OpenSSL the socket's bytes, or its end. Returns False if there are none."""
+    def _receive(self, wanted: int) -> int:
+        """Pass OpenSSL a piece of the socket's bytes, or its end. Returns the length of the piece, 1 for the end. 0: there is
+        none."""
         if self._is_over:
-            return False
+            return 0
         try:
             count = self._socket.recv_into(_received[: max(wanted, RECORD_BYTES_MAX)])
         except BlockingIOError:
-            return False
+            return 0
         if count:
             self._incoming.write(_received[:count])
         else:
             self._incoming.write_eof()
-        return True
+        return count or 1
 
     def send(self, data: Buffer, flags: int = 0) -> int:
         """Raises BlockingIOError or ConnectionError."""

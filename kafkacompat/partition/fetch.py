@@ -16,6 +16,7 @@ from kafkacompat.partition.fetch_purgatory import FetchPurgatory
 from kafkacompat.partition.fetch_reads import FetchReads
 from kafkacompat.partition.long_fetches import LONG_FROM, LongFetches
 from kafkacompat.partition.sessions import FetchContext, FetchSessionCache
+from kafkacompat.stepping.freeing import Freeing
 from kafkacompat.wire.errors import NONE
 from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
 
@@ -44,11 +45,13 @@ class FetchEngine:
     ) -> None:
         """`selects_by_rack`: see read_replicas. `throttle` limits followers that are not in sync."""
         self.sessions = sessions
+        freeing = Freeing(timers)
+        sessions.free = freeing.free
         self._clock = clock
         self._fetch_max_bytes = fetch_max_bytes
         self._reads = FetchReads(manager, clock, selects_by_rack=selects_by_rack, throttle=throttle)
         self.purgatory = FetchPurgatory(manager, self._reads, clock, timers)
-        self._long_fetches = LongFetches(sessions, self._reads, self.purgatory)
+        self._long_fetches = LongFetches(sessions, self._reads, self.purgatory, freeing)
 
     def fetch(
         self,

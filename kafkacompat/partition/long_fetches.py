@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.fetch_purgatory import FetchPurgatory
     from kafkacompat.partition.fetch_reads import FetchReads
     from kafkacompat.partition.sessions import FetchContext, FetchSessionCache
+    from kafkacompat.stepping.freeing import Freeing
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.fetch_response import PartitionData
 
@@ -34,10 +35,13 @@ NAMED_A_STEP = 1_000
 
 
 class LongFetches:
-    def __init__(self, sessions: FetchSessionCache, reads: FetchReads, purgatory: FetchPurgatory) -> None:
+    def __init__(
+        self, sessions: FetchSessionCache, reads: FetchReads, purgatory: FetchPurgatory, freeing: Freeing
+    ) -> None:
         self._sessions = sessions
         self._reads = reads
         self._purgatory = purgatory
+        self._freeing = freeing
 
     def named(
         self,
@@ -68,6 +72,19 @@ class LongFetches:
         """A fetch whose session has many partitions."""
         if context.error is not ErrorCode.NONE:
             return FetchResponse(error_code=context.error)
+        answers: list[tuple[Any, PartitionData]] = []
+        try:
+            answers = yield from self._answers(context, parameters)
+            return (yield from self._reads.answers.respond_in_steps(context, parameters, answers))
+        finally:
+            self._freeing.free(answers)
+            if isinstance(context.partitions, list):
+                self._freeing.free(context.partitions)
+
+    def _answers(
+        self, context: FetchContext, parameters: FetchParameters
+    ) -> Steps[list[tuple[Any, PartitionData]]]:
+        answers: list[tuple[Any, PartitionData]]
         purgatory = self._purgatory
         waiter = purgatory.new_long_waiter(context, parameters)
         purgatory.long_fetches[waiter] = None
@@ -90,10 +107,11 @@ class LongFetches:
                 if waiter.parked:
                     purgatory.look_again_at_long(waiter, core)
             waiter.noted = {}
+            self._freeing.free(answers)  # it will be read again
             partitions: Iterable[Any] = yield waiter.answer
             reading = Reading(list(partitions), parameters.max_bytes)
             answers, _ = yield from self._read(waiter, reading, arrived=False)
-        return (yield from self._reads.answers.respond_in_steps(context, parameters, answers))
+        return answers
 
     def _read(self, waiter: LongFetch, reading: Reading, *, arrived: bool) -> Generator[Any, Any, Any]:
         while True:
@@ -105,7 +123,11 @@ class LongFetches:
             waiter.noted = before if waiter.parameters.replica_id < 0 else before | waiter.noted
             if reading.is_over:
                 return answers, ready
-            yield None
+            try:
+                yield None
+            except GeneratorExit:
+                self._freeing.free(answers)
+                raise
 
     def _read_arrived(self, waiter: LongFetch) -> Generator[Any, Any, Any]:
         """Like a small fetch of a follower: partitions that changed while being read are read once more."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from kafkacompat.wire.errors import NONE, ErrorCode
 
@@ -111,7 +112,16 @@ class CachedPartition:
 
 
 class FetchSession:
-    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids")
+    __slots__ = (
+        "__weakref__",
+        "created_ms",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "partitions",
+        "privileged",
+        "uses_topic_ids",
+    )
 
     def __init__(
         self,
@@ -219,7 +229,10 @@ class FetchContext:
         if self._cache is None:
             return INVALID_SESSION_ID
         created = self._cache.maybe_create(self._privileged, self._uses_topic_ids, partitions, now_ms)
-        return INVALID_SESSION_ID if created is None else created.id
+        if created is None:
+            self._cache.free(partitions)
+            return INVALID_SESSION_ID
+        return created.id
 
 
 class FetchSessionCache:
@@ -233,6 +246,8 @@ class FetchSessionCache:
         self.partitions_max = partitions_max
         self.partition_count = 0
         self.evictions = 0
+        self.free: Callable[[dict[PartitionKey, CachedPartition]], None] = lambda partitions: None
+        """Called with the partitions of a session when nobody uses it any more. There may be very many."""
         self._new_id = new_id
         self._sessions: dict[int, FetchSession] = {}
         """Least recently used first."""
@@ -312,6 +327,8 @@ class FetchSessionCache:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self.partition_count -= len(session.partitions)
+            # A fetch may still use it.
+            finalize(session, self.free, session.partitions).atexit = False
 
     def maybe_create(
         self,

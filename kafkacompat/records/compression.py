@@ -35,7 +35,14 @@ FRAMES_MAX = 1000
 FIRST_CHUNK_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = -1, 9, 3
+UNPACKING_COST = {GZIP: 8, SNAPPY: 1, LZ4: 1, ZSTD: 2}
+"""For how many bytes of LZ4 one packed byte counts at worst. A hostile body has a table of codes every few bytes, which
+takes longer to build than what it codes: 0.1 s for a megabyte with gzip."""
+GZIP_PACKING_COST = 4
+SLOW_PACKING_COST = 1 << 20
+"""The same for packing with a level that searches. Bodies made for it take 5 us a byte."""
 LZ4_FAST = 0
+ZLIB_DEFAULT_LEVEL = 6
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -70,6 +77,18 @@ class DecompressedTooLarge(DecompressionFailed):
 
 class TooManyFrames(DecompressionFailed):
     """The body has more members, frames or blocks than the bound."""
+
+
+def packing_cost(codec: int, level: int | None = None) -> int:
+    """For how many bytes of a fast codec one byte counts at worst, if it is packed with this level."""
+    if codec == GZIP:
+        is_slow = level is not None and level > ZLIB_DEFAULT_LEVEL
+        return SLOW_PACKING_COST if is_slow else GZIP_PACKING_COST
+    if codec == LZ4:
+        return 1 if level is None or level == LZ4_LEVEL else SLOW_PACKING_COST
+    if codec == ZSTD:
+        return 1 if level is None or level <= ZSTD_LEVEL else SLOW_PACKING_COST
+    return 1
 
 
 def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:

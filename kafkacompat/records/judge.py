@@ -154,11 +154,8 @@ def _re_encoded(
     config: LogConfig,
     append_time_ms: int | None,
 ) -> Steps[ValidatedBatch]:
-    level = {
-        codecs.GZIP: config.compression_gzip_level,
-        codecs.LZ4: config.compression_lz4_level,
-        codecs.ZSTD: config.compression_zstd_level,
-    }.get(target)
+    if target == codecs.NONE and HEADER_SIZE + len(body) > config.max_message_bytes:
+        raise too_large(HEADER_SIZE + len(body), config)  # before it is copied: it may have 256 MiB
     # The delta of the first record need not be 0. Kafka rewrites the batch with that record's timestamp as its base.
     base_timestamp_ms = next(walk_records(body, 1, header.base_timestamp_ms, 0)).timestamp_ms
     if base_timestamp_ms != header.base_timestamp_ms:
@@ -177,7 +174,7 @@ def _re_encoded(
     attributes = header.attributes & ~(CODEC_MASK | LOG_APPEND_TIME_BIT) & 0x7FFF | target
     if append_time_ms is not None:
         attributes |= LOG_APPEND_TIME_BIT
-    packed: bytes = yield partial(codecs.compress, target, body, level)
+    packed: bytes = yield partial(codecs.compress, target, body, level_of(target, config))
     if HEADER_SIZE + len(packed) > config.max_message_bytes:
         raise too_large(HEADER_SIZE + len(packed), config)
     return trusted_batch(
@@ -195,6 +192,15 @@ def _re_encoded(
             record_count=header.record_count,
         )
     )
+
+
+def level_of(codec: int, config: LogConfig) -> int | None:
+    """The level with which the topic wants the codec's bodies."""
+    if codec == codecs.GZIP:
+        return config.compression_gzip_level
+    if codec == codecs.LZ4:
+        return config.compression_lz4_level
+    return config.compression_zstd_level if codec == codecs.ZSTD else None
 
 
 def too_large(size: int, config: LogConfig) -> LogRefused:

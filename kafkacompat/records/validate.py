@@ -35,7 +35,7 @@ from kafkacompat.records.batch import (
     parse_header,
 )
 from kafkacompat.records.check import BodyFacts, check_records
-from kafkacompat.records.judge import is_suspicious, judge, stamped, too_large
+from kafkacompat.records.judge import is_suspicious, judge, level_of, stamped, too_large
 from kafkacompat.records.limits import BatchLimits, RecordLimitExceeded
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.records.validated import ValidatedBatch
@@ -65,11 +65,12 @@ class Allowance:
     """
 
     copied_bytes = 4 * 1024 * 1024
-    """Bytes of uncompressed bodies."""
+    """Bytes of uncompressed bodies. A larger batch is not even read for its CRC."""
     packed_bytes = 1024 * 1024
+    """Bytes of compressed bodies, each counted as often as UNPACKING_COST says."""
     unpacked_bytes = 2 * 1024 * 1024
     re_encoded_bytes = 64 * 1024
-    """Bytes of bodies that are checked record by record, or recompressed."""
+    """Bytes of bodies that are checked record by record, or recompressed (`packing_cost`)."""
     units = STEP_UNITS
 
 
@@ -109,7 +110,9 @@ def validate_produce(
         allowance = _EVERYTHING
     if allowance.units <= 0:
         raise TooMuchAtOnce
-    header, view, target = _begin(records, config, zstd_allowed, origin is _CLIENT, limits)
+    header, view, target = _begin(
+        records, config, zstd_allowed, origin is _CLIENT, limits, allowance.copied_bytes
+    )
     codec = header.attributes & CODEC_MASK
     packed = view[HEADER_SIZE:]
     if codec != codecs.NONE:
@@ -129,9 +132,12 @@ def validate_produce(
     allowance.units -= BATCH_UNITS + facts.units
     stamps_append_time = config.message_timestamp_type == "LogAppendTime"
     if target != codec or is_suspicious(header, facts, config, now_ms, stamps_append_time):
-        if len(body) > allowance.re_encoded_bytes:
+        cost = len(body)
+        if target != codec:
+            cost *= codecs.packing_cost(target, level_of(target, config))
+        if cost > allowance.re_encoded_bytes:
             raise TooMuchAtOnce
-        allowance.re_encoded_bytes -= len(body)
+        allowance.re_encoded_bytes -= cost
         return all_steps(judge(header, view, target, body, facts, config, now_ms))
     return stamped(header, view, facts, now_ms, stamps_append_time)
 
@@ -146,14 +152,24 @@ def validate_in_steps(
     limits: BatchLimits = DEFAULT_LIMITS,
 ) -> Steps[ValidatedBatch]:
     """`validate_produce` as a generator with short steps. It uses the records until it ends."""
-    header, view, target = _begin(records, config, zstd_allowed, origin is _CLIENT, limits)
+    crc: int | None = None
+    if len(records) > Allowance.copied_bytes:
+        crc = yield partial(crc_of, records)
+    header, view, target = _begin(records, config, zstd_allowed, origin is _CLIENT, limits, crc=crc)
     return (yield from _steps(header, view, target, config, now_ms, limits))
 
 
 def _begin(
-    records: Buffer, config: LogConfig, zstd_allowed: bool, client: bool, limits: BatchLimits
+    records: Buffer,
+    config: LogConfig,
+    zstd_allowed: bool,
+    client: bool,
+    limits: BatchLimits,
+    bytes_max: int = 1 << 60,
+    crc: int | None = None,
 ) -> tuple[BatchHeader, memoryview, int]:
-    """The header, exactly the batch, and its target codec. Raises the refusals that depend on the header."""
+    """The header, exactly the batch, and its target codec. Raises the refusals that depend on the header, and
+    TooMuchAtOnce for a batch of more than `bytes_max`. `crc`: of all records, if it is known."""
     header = _only_batch(records, zstd_allowed)
     if client and header.base_offset != 0:
         raise LogRefused(
@@ -164,7 +180,10 @@ def _begin(
     view = memoryview(records)
     if len(view) != header.size:
         view = view[: header.size]
-    if crc_of(view) != header.crc:
+        crc = None
+    if len(view) > bytes_max:
+        raise TooMuchAtOnce
+    if (crc_of(view) if crc is None else crc) != header.crc:
         raise LogRefused(ErrorCode.CORRUPT_MESSAGE, "the batch's crc is wrong", fault=Fault.CRC)
     if client:
         _check_client_header(header)
@@ -274,7 +293,8 @@ def _check_client_header(header: BatchHeader) -> None:
 def _unpacked_at_once(
     codec: int, packed: memoryview, limits: BatchLimits, allowance: Allowance
 ) -> bytes | bytearray:
-    if len(packed) > allowance.packed_bytes:
+    cost = len(packed) * codecs.UNPACKING_COST[codec]
+    if cost > allowance.packed_bytes:
         raise TooMuchAtOnce
     bound = min(limits.unpacked_bytes, allowance.unpacked_bytes)
     try:
@@ -286,7 +306,7 @@ def _unpacked_at_once(
         raise _not_opened(error) from error
     except codecs.DecompressionFailed as error:
         raise _not_opened(error) from error
-    allowance.packed_bytes -= len(packed)
+    allowance.packed_bytes -= cost
     allowance.unpacked_bytes -= len(body)
     return body
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
 from kafkacompat.share.values import PendingWrite
+from kafkacompat.stepping.freeing import Freeing
 
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import TopicIdPartition
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kafkacompat.share.led_partition import LedPartition
     from kafkacompat.share.partition_cache import SharePartitionCache
     from kafkacompat.share.sessions import (
-        CachedSharePartition,
         SessionKey,
         ShareSession,
         ShareSessionCache,
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 RELEASED_AT_ONCE = 10
 """Share-partitions of which a member's records are released in one turn of the loop, if few records are in flight."""
-FREED_AT_ONCE = 5_000
-"""Partitions of a session that has ended, freed in one turn of the loop."""
 
 
 class SessionEnds:
@@ -33,6 +30,7 @@ class SessionEnds:
         self._sessions = sessions
         self._cache = cache
         self._timers = timers
+        self._freeing = Freeing(timers)
         self._releases: OrderedDict[tuple[LedPartition, str], None] = OrderedDict()
         """Share-partitions and members, in order."""
         self._ended_groups: list[str] = []
@@ -61,9 +59,13 @@ class SessionEnds:
             led = self._cache.get(key.group_id, partition) if partition in partitions else None
             if led is not None:
                 self._releases[led, key.member_id] = None
-        if len(partitions) > FREED_AT_ONCE:
-            self._timers.call_after(0, partial(self._free, partitions))
+        self._freeing.free(partitions)
         self._release_some()
+
+    def end_all(self) -> None:
+        """End all sessions. What their members hold is dropped with its share-partitions."""
+        for session in self._sessions.remove_all():
+            self._freeing.free(session.partitions)
 
     def finish_release(self, led: LedPartition, member_id: str) -> None:
         """Call before a member acquires: it may be back before its former session has released everything, and what it
@@ -71,12 +73,6 @@ class SessionEnds:
         if (led, member_id) in self._releases:
             del self._releases[led, member_id]
             self._release(led, member_id)
-
-    def _free(self, partitions: dict[TopicIdPartition, CachedSharePartition]) -> None:
-        for _ in range(min(len(partitions), FREED_AT_ONCE)):
-            partitions.popitem()
-        if partitions:
-            self._timers.call_after(0, partial(self._free, partitions))
 
     def on_connection_closed(self, connection_id: int) -> None:
         for session in self._sessions.sessions_of(connection_id):

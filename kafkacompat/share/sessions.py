@@ -199,13 +199,16 @@ class ShareSessionCache:
             del spoken.sessions[key]
         return session
 
-    def remove_all(self) -> None:
-        for session in self._sessions.values():
+    def remove_all(self) -> list[ShareSession]:
+        """Returns the sessions, which have ended."""
+        ended = list(self._sessions.values())
+        for session in ended:
             session.end()
         self._sessions.clear()
         self._members.clear()
         for spoken in self._spoken.values():
             spoken.sessions.clear()
+        return ended
 
     def sessions_of(self, connection_id: int) -> list[ShareSession]:
         spoken = self._spoken.get(connection_id)

@@ -128,7 +128,7 @@ class SharePartitionManager:
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Forget everything when the cluster's share groups are switched off."""
         if old.features.get(SHARE_VERSION, 0) and not new.features.get(SHARE_VERSION, 0):
-            self.sessions.remove_all()
+            self._ends.end_all()
             self.cache.drop_all()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
-from kafkacompat.records.compression import DecompressedTooLarge, decompress
+from kafkacompat.records.compression import UNPACKING_COST, DecompressedTooLarge, decompress
 from kafkacompat.telemetry.client_metrics_manager import (
     NO_CODEC,
     Attributes,
@@ -20,6 +20,8 @@ from kafkacompat.telemetry.series import ClientSeries, Point, labels_of, metric_
 
 UNPACKED_BYTES_MAX = 512 << 10
 """Of one push. A client sends at most a few hundred metrics of about a hundred bytes. A message of two bytes costs 70 ns."""
+PACKED_BYTES_MAX = 1 << 20
+"""Of one push, each counted as often as UNPACKING_COST tells: it is decompressed in one step of the loop."""
 ELEMENTS_MAX = 5_000
 """Metrics, points and attributes of one push that are read. One costs up to three microseconds."""
 DELTA = metrics_pb2.AGGREGATION_TEMPORALITY_DELTA
@@ -49,6 +51,8 @@ class Points:
 
     def __init__(self, codec: int, metrics: bytes) -> None:
         """Raises PointsRefused, PointsTooLarge."""
+        if len(metrics) * UNPACKING_COST.get(codec, 0) > PACKED_BYTES_MAX:
+            raise PointsTooLarge(f"{len(metrics)} bytes in this compression may take too long")
         try:
             body = metrics if codec == NO_CODEC else decompress(codec, metrics, UNPACKED_BYTES_MAX)
             if len(body) > UNPACKED_BYTES_MAX:

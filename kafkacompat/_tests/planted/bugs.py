@@ -13,6 +13,7 @@ from kafkacompat._tests.planted import (
     of_log,
     of_metrics,
     of_nodes,
+    of_one_client,
     of_partitions,
     of_pipeline,
     of_raft,
@@ -28,6 +29,7 @@ from kafkacompat._tests.planted import (
 
 AREAS = (
     of_limits,
+    of_one_client,
     of_giants,
     of_pipeline,
     of_leaders,

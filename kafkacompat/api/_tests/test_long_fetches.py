@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,12 +11,15 @@ import pytest
 
 from kafkacompat.api._tests.test_long_requests import in_steps, stepping_api
 from kafkacompat.api._tests.world import Api
+from kafkacompat.api.partition_services import FetchRequestPartition
 from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.fetch_purgatory import EVERYTHING
 from kafkacompat.partition.fetch_reads import LOOKED_AT_A_STEP, READ_A_STEP
 from kafkacompat.partition.long_fetches import LONG_FROM, NAMED_A_STEP
-from kafkacompat.partition.sessions import CachedPartition
+from kafkacompat.partition.sessions import EVICTION_MS, CachedPartition
 from kafkacompat.ports.dispatcher import Pending
+from kafkacompat.stepping import freeing
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 COUNT = 2_500
@@ -159,6 +163,76 @@ def test_a_session_that_outgrows_the_room_for_all_is_over_and_the_next_fetch_has
     assert (refused.error_code, refused.session_id, rows(refused)) == (70, 0, [])
     assert api.world.sessions.get(response.session_id) is None
     assert api.world.sessions.partition_count == 0
+
+
+@pytest.mark.parametrize("end", ["by its client", "for another one", "without room"])
+def test_what_a_long_fetch_keeps_is_freed_in_steps(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may name half a million partitions. They would take a tenth of a second to go."""
+    monkeypatch.setattr(freeing, "FREED_AT_ONCE", 100)
+    for kind in (CachedPartition, FetchRequestPartition):
+        monkeypatch.setattr(kind, "__del__", lambda self: None, raising=False)
+    api = consumer_api()
+    sessions = api.world.sessions
+    sessions.slots = 1
+    if end == "without room":
+        sessions.partitions_max = 1
+    with most_at_once(api, (CachedPartition, "__del__"), (FetchRequestPartition, "__del__")) as most:
+        response, _ = in_steps(api, asking(range(COUNT), session_epoch=0), 12)
+        if end == "for another one":
+            api.world.time.advance(EVICTION_MS + 1)
+            api.send(asking([0], session_epoch=0), 12)
+        else:
+            api.send(asking([], session_id=response.session_id, session_epoch=-1), 12)
+        assert sessions.get(response.session_id) is None
+        assert most() <= 100 + 1
+        while api.world.time.pending():
+            one_step(api)
+        assert 0 < most() <= 100 + 1  # the last fetch's own
+
+
+def test_what_a_long_fetch_keeps_is_freed_in_steps_if_its_client_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(freeing, "FREED_AT_ONCE", 100)
+    api = consumer_api()
+    reply = api.send(asking(range(COUNT), session_epoch=0, max_wait_ms=10_000), 12)
+    purgatory = api.world.engine.purgatory
+    while not len(purgatory):
+        one_step(api)
+    (waiter,) = purgatory.consumers.by_key[EVERYTHING]
+    kept = waiter.context.partitions
+    assert isinstance(kept, list)
+    api.dispatcher.connection_closed(api.connection)
+    del reply, waiter
+    while api.world.time.pending():
+        one_step(api)
+    assert len(kept) == COUNT
+    gc.collect()
+    sizes = [len(kept)]
+    while api.world.time.pending():
+        one_step(api)
+        sizes.append(len(kept))
+    assert sizes == list(range(COUNT, -1, -100))
+
+
+def test_a_session_that_is_dropped_while_a_fetch_uses_it_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freeing, "FREED_AT_ONCE", 100)
+    api = consumer_api()
+    session_id = session_of(api)
+    waiting = asking([], session_id=session_id, session_epoch=1, max_wait_ms=10_000)
+    reply = api.send(waiting, 12)
+    assert isinstance(reply, Pending)
+    while not len(api.world.engine.purgatory):
+        one_step(api)
+    session = api.world.sessions.get(session_id)
+    assert session is not None
+    api.world.sessions._drop(session)
+    api.world.time.advance(10)
+    assert len(session.partitions) == COUNT
+    del session
+    api.world.produce("t", COUNT - 1)
+    api.settle()
+    assert [row.partition_index for row in rows(answered(api, reply))] == [COUNT - 1]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 10, 20, 30])

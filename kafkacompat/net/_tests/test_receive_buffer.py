@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkacompat.net import receive_buffer
 from kafkacompat.net._tests.helpers import framed
-from kafkacompat.net.receive_buffer import ENVELOPE_BYTES_MAX, INITIAL_BYTES, ReceiveBuffer
+from kafkacompat.net.receive_buffer import (
+    DOUBLED_BYTES_MAX,
+    ENVELOPE_BYTES_MAX,
+    INITIAL_BYTES,
+    RETAINED_BYTES_MAX,
+    ReceiveBuffer,
+)
 from kafkacompat.wire.errors import WireError
 
 
@@ -51,6 +58,62 @@ def test_a_promised_size_takes_no_memory() -> None:
     assert buffer.next_frame() is None
     buffer.room(hold=False)
     assert buffer.capacity == INITIAL_BYTES
+
+
+def filled(buffer: ReceiveBuffer, size: int, at_once: int) -> list[int]:
+    """Receive a frame of this size. Returns the capacities on the way."""
+    capacities = []
+    left = framed(bytes(size))
+    while left:
+        room = buffer.room(hold=False)
+        assert room is not None
+        capacities.append(buffer.capacity)
+        count = min(len(room), at_once, len(left))
+        room[:count], left = left[:count], left[count:]
+        buffer.received(count)
+    return capacities
+
+
+@pytest.mark.parametrize("size", [3 * DOUBLED_BYTES_MAX, 32 * DOUBLED_BYTES_MAX])
+def test_a_large_frame_is_copied_only_while_it_is_small(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one step of the loop would copy and clear as much as half of the largest frame."""
+    kept: list[int] = []
+    cleared: list[int] = []
+    replace = ReceiveBuffer._replace
+
+    def counted(self: ReceiveBuffer, capacity: int, keep: int) -> None:
+        replace(self, capacity, keep)
+        kept.append(keep)
+        if isinstance(self._buffer, bytearray):
+            cleared.append(capacity)
+
+    monkeypatch.setattr(ReceiveBuffer, "_replace", counted)
+    buffer = ReceiveBuffer(size)
+    capacities = filled(buffer, size, 128 * 1024)
+    assert max(kept) <= DOUBLED_BYTES_MAX
+    assert max(cleared) <= DOUBLED_BYTES_MAX
+    assert capacities[-1] == max(4 + size, RETAINED_BYTES_MAX)
+    frame = buffer.next_frame()
+    assert frame is not None
+    assert len(frame) == size
+    assert not frame.readonly
+
+
+def test_a_large_frame_keeps_its_bytes_while_others_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a node's own connections: answers stay in use while the next ones are received."""
+    monkeypatch.setattr(receive_buffer, "DOUBLED_BYTES_MAX", 64 * 1024)
+    buffer = ReceiveBuffer(1 << 20)
+    chance = random.Random(7)
+    bodies = [chance.randbytes(size) for size in (5, 300_000, 70, 90_000, 65_536, 8, 200_000)]
+    stream, returned = b"".join(map(framed, bodies)), []
+    while stream:
+        room = buffer.unviewed_room()
+        count = min(len(room), chance.randrange(1, 50_000), len(stream))
+        room[:count], stream = stream[:count], stream[count:]
+        buffer.received(count)
+        while (frame := buffer.next_frame()) is not None:
+            returned.append(frame)
+    assert [bytes(frame) for frame in returned] == bodies
 
 
 def test_a_frame_in_use_is_not_moved_or_overwritten() -> None:

@@ -20,6 +20,7 @@ import trio
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.net import tls_connection, tls_socket
+from kafkacompat.net._tests import helpers
 from kafkacompat.net._tests.helpers import (
     CLIENT_CONTEXT,
     ROOT,
@@ -252,6 +253,78 @@ async def test_records_that_are_larger_than_the_room_wait_in_openssl_until_there
         dispatcher.resolve(b"park")
         assert await receive_frame(stream) == b"done park"
         assert [await receive_frame(stream) for _ in bodies] == bodies
+
+
+class AllThere:
+    """A socket whose bytes have all arrived."""
+
+    def __init__(self) -> None:
+        self.arrived = self.sent = b""
+
+    def recv_into(self, room: memoryview) -> int:
+        count = min(len(room), len(self.arrived))
+        if not count:
+            raise BlockingIOError
+        room[:count], self.arrived = self.arrived[:count], self.arrived[count:]
+        return count
+
+    def send(self, data: memoryview, flags: int = 0) -> int:
+        self.sent += data
+        return len(data)
+
+    def fileno(self) -> int:
+        return -1
+
+
+def secured_pair() -> tuple[AllThere, TlsSocket, Client]:
+    below, client = AllThere(), Client()
+    served = TlsSocket(below, helpers.SERVER_CONTEXT)  # type: ignore[arg-type]
+    while not served.is_secured:
+        below.arrived += client.shake_hands()
+        served.shake_hands(tls_socket.HANDSHAKE_BYTES_MAX)
+        client.incoming.write(below.sent)
+        below.sent = b""
+    return below, served, client
+
+
+def test_tiny_records_are_read_a_piece_at_a_time() -> None:
+    """A record of one byte takes as long as one of a kilobyte, and a call has room for a hundred thousand of them."""
+    below, served, client = secured_pair()
+    data = bytes(number % 251 for number in range(20_000))
+    for at in range(len(data)):
+        client.tls.write(data[at : at + 1])
+    below.arrived = client.outgoing.read()
+    found = b""
+    room = memoryview(bytearray(128 * 1024))
+    while below.arrived:
+        before = len(below.arrived)
+        count = served.recv_into(room)
+        found += room[:count]
+        assert before - len(below.arrived) <= tls_socket.RECEIVED_AT_ONCE_BYTES
+    assert found == data
+
+
+def test_messages_of_tls_s_own_without_data_end_the_connection() -> None:
+    """A client may update its keys again and again, at a hundred times the cost of data."""
+    below, served, _ = secured_pair()
+
+    class Updates:
+        def read(self, count: int, room: memoryview) -> int:
+            served._incoming.read()
+            raise ssl.SSLWantReadError
+
+        def pending(self) -> int:
+            return 0
+
+    served._tls = Updates()  # type: ignore[assignment]
+    room = memoryview(bytearray(128 * 1024))
+    below.arrived = bytes(tls_socket.RECORD_BYTES_MAX)
+    with pytest.raises(BlockingIOError):
+        served.recv_into(room)
+    below.arrived = bytes(4 * tls_socket.RECEIVED_AT_ONCE_BYTES)
+    with pytest.raises(ConnectionAbortedError, match="TLS's own"):
+        served.recv_into(room)
+    assert len(below.arrived) == 3 * tls_socket.RECEIVED_AT_ONCE_BYTES
 
 
 async def test_bytes_behind_a_parked_request_are_bounded_over_tls() -> None:

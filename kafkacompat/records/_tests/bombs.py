@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import struct
+import zlib
 
 import lz4.frame
 import zstandard
@@ -92,3 +94,37 @@ def many_frames(codec: int, count: int) -> bytes:
 def many_blocks(count: int) -> bytes:
     """A xerial stream of empty blocks."""
     return compression.compress(compression.SNAPPY, b"x") + b"\0\0\0\1\0" * count
+
+
+def tables(body: bytes, size: int) -> bytes:
+    """A gzip member of about `size` bytes: `body`, behind as many empty blocks as fit, each with its own table of codes
+    (RFC 1951, 3.2.7). A block has 90 bits."""
+    bits: list[int] = []
+
+    def put(value: int, width: int) -> None:
+        bits.extend(value >> at & 1 for at in range(width))
+
+    for _ in range(4):  # 45 bytes
+        put(0, 1)  # not the last block
+        put(2, 2)  # with dynamic codes
+        put(0, 5)  # 257 codes of literals and lengths
+        put(0, 5)  # 1 code of distances
+        put(14, 4)  # 18 lengths of the codes that tell the lengths
+        for symbol in (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1):
+            put(symbol in (1, 18), 3)
+        put(1, 1)
+        put(127, 7)  # 138 codes of length 0
+        put(1, 1)
+        put(107, 7)  # 118 codes of length 0
+        put(0, 2)  # the end of the block, and the distance: length 1
+        put(0, 1)  # the end of the block
+    period = sum(bit << at for at, bit in enumerate(bits)).to_bytes(len(bits) // 8, "little")
+    last = zlib.compressobj(wbits=-15)
+    return b"".join(
+        (
+            b"\x1f\x8b\x08\0\0\0\0\0\0\xff",
+            period * (size // len(period)),
+            last.compress(body) + last.flush(),
+            struct.pack("<II", zlib.crc32(body), len(body)),
+        )
+    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from typing import Any
 
 import pytest
+import zstandard
 
 from kafkacompat.config import LogConfig
 from kafkacompat.ports import LogRefused
@@ -21,6 +23,7 @@ from kafkacompat.records._tests.bombs import (
     record_of_headers,
     record_of_value,
     records_of_headers,
+    tables,
     tiny_records,
 )
 from kafkacompat.records.batch import build_batch, parse_header
@@ -238,7 +241,48 @@ def test_large_bodies_without_compression_are_copied_in_a_thread() -> None:
     with pytest.raises(TooMuchAtOnce):
         at_once(batch)
     checked, steps, jobs = in_steps(batch)
-    assert (checked.size, steps, jobs) == (len(batch), 1, 1)
+    # One for the CRC, and one for the copy.
+    assert (checked.size, steps, jobs) == (len(batch), 1, 2)
+    batch[-1] ^= 1
+    assert refusal(batch).code == ErrorCode.CORRUPT_MESSAGE
+    # What follows a batch does not belong to its CRC.
+    batch[-1] ^= 1
+    assert in_steps(batch + b"cut off")[0].size == len(batch)
+
+
+def test_a_large_batch_is_not_read_for_its_crc_at_once(monkeypatch: Any) -> None:
+    batch = batch_of_body(record_of_value(5_000_000), compression.NONE)
+    monkeypatch.setattr(validation, "crc_of", lambda view: pytest.fail("read"))
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_packed_bytes_count_as_the_slowest_body_of_their_codec(codec: int) -> None:
+    """A megabyte of gzip with a table of codes every few bytes takes 0.1 s, whatever it unfolds to."""
+    cost = {compression.GZIP: 8, compression.SNAPPY: 1, compression.LZ4: 1, compression.ZSTD: 2}[codec]
+    size = 1024 * 1024 // cost
+    body = record(b"\0\0\0\1" + _varint(size) + random.Random(1).randbytes(size) + b"\0")
+    packed = compression.compress(codec, body)
+    batch = batch_around(packed, codec)
+    assert size < len(packed)
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch)
+    allowance = Allowance()
+    allowance.packed_bytes = cost * len(packed) + 1
+    assert at_once(batch, allowance=allowance).size == len(batch)
+    assert allowance.packed_bytes == 1
+
+
+def test_tables_of_codes_every_few_bytes_are_unpacked_in_a_thread() -> None:
+    body = record_of_value(1000)
+    for packed in (tables(body, 200_000), compression.compress(compression.GZIP, body)):
+        assert compression.unpack(compression.GZIP, packed) == body
+    batch = batch_around(tables(body, 200_000), compression.GZIP)
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch)
+    checked, _, jobs = in_steps(batch)
+    assert (checked.size, jobs) == (len(batch), 1)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -310,6 +354,43 @@ def test_records_to_blame_are_looked_for_in_steps(monkeypatch: Any) -> None:
     assert paused == count // (judge.STEP_OBJECTS + 1)
     assert refused.code == ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in refused.record_errors] == [count - 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ({"compression_type": "snappy"}, 65_000),
+        ({"compression_type": "lz4"}, 65_000),
+        ({"compression_type": "zstd"}, 65_000),
+        ({"compression_type": "zstd", "compression_zstd_level": 1}, 65_000),
+        ({"compression_type": "uncompressed"}, 65_000),
+        ({"compression_type": "gzip"}, 16_000),
+        ({"compression_type": "gzip", "compression_gzip_level": 1}, 16_000),
+        ({"compression_type": "gzip", "compression_gzip_level": 7}, 0),
+        ({"compression_type": "lz4", "compression_lz4_level": 3}, 0),
+        ({"compression_type": "lz4", "compression_lz4_level": 17}, 0),
+        ({"compression_type": "zstd", "compression_zstd_level": 4}, 0),
+    ],
+)
+def test_slow_levels_pack_in_a_thread(name: dict[str, Any], most: int) -> None:
+    """64 KiB of two letters in random order take up to 0.3 s."""
+    config = dataclasses.replace(ROOMY, **name)
+    codec = compression.LZ4 if config.compression_type != "lz4" else compression.ZSTD
+    if most:
+        assert at_once(batch_of_body(record_of_value(most), codec), config)
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch_of_body(record_of_value(most + 1000), codec), config)
+    checked, _, jobs = in_steps(batch_of_body(record_of_value(most + 1000), codec), config)
+    assert checked.record_count == 1
+    assert jobs == 2
+
+
+def test_what_would_be_too_large_unpacked_is_refused_before_it_is_copied(monkeypatch: Any) -> None:
+    config = LogConfig(compression_type="uncompressed")
+    monkeypatch.setattr(compression, "compress", lambda *arguments: pytest.fail("copied"))
+    packed = batch_around(bomb := zstandard.compress(record_of_value(5_000_000)), compression.ZSTD)
+    assert len(bomb) < 1000
+    assert refusal(packed, config).code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("first_delta", [0, 5])

@@ -12,6 +12,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 
 from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.rendering import rendered
+from kafkacompat.records._tests.bombs import tables
 from kafkacompat.records.compression import compress
 from kafkacompat.telemetry import otlp, series
 from kafkacompat.telemetry.client_metrics_manager import (
@@ -122,6 +123,13 @@ def test_a_body_that_unpacks_to_too_much_is_refused(
     for codec in (NO_CODEC, *ACCEPTED_CODECS):
         with pytest.raises(PointsTooLarge):
             receiver.take(A, {}, codec, compress(codec, message()))
+
+
+def test_a_body_that_takes_long_to_unpack_is_refused_unread(receiver: OtlpReceiver) -> None:
+    with pytest.raises(PointsTooLarge, match="too long"):
+        receiver.take(A, {}, GZIP, tables(message(), 150_000))
+    receiver.take(A, {}, GZIP, tables(message(), 100_000))
+    assert shown(receiver)
 
 
 def points(count: int) -> list[Point]:
