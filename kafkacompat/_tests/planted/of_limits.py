@@ -334,8 +334,8 @@ BUGS = (
     PlantedBug(
         "a node whose line nobody reads ends",
         "cli/start.py",
-        "    except OSError as error:\n        logging",
-        "    except FileNotFoundError as error:\n        logging",
+        "    except OSError as error:\n        logger",
+        "    except FileNotFoundError as error:\n        logger",
         ("_tests/test_cli_parts.py::test_a_node_whose_standard_output_takes_nothing_goes_on",),
     ),
     PlantedBug(
@@ -483,11 +483,11 @@ BUGS = (
         ("api/_tests/test_added_up_usage.py",),
     ),
     PlantedBug(
-        "a muted connection is closed as idle",
+        "a muted connection is never closed as idle",
         "net/connection.py",
-        "        return len(self._replies.waiting) + self._muted",
-        "        return len(self._replies.waiting)",
-        ("net/_tests/test_muting.py::test_the_response_leaves_and_the_next_request_waits",),
+        "        return len(self._replies.waiting)\n",
+        "        return len(self._replies.waiting) + self._muted\n",
+        ("net/_tests/test_muting.py::test_a_muted_connection_is_idle",),
     ),
     PlantedBug(
         "a refused mutation takes tokens",

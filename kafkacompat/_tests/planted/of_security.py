@@ -431,8 +431,8 @@ BUGS = (
     PlantedBug(
         "clients of a held listener are let in",
         "net/acceptors.py",
-        "(name in self._held or not self.counts.may_accept(name))",
-        "not self.counts.may_accept(name)",
+        "return listener not in self._held and self.counts.may_accept(listener)",
+        "return self.counts.may_accept(listener)",
         ("net/_tests/test_server.py::test_clients_of_a_held_listener_wait_in_the_backlog",),
     ),
     PlantedBug(
