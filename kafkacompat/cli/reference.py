@@ -35,6 +35,7 @@ def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
 def every_parser() -> argparse.ArgumentParser:
     """One parser with all commands, and all actions of the pipeline."""
     whole = argparse.ArgumentParser(prog=PROGRAM)
+    whole.add_argument("--version", action="store_true", help="print the version and end")
     commands = whole.add_subparsers(dest="command")
     for name, purpose in COMMANDS.items():
         command = commands.add_parser(name, help=purpose)
