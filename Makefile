@@ -67,13 +67,13 @@ planted: $(VENV)/.dev
 branches: $(VENV)/.dev
 	$(BIN)/python -m kafkacompat._tests.branches --workers $(WORKERS) --folder $(VENV)/branches --document docs/testing.md $(ARGS)
 
-# The page's tests drive a real Chromium, and kcat is one of the clients. As root on a system with apt they are installed;
-# elsewhere the tests say what is missing.
+# The page's tests drive a real Chromium, kcat is one of the clients, and shells complete commands. As root on a system with
+# apt they are installed; elsewhere the tests say what is missing.
 browser:
-	@command -v chromium >/dev/null && command -v chromedriver >/dev/null && command -v kcat >/dev/null || { \
+	@( for name in chromium chromedriver kcat zsh fish; do command -v $$name >/dev/null || exit 1; done ) || { \
 		test "$$(id -u)" = 0 && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-			--no-install-recommends chromium chromium-driver fonts-dejavu-core kcat >/dev/null; \
-	} || echo "chromium, chromedriver or kcat is missing and could not be installed; the tests that need it will say so"
+			--no-install-recommends chromium chromium-driver fonts-dejavu-core kcat zsh fish >/dev/null; \
+	} || echo "chromium, chromedriver, kcat, zsh or fish is missing and could not be installed; the tests that need it will say so"
 
 # The tests of metrics run a real Prometheus. It comes after the browser, because apt installs one thing at a time.
 prometheus: browser

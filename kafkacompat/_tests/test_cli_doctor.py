@@ -65,7 +65,7 @@ def test_a_cluster_that_is_well_has_no_complaint_and_every_check_is_told() -> No
         "disks",
         "versions",
     ]
-    assert found[0] == Finding("brokers", Level.OK, "2 of 2 are alive")
+    assert found[0] == Finding("brokers", Level.OK, "2 are registered, and none is fenced")
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,11 @@ def test_a_cluster_that_is_well_has_no_complaint_and_every_check_is_told() -> No
     [
         (broker(is_fenced=True), "FAIL", "broker 1 is registered and fenced"),
         (broker(problem="no broker answers"), "FAIL", "broker 1 advertises one:9092: no broker answers"),
+        (
+            broker(problem="timed out", hangs=True),
+            "FAIL",
+            "broker 1 advertises one:9092, takes connections there and does not answer",
+        ),
         (broker(address="127.0.0.1:9092"), "FAIL", "which other machines cannot reach"),
         (broker(address="[::1]:9092"), "FAIL", "which other machines cannot reach"),
         (broker(answers_as=("other", 7)), "FAIL", "but node 7 of cluster other answers there"),

@@ -34,6 +34,10 @@ class BrokerAway(CommandFailed):
     """The broker cannot be reached, or the connection was lost. A retry may find it, or another broker in its place."""
 
 
+class NoAnswer(BrokerAway):
+    """The broker took the connection, but an answer did not come in time."""
+
+
 class Connection:
     """One broker. Each request uses the highest version that both sides support."""
 
@@ -115,6 +119,8 @@ class Connection:
         except BaseException as error:
             # Also after an interrupt: a late answer would be taken for the answer to the next request.
             self.close()
+            if isinstance(error, TimeoutError):
+                raise NoAnswer(f"the broker did not answer: {error}") from error
             if isinstance(error, OSError):
                 raise BrokerAway(f"the broker did not answer: {error}") from error
             raise

@@ -89,7 +89,7 @@ def _brokers(cluster: ClusterFacts) -> Iterator[Finding]:
             f"start it; if it is gone for good: kafkacompat quorum unregister {node_id}",
         )
     if not fenced:
-        yield Finding("brokers", Level.OK, f"{alive} of {alive} are alive")
+        yield Finding("brokers", Level.OK, f"{alive} are registered, and none is fenced")
 
 
 def _listeners(cluster: ClusterFacts) -> Iterator[Finding]:
@@ -109,13 +109,22 @@ def _listeners(cluster: ClusterFacts) -> Iterator[Finding]:
                 f"{who}, which other machines cannot reach",
                 "set advertised.listeners to an address of that machine and restart the broker",
             )
+        elif broker.hangs:
+            complaints = True
+            yield Finding(
+                check,
+                Level.FAIL,
+                f"{who}, takes connections there and does not answer: {broker.problem}",
+                f"see in the log of broker {broker.node_id} what it does; if nothing, restart it",
+            )
         elif broker.problem:
             complaints = True
             yield Finding(
                 check,
                 Level.FAIL,
                 f"{who}: {broker.problem}",
-                "set advertised.listeners to an address that is reached from here, or open the way to it",
+                "start the broker if it is down; otherwise set advertised.listeners to an address that is reached from "
+                "here, or open the way to it",
             )
         elif broker.answers_as is not None and broker.answers_as != (cluster.cluster_id, broker.node_id):
             complaints = True

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kafkacompat.cli.client import Cluster, Remote, check, error_name, parsed
-from kafkacompat.cli.connection import Connection
+from kafkacompat.cli.connection import BrokerAway, Connection, NoAnswer
 from kafkacompat.cli.diagnosis import PARTITIONS, QUORUM
 from kafkacompat.cli.facts import (
     BrokerFacts,
@@ -97,7 +97,8 @@ def _broker(known: Broker, address: ClusterAddress) -> BrokerFacts:
     try:
         connection = Connection(known.host, known.port, ANSWER_TIMEOUT_S, address.security())
     except CommandFailed as failure:
-        return BrokerFacts(known.node_id, where, problem=str(failure))
+        hangs = isinstance(failure, NoAnswer)
+        return BrokerFacts(known.node_id, where, problem=str(failure), hangs=hangs)
     try:
         versions = _answer(
             connection,
@@ -116,7 +117,8 @@ def _broker(known: Broker, address: ClusterAddress) -> BrokerFacts:
             finalized={each.name: each.max_version_level for each in versions.finalized_features},
         )
     except CommandFailed as failure:
-        return BrokerFacts(known.node_id, where, problem=str(failure))
+        hangs = isinstance(failure, NoAnswer)
+        return BrokerFacts(known.node_id, where, problem=str(failure), hangs=hangs)
     finally:
         connection.close()
 
@@ -160,7 +162,11 @@ def _quorum(remote: Remote) -> QuorumFacts | None:
         return None
     asked = TopicData(topic_name=QUORUM_TOPIC, partitions=[PartitionData(partition_index=0)])
     before_ms = _now_ms()
-    answer = remote.call(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
+    try:
+        answer = remote.call(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
+    except BrokerAway:
+        # A broker waits for an active controller to answer this. It has answered other questions.
+        return None
     after_ms = _now_ms()
     check(answer.error_code, "the metadata quorum", answer.error_message)
     found = answer.topics[0].partitions[0]

@@ -29,6 +29,8 @@ class BrokerFacts:
     is_fenced: bool = False
     problem: str = ""
     """Why nobody answers at the address. Empty if the broker answers."""
+    hangs: bool = False
+    """It takes connections at the address, and does not answer."""
     answers_as: tuple[str, int] | None = None
     """(cluster id, node id) of the node that answers there. None if it does not tell."""
     log_dirs: Sequence[LogDir] = ()
