@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def root_logging() -> Iterator[None]:
     yield
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
+    logging.captureWarnings(False)
 
 
 def opened(path: Path, logger: logging.Logger, **options: int) -> NodeLog:
@@ -324,6 +326,18 @@ def test_a_log_file_tells_why_the_node_does_not_start(
     assert main(words) == 1
     assert lines(path)[-1].startswith("CRITICAL the node does not start: Invalid value one")
     assert capsys.readouterr().err.startswith("kafkacompat: Invalid value one")
+
+
+@pytest.mark.usefixtures("root_logging")
+def test_warnings_of_libraries_are_entries(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings(), start.node_logging("WARNING", LogOptions(format="json")):
+        warnings.simplefilter("always")
+        # The catching of warnings has taken the place of the log's.
+        logging.captureWarnings(False)
+        logging.captureWarnings(True)
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "old" in json.loads(line)["message"]
 
 
 def test_a_variable_names_a_format() -> None:

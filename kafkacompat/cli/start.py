@@ -95,6 +95,8 @@ def configure_logging(level: str, formatter: logging.Formatter | None = None) ->
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    # Warnings of Python's libraries are entries too, not lines of their own.
+    logging.captureWarnings(True)
 
 
 @contextmanager

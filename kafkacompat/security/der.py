@@ -54,6 +54,15 @@ def content(element: Element, tag: int) -> bytes:
 
 def subject(certificate: bytes) -> bytes:
     """The encoded subject name of an X.509 certificate. Raises DerError."""
+    return _name(certificate, 4)
+
+
+def issuer(certificate: bytes) -> bytes:
+    """The encoded name of an X.509 certificate's issuer. Raises DerError."""
+    return _name(certificate, 2)
+
+
+def _name(certificate: bytes, field: int) -> bytes:
     signed = next(elements(sole(certificate, SEQUENCE)), None)
     if signed is None:
         raise DerError("an empty certificate")
@@ -61,7 +70,7 @@ def subject(certificate: bytes) -> bytes:
     # Serial number, signature algorithm, issuer, validity, subject.
     if len(fields) < 5:
         raise DerError("a certificate without a subject")
-    return fields[4].encoded
+    return fields[field].encoded
 
 
 def dotted(identifier: bytes) -> str:

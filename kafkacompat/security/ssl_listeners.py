@@ -31,6 +31,7 @@ from kafkacompat.security.ssl_settings import (
     load_stores,
     ssl_settings,
 )
+from kafkacompat.security.stores import subject_of
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -148,20 +149,16 @@ def _check_identity(before: Terms, after: Terms, config: ServerConfig) -> None:
             text = "Keystore DistinguishedName does not match"
             raise settings.error(
                 setting,
-                f"{text}: {_name(was)} before, {_name(now)} now, in entry {alias} (ssl.allow.dn.changes)",
+                f"{text}: {subject_of(was)} before, {subject_of(now)} now, in entry {alias} (ssl.allow.dn.changes)",
             )
         if same_hosts and not alternative_names(was) <= alternative_names(now):
             text = "Keystore SubjectAltNames do not match"
             raise settings.error(setting, f"{text}: some are gone from entry {alias} (ssl.allow.san.changes)")
 
 
-def _name(certificate: Certificate) -> str:
-    return rfc2253(certificate.subject.public_bytes())
-
-
 def _comparable(certificate: Certificate) -> str:
     """A name without differences in case and number of blanks, which RFC 5280 ignores."""
-    return " ".join(_name(certificate).lower().split())
+    return " ".join(subject_of(certificate).lower().split())
 
 
 def alternative_names(certificate: Certificate) -> frozenset[GeneralName]:

@@ -11,7 +11,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkacompat.security import pem
+from kafkacompat.security import der, pem
+from kafkacompat.security.distinguished_name import rfc2253
 from kafkacompat.security.jks import MAGIC, JksError, JksStore, WrongPassword, parse_jks
 
 if TYPE_CHECKING:
@@ -171,13 +172,38 @@ def _of_pkcs12(data: bytes, password: str | None) -> Store:
 
 def chain_of(first: Certificate, others: list[Certificate]) -> tuple[Certificate, ...]:
     """A certificate, its issuer, that one's issuer, and so on, as far as available."""
+    by_subject: dict[str, list[Certificate]] = {}
+    for each in others:
+        by_subject.setdefault(subject_of(each), []).append(each)
     chain = [first]
     while True:
-        last = chain[-1]
-        issuer = next((each for each in others if each.subject == last.issuer and each not in chain), None)
-        if issuer is None or last.issuer == last.subject:
+        issuer = issuer_of(chain[-1])
+        above = next((each for each in by_subject.get(issuer, ()) if each not in chain), None)
+        if above is None or issuer == subject_of(chain[-1]):
             return tuple(chain)
-        chain.append(issuer)
+        chain.append(above)
+
+
+def subject_of(certificate: Certificate) -> str:
+    """As in RFC 2253. `cryptography` would warn of names that RFC 5280 does not allow, such as keytool's C=Unknown."""
+    return _name_text(der.subject(_encoded(certificate)))
+
+
+def issuer_of(certificate: Certificate) -> str:
+    return _name_text(der.issuer(_encoded(certificate)))
+
+
+def _name_text(name: bytes) -> str:
+    try:
+        return rfc2253(name)
+    except der.DerError:
+        return name.hex()
+
+
+def _encoded(certificate: Certificate) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.DER)
 
 
 def _key_problems() -> tuple[type[Exception], ...]:
