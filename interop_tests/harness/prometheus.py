@@ -38,9 +38,9 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-SHORTER = ((r"(?m)^( +for:) .*$", r"\1 1s"), (r"\[\d+m\]", "[20s]"))
-"""What is put into the rules, so that tests need no minutes: alerts wait for one second, and counters are compared with
-those of 20 s ago."""
+SHORTER = ((r"(?m)^( +for:) .*$", r"\1 1s"), (r"\[\d+m\]", "[20s]"), ("> 1800000", "> 10000"))
+"""What is put into the rules, so that tests need no minutes: alerts wait for one second, counters are compared with those
+of 20 s ago, and half an hour is ten seconds."""
 
 
 class Prometheus:

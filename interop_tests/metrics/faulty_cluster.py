@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
 from interop_tests.cluster.node import ClusterNode
@@ -27,6 +28,7 @@ from interop_tests.share_groups.hand import BROKEN
 CONTROLS, WORKS, FOLLOWS = 1, 2, 3
 """Nodes: the controller, the broker that most faults are on, and the one that follows it."""
 JOBS, LETTERS, KEYED, WATCHED, TORN, LOAD = "jobs", "dlq.jobs", "keyed", "watched", "torn", "load"
+SLOW, HUNG = "slow", "hung"
 OFFSETS, SHARE_STATE = "__consumer_offsets", "__share_group_state"
 PARTITIONS = 12
 """Of WATCHED: more than the shrinks of in-sync sets that the alert allows."""
@@ -34,6 +36,8 @@ SEGMENT_BYTES = 1 << 20
 PIECE = b"x" * 100_000
 MAGIC_AT = 16
 """The place of the format's number in a batch."""
+BROKER_CONFIG, SET, DELETE = 4, 0, 1
+CLEANER_RATE = "log.cleaner.io.max.bytes.per.second"
 GUESS_S = 0.05
 """Between two passwords."""
 FLOOD_REQUESTS = 1000
@@ -53,6 +57,8 @@ class FaultyCluster:
             "group.share.assignment.interval.ms": "0",
             "log.cleaner.backoff.ms": "500",
             "auto.leader.rebalance.enable": "false",
+            # As with clients from before KIP-890, which may leave transactions open that nobody knows.
+            "transaction.partition.verification.enable": "false",
         }
         self.cluster = Cluster(
             KAFKACOMPAT, root / "cluster", roles=(CONTROLLER, BROKER, BROKER), settings=settings
@@ -85,8 +91,9 @@ class FaultyCluster:
             "segment.bytes": str(SEGMENT_BYTES),
             "min.cleanable.dirty.ratio": "0.01",
         }
-        cluster.create_topic(KEYED, assignment=[[WORKS]], configs=compacted)
-        for name in (JOBS, LETTERS):
+        for name in (KEYED, SLOW):
+            cluster.create_topic(name, assignment=[[WORKS]], configs=compacted)
+        for name in (JOBS, LETTERS, HUNG):
             cluster.create_topic(name, assignment=[[WORKS]])
         cluster.create_topic(LOAD, assignment=[[FOLLOWS]])
         cluster.create_topic(WATCHED, assignment=[[WORKS, FOLLOWS]] * PARTITIONS)
@@ -129,7 +136,35 @@ class FaultyCluster:
                 answer = produce(connection, topic, batch, timeout_ms=int(TIMEOUT_S * 1000))
                 assert answer["ErrorCode"] == 0, answer
 
+    def ask(self, api: str, version: int, body: dict[str, Any]) -> Any:
+        """The answer of WORKS."""
+        with Connection(self.works.bootstrap, TIMEOUT_S) as connection:
+            return connection.call(api, version, body)
+
     # Faults.
+
+    @contextmanager
+    def slow_cleaner(self) -> Iterator[None]:
+        """The cleaner may move a byte a second. Somebody has mistaken the unit."""
+        self._configure(CLEANER_RATE, SET, "1")
+        try:
+            yield
+        finally:
+            self._configure(CLEANER_RATE, DELETE, None)
+
+    def _configure(self, name: str, operation: int, value: str | None) -> None:
+        config = {"Name": name, "ConfigOperation": operation, "Value": value}
+        resource = {"ResourceType": BROKER_CONFIG, "ResourceName": str(WORKS), "Configs": [config]}
+        answer = self.ask("IncrementalAlterConfigs", 1, {"Resources": [resource], "ValidateOnly": False})
+        assert [each["ErrorCode"] for each in answer["Responses"]] == [0], answer
+
+    def limit(self, client_id: str, bytes_per_second: float) -> None:
+        """What a client may produce."""
+        entity = [{"EntityType": "client-id", "EntityName": client_id}]
+        ops = [{"Key": "producer_byte_rate", "Value": bytes_per_second, "Remove": False}]
+        body = {"Entries": [{"Entity": entity, "Ops": ops}], "ValidateOnly": False}
+        answer = self.ask("AlterClientQuotas", 1, body)
+        assert [each["ErrorCode"] for each in answer["Entries"]] == [0], answer
 
     @contextmanager
     def wrong_passwords(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -15,13 +16,14 @@ import pytest
 
 from interop_tests.harness.broker import chosen_bootstrap
 from interop_tests.harness.damage import change_byte
-from interop_tests.harness.raw_kafka import ErrorCode, produce, topic_id
+from interop_tests.harness.raw_kafka import ErrorCode, produce, produce_body, topic_id
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 from interop_tests.metrics.faulty_cluster import (
     CONTROLS,
     FOLLOWS,
+    HUNG,
     JOBS,
     KEYED,
     LETTERS,
@@ -31,6 +33,7 @@ from interop_tests.metrics.faulty_cluster import (
     PIECE,
     SEGMENT_BYTES,
     SHARE_STATE,
+    SLOW,
     TIMEOUT_S,
     TORN,
     WATCHED,
@@ -44,6 +47,10 @@ GROUP = "workers"
 OF_DAMAGE = ("KafkaGroupCoordinatorFailed", "KafkaShareCoordinatorFailed", "KafkaReplicaFetcherFailed")
 OF_THE_MACHINE = {"KafkaLoopStalled", "KafkaLoopBusy"}
 """Alerts that a busy machine may cause."""
+TRANSACTIONAL = 0x10
+"""The bit of a batch's attributes."""
+GREEDY = 30
+"""Clients that produce some 130 bytes each."""
 GIVEN_UP = "kafkacompat_share_dead_letters_given_up_total"
 
 pytestmark = [
@@ -165,6 +172,7 @@ def test_a_disk_that_changes_bytes(faulty: FaultyCluster) -> None:
     change_byte(torn, batch_sizes(torn)[0] + MAGIC_AT)
     follows.start()
     cluster.wait(lambda: leads_torn(faulty) == FOLLOWS, "the replica with less leads", TIMEOUT_S)
+    faulty.prometheus.wait_until_firing("KafkaUncleanElection", timeout_s=TIMEOUT_S)
     works.start()
     faulty.fires("KafkaGroupCoordinatorFailed", "KafkaShareCoordinatorFailed", "KafkaReplicaFetcherFailed")
 
@@ -178,6 +186,54 @@ def test_a_disk_that_changes_bytes(faulty: FaultyCluster) -> None:
     faulty.prometheus.wait_until_scraped()
     faulty.resolves(*OF_DAMAGE)
     commit(faulty)
+
+
+def test_a_transaction_that_nobody_knows(faulty: FaultyCluster) -> None:
+    """It was begun two hours ago, and its producer has gone."""
+    faulty.watch()
+    assert "KafkaLateTransaction" not in faulty.firing()
+    begun_ms = time.time_ns() // 1_000_000 - 7_200_000
+    batch = BatchPlan(
+        base_timestamp_ms=begun_ms,
+        attributes=TRANSACTIONAL,
+        producer_id=4711,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    answer = faulty.ask("Produce", 9, produce_body(HUNG, batch) | {"TransactionalId": "gone"})
+    assert answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == ErrorCode.NONE, answer
+    faulty.fires("KafkaLateTransaction")
+    # As `kafka-transactions.sh abort` does.
+    marker = {
+        "ProducerId": 4711,
+        "ProducerEpoch": 0,
+        "TransactionResult": False,
+        "Topics": [{"Name": HUNG, "PartitionIndexes": [0]}],
+        "CoordinatorEpoch": 0,
+    }
+    faulty.ask("WriteTxnMarkers", 1, {"Markers": [marker]})
+    faulty.resolves("KafkaLateTransaction")
+
+
+def test_many_clients_over_their_quota(faulty: FaultyCluster) -> None:
+    """The alert ends when the throttle times are over (`test_no_alert_stays`)."""
+    faulty.watch()
+    assert "KafkaClientsMuted" not in faulty.firing()
+    faulty.limit("greedy", 60)
+    for _ in range(GREEDY):
+        with Connection(faulty.works.bootstrap, TIMEOUT_S, client_id="greedy") as connection:
+            answer = produce(connection, HUNG, BatchPlan(), acks=1)
+            assert answer["ErrorCode"] == ErrorCode.NONE, answer
+    faulty.fires("KafkaClientsMuted")
+
+
+def test_a_cleaner_that_may_move_next_to_nothing(faulty: FaultyCluster) -> None:
+    faulty.watch()
+    assert "KafkaCleanerStuck" not in faulty.firing()
+    with faulty.slow_cleaner():
+        faulty.produce(SLOW, *[PIECE] * 12, keys=[b"the same"] * 12)
+        faulty.fires("KafkaCleanerStuck")
+    faulty.resolves("KafkaCleanerStuck")
 
 
 def leads_torn(faulty: FaultyCluster) -> int:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop_tests.cluster.clusters import Cluster
+from interop_tests.faults.mounts import may_mount, mounted_tmpfs
 from interop_tests.harness.broker import CHECKOUT, KAFKACOMPAT, chosen_bootstrap
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.prometheus import (
@@ -22,12 +26,16 @@ from interop_tests.harness.prometheus import (
 )
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
+from interop_tests.security.stores import Stores
 from interop_tests.share_groups.hand import read_from_start
 
-TOPIC, STRICT, LONELY = "orders", "strict", "lonely"
+TOPIC, STRICT, LONELY, SHORT_LIVED = "orders", "strict", "lonely", "short-lived"
 SHARE_GROUP = "workers"
 RECORDS = 500
 VICTIM, SECOND_VICTIM, KEPT = 3, 2, 1
+SMALL_MIB = 64
+QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+"""All of them are far above what the clients use."""
 TIMEOUT_S = 60.0
 QUIET_S = 120.0
 OF_THE_MACHINE = {"KafkaLoopBusy", "KafkaLoopStalled"}
@@ -42,7 +50,7 @@ pytestmark = [
 
 
 class Watched:
-    """Three nodes, each with two log directories and a port for metrics, and their Prometheus."""
+    """Three nodes, each with two log directories, a listener with TLS and a port for metrics, and their Prometheus."""
 
     def __init__(self, root: Path) -> None:
         settings = {
@@ -53,12 +61,35 @@ class Watched:
         }
         self.cluster = Cluster(KAFKACOMPAT, root / "cluster", settings=settings)
         self.ports = {node_id: free_port() for node_id in self.cluster.nodes}
+        self.stores: dict[int, Stores] = {}
         for node_id, node in self.cluster.nodes.items():
             node.settings["metrics.listener.port"] = str(self.ports[node_id])
             node.settings["log.dirs"] += f",{self.second_directory(node_id)}"
+            self._secure(node_id, root)
+        self.small: Path | None = None
+        """A log directory of KEPT with little room, where the test may mount one."""
+        self._mounts = ExitStack()
+        if may_mount():
+            self.small = self._mounts.enter_context(mounted_tmpfs(root / "small", f"{SMALL_MIB}m"))
+            self.cluster.nodes[KEPT].settings["log.dirs"] += f",{self.small / 'logs'}"
         self.prometheus = Prometheus(root / "prometheus", list(self.ports.values()))
         self._worker: ShareConsumer | None = None
         """A member of a share group that stays: a group without members has no records in flight to show."""
+
+    def _secure(self, node_id: int, root: Path) -> None:
+        """Add a listener with TLS to a node."""
+        self.stores[node_id] = stores = Stores(root / f"stores-{node_id}")
+        settings = self.cluster.nodes[node_id].settings
+        settings["listeners"] += f",SAFE://127.0.0.1:{free_port()}"
+        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SAFE:SSL"
+        settings |= stores.settings(stores.authority.issue(), prefix="listener.name.safe.")
+
+    def certify(self, node_id: int, days: int) -> None:
+        """Give the node another certificate, and start it again."""
+        node, stores = self.cluster.nodes[node_id], self.stores[node_id]
+        assert node.stop() == 0
+        stores.keystore("keys", stores.authority.issue(to_days=days))
+        node.start()
 
     def second_directory(self, node_id: int) -> Path:
         return self.cluster.nodes[node_id].root / "second"
@@ -68,12 +99,19 @@ class Watched:
         cluster.create_topic(TOPIC, partitions=6)
         cluster.create_topic(STRICT, configs={"min.insync.replicas": "3"})
         cluster.create_topic(LONELY, assignment=[[VICTIM]])
+        entity = [{"EntityType": "user", "EntityName": None}]
+        ops = [{"Key": key, "Value": 1e9, "Remove": False} for key in QUOTAS]
+        body = {"Entries": [{"Entity": entity, "Ops": ops}], "ValidateOnly": False}
+        with Connection(cluster.brokers[0].bootstrap) as connection:
+            answer = connection.call("AlterClientQuotas", 1, body)
+        assert [each["ErrorCode"] for each in answer["Entries"]] == [0], answer
         self.prometheus.start()
 
     def close(self) -> None:
         self.leave()
         self.prometheus.kill()
         self.cluster.close()
+        self._mounts.close()
 
     def load(self) -> None:
         """Records, a group that reads and commits, a share group that accepts, and a transaction."""
@@ -104,9 +142,16 @@ class Watched:
         wait_until(all_read, "all records are read")
         consumer.commit(asynchronous=False)
         consumer.close()
+        self._remake(bootstrap)
         # The next poll accepts the records of the one before.
         wait_until(lambda: worker.poll(0.5), "the member of the share group gets records")
         worker.poll(0.1)
+
+    def _remake(self, bootstrap: str) -> None:
+        """Make and delete a topic, under the quota of these."""
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for made in (admin.create_topics([NewTopic(SHORT_LIVED, 1)]), admin.delete_topics([SHORT_LIVED])):
+            made[SHORT_LIVED].result(TIMEOUT_S)
 
     def leave(self) -> None:
         """The member of the share group goes."""
@@ -208,4 +253,26 @@ def test_a_failed_directory_raises_an_alert(watched: Watched) -> None:
     watched.cluster.nodes[VICTIM].stop()
     directory.unlink()
     aside.rename(directory)
+    watched.wait_until_quiet()
+
+
+def test_a_certificate_that_ends_soon_raises_an_alert(watched: Watched) -> None:
+    watched.wait_until_quiet()
+    assert "KafkaCertificateEnds" not in watched.prometheus.firing()
+    watched.certify(VICTIM, 5)
+    watched.prometheus.wait_until_firing("KafkaCertificateEnds", port=watched.ports[VICTIM])
+    assert "KafkaCertificateEnds" not in watched.prometheus.firing(watched.ports[KEPT])
+    watched.certify(VICTIM, 30)
+    watched.wait_until_quiet()
+
+
+def test_a_disk_that_fills_raises_an_alert(watched: Watched) -> None:
+    if watched.small is None:
+        pytest.skip("mounting a file system needs root's rights")
+    watched.wait_until_quiet()
+    free = shutil.disk_usage(watched.small).free
+    other = watched.small / "of-somebody-else"
+    other.write_bytes(bytes(free - (SMALL_MIB << 20) // 20))
+    watched.prometheus.wait_until_firing("KafkaDiskFilling", port=watched.ports[KEPT])
+    other.unlink()
     watched.wait_until_quiet()
