@@ -58,6 +58,7 @@ pytestmark = [
 
 class Watched:
     def __init__(self, kind: str, root: Path) -> None:
+        self.kind = kind
         self.cluster = Cluster(kind, root, 2, (BOTH, BROKER), settings=SETTINGS)
         self.ports = {node_id: free_port() for node_id in self.cluster.nodes}
         for node_id, node in self.cluster.nodes.items():
@@ -190,6 +191,8 @@ def test_throttles(watched: Watched) -> None:
     set_producer_rates(node, {LIMITED: None})
     with watched.connect() as connection:
         assert produce(connection, topic, BATCH)["ErrorCode"] == 0
+    if watched.kind == APACHE:
+        return  # it shows a quota for an hour after its last use
     gone = ("kafka_server_quota_byte_rate", "kafka_server_quota_throttle_time")
     wait_until(
         lambda: not any(name in gone and ("clientId", LIMITED) in of for name, of in watched.series(LEADS)),
@@ -201,7 +204,9 @@ def test_throttles(watched: Watched) -> None:
 def test_a_follower_that_stops_and_comes_back(watched: Watched) -> None:
     topic = watched.make("missed")
     expires = "kafka_server_delayedproducemetrics_expires_total"
-    counted = (f"{REPLICAS}isrshrinks_total", f"{REPLICAS}isrexpands_total", expires)
+    # A change of which the metadata tells before the controller's answer does not count in Apache Kafka. Here it does.
+    of_isr = (f"{REPLICAS}isrshrinks_total", f"{REPLICAS}isrexpands_total")
+    counted = (expires, *(of_isr if watched.kind == KAFKACOMPAT else ()))
     before = [watched.value(LEADS, name) for name in counted]
     follows = watched.cluster.nodes[FOLLOWS]
     of_topic = {"topic": topic, "partition": "0"}
@@ -213,14 +218,16 @@ def test_a_follower_that_stops_and_comes_back(watched: Watched) -> None:
         watched.has(1, LEADS, "kafka_cluster_partition_insyncreplicascount", **of_topic)
         assert watched.value(LEADS, "kafka_cluster_partition_underreplicated", **of_topic) == 1
         assert watched.value(LEADS, f"{REPLICAS}underreplicatedpartitions") == 1
-        assert [watched.value(LEADS, name) for name in counted] == [before[0] + 1, before[1], before[2] + 1]
+        for name, value, more in zip(counted, before, (1, 1, 0), strict=False):
+            watched.has(value + more, LEADS, name)
         error = {"request": "Produce", "error": "REQUEST_TIMED_OUT"}
-        assert watched.value(LEADS, f"{REQUESTS}errors_total", **error) == before[2] + 1
+        assert watched.value(LEADS, f"{REQUESTS}errors_total", **error) == before[0] + 1
     finally:
         follows.resume()
     watched.has(2, LEADS, "kafka_cluster_partition_insyncreplicascount", **of_topic)
-    assert watched.value(LEADS, f"{REPLICAS}underreplicatedpartitions") == 0
-    assert [watched.value(LEADS, name) for name in counted] == [each + 1 for each in before]
+    watched.has(0, LEADS, f"{REPLICAS}underreplicatedpartitions")
+    for name, value in zip(counted, before, strict=True):
+        watched.has(value + 1, LEADS, name)
     lag = {"clientId": f"ReplicaFetcherThread-0-{LEADS}", **of_topic}
     watched.has(0, FOLLOWS, "kafka_server_fetcherlagmetrics_consumerlag", **lag)
 
@@ -294,6 +301,8 @@ def test_a_group_that_is_deleted(watched: Watched) -> None:
 
 
 def test_a_node_that_is_restarted(watched: Watched) -> None:
+    if watched.kind == APACHE:
+        pytest.skip("about what a process of kafkacompat shows after a start")
     topic = watched.make("kept")
     with watched.connect() as connection:
         assert produce(connection, topic, BATCH)["ErrorCode"] == 0
