@@ -22,6 +22,7 @@ from kafkacompat.group.consumer.counts import (
 from kafkacompat.group.consumer.member import ConsumerGroupMember, MemberState
 from kafkacompat.group.consumer.records import group_tombstones
 from kafkacompat.group.kinds import DEAD, GroupKind
+from kafkacompat.group.modern_group import ModernGroup, Subscribers
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -44,32 +45,17 @@ class ResolvedRegularExpression:
     timestamp_ms: int
 
 
-Subscribers = dict[str, set[str]]
-"""Topic name -> ids of the groups that subscribe to it."""
-
-
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
     __slots__ = (
-        "_is_dead",
         "_state_name",
-        "_subscribers",
-        "assignment_epoch",
-        "assignment_timestamp_ms",
         "assignors",
         "classic_count",
         "classic_protocols",
-        "group_epoch",
-        "group_id",
         "has_subscription_metadata_record",
-        "members",
-        "metadata_hash",
         "partition_epochs",
-        "refresh_deadline_ms",
-        "refresh_epoch",
         "regexes",
         "resolved",
         "static_members",
-        "targets",
         "topic_names",
     )
 
@@ -77,18 +63,9 @@ class ConsumerGroup:
     listed_protocol_type = CONSUMER_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, subscribers: Subscribers) -> None:
-        self.group_id = group_id
-        self._subscribers = subscribers
-        self.group_epoch = 1
-        self.assignment_epoch = 1
-        self.assignment_timestamp_ms = 0
-        """When the target assignment was computed. 0 if unknown."""
-        self.metadata_hash = 0
-        self.members: dict[str, ConsumerGroupMember] = {}
+        super().__init__(group_id, subscribers)
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
-        self.targets: dict[str, Assignment] = {}
-        """Member id -> target assignment."""
         self.partition_epochs: PartitionEpochs = {}
         self.topic_names: dict[str, SubscriptionCount] = {}
         self.assignors: dict[str, int] = {}
@@ -101,10 +78,7 @@ class ConsumerGroup:
         """Classic protocol -> classic members that support it."""
         self.has_subscription_metadata_record = False
         """Whether a record of Kafka 4.0 is to be removed."""
-        self.refresh_deadline_ms = 0
-        self.refresh_epoch = 0
         self._state_name: str | None = None
-        self._is_dead = False
 
     # --- state
 
@@ -126,45 +100,10 @@ class ConsumerGroup:
             "Stable" if all(each.is_reconciled_to(epoch) for each in self.members.values()) else "Reconciling"
         )
 
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def is_dead(self) -> bool:
-        return self._is_dead
-
-    def set_group_epoch(self, epoch: int, metadata_hash: int) -> None:
-        self.group_epoch = epoch
-        self.metadata_hash = metadata_hash
+    def _state_may_change(self) -> None:
         self._state_name = None
-
-    def set_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        self.assignment_epoch = epoch
-        self.assignment_timestamp_ms = timestamp_ms
-        self._state_name = None
-
-    def request_metadata_refresh(self) -> None:
-        """A subscribed topic has changed: the next heartbeat compares the metadata hash."""
-        self.refresh_deadline_ms = 0
-        self.refresh_epoch = 0
-
-    def set_refresh_deadline(self, deadline_ms: int, epoch: int) -> None:
-        self.refresh_deadline_ms = deadline_ms
-        self.refresh_epoch = epoch
-
-    def has_metadata_expired(self, now_ms: int) -> bool:
-        """Also if the group epoch of the last refresh was never written."""
-        return now_ms >= self.refresh_deadline_ms or self.group_epoch < self.refresh_epoch
 
     # --- members
-
-    def member(self, member_id: str) -> ConsumerGroupMember:
-        """Raises Refused."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise Refused(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return found
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
@@ -232,23 +171,11 @@ class ConsumerGroup:
         count = self.topic_names.get(name)
         if count is None:
             count = self.topic_names[name] = SubscriptionCount()
-            self._subscribers.setdefault(name, set()).add(self.group_id)
+            self._subscribe(name)
         count.by_name += by_name
         count.by_regex += by_regex
         if count.by_name <= 0 and count.by_regex <= 0:
             del self.topic_names[name]
-            self._unsubscribe(name)
-
-    def _unsubscribe(self, name: str) -> None:
-        groups = self._subscribers.get(name)
-        if groups is not None:
-            groups.discard(self.group_id)
-            if not groups:
-                del self._subscribers[name]
-
-    def forget(self) -> None:
-        """The group is removed."""
-        for name in self.topic_names:
             self._unsubscribe(name)
 
     def enter(self, subscribers: Subscribers) -> None:
@@ -259,7 +186,7 @@ class ConsumerGroup:
     def remember(self) -> None:
         """The group is there again."""
         for name in self.topic_names:
-            self._subscribers.setdefault(name, set()).add(self.group_id)
+            self._subscribe(name)
 
     def set_resolved(self, regex: str, resolved: ResolvedRegularExpression | None) -> None:
         old = self.resolved.pop(regex, None)
@@ -270,9 +197,6 @@ class ConsumerGroup:
         if old is not None:
             for name in old.topics:
                 self._add_to_topic(name, 0, -1)
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.topic_names
 
     def topic_names_of(self, member: ConsumerGroupMember) -> frozenset[str]:
         """Named and matched topics. A regular expression that is not resolved matches nothing yet."""
@@ -377,16 +301,6 @@ class ConsumerGroup:
 
     def expires_since_ms(self, stored: OffsetAndMetadata) -> int | None:
         return stored.commit_timestamp_ms
-
-    # --- deletion
-
-    def shut(self, now_ms: int) -> None:
-        self._is_dead = True
-        self._state_name = None
-
-    def open_again(self) -> None:
-        self._is_dead = False
-        self._state_name = None
 
     def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[GroupRecord]:
         """`renamed`: members whose records are already replaced by those of another id."""

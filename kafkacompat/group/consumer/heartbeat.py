@@ -16,7 +16,6 @@ from kafkacompat.group.consumer.conversion import upgraded, validate_online_upgr
 from kafkacompat.group.consumer.large_conversion import CONVERTED_AT_ONCE, upgraded_if_prepared
 from kafkacompat.group.consumer.leaving import fence_members
 from kafkacompat.group.consumer.member import (
-    LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroupMember,
     OwnedPartitions,
@@ -40,6 +39,7 @@ from kafkacompat.group.consumer.sessions import schedule_session_timeout
 from kafkacompat.group.consumer.target_assignment import Change, maybe_update_target
 from kafkacompat.group.environment import Environment
 from kafkacompat.group.kinds import GroupKind
+from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import (

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 OwnedPartitions: TypeAlias = "Mapping[Uuid, Mapping[int, int]]"
 """Topic id -> partition -> the member epoch at which the partition was assigned. Never changed in place."""
 
-LEAVE_GROUP_MEMBER_EPOCH = -1
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 """Of a static member that has left for a while and keeps its assignment."""
 

@@ -6,49 +6,33 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import LoadFailure
-from kafkacompat.group.classic.classic_group import ClassicGroup
-from kafkacompat.group.consumer.consumer_group import ConsumerGroup, ResolvedRegularExpression, Subscribers
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup, ResolvedRegularExpression
 from kafkacompat.group.consumer.member import (
-    LEAVE_GROUP_MEMBER_EPOCH,
     ClassicMemberMetadata,
     ConsumerGroupMember,
 )
 from kafkacompat.group.consumer.records import ConsumerGroupRecord, owned_partitions, state_of
+from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH, Subscribers
 from kafkacompat.group.modern_records import shared_names
+from kafkacompat.group.modern_replay import (
+    check_may_leave,
+    replay_group_metadata,
+    replay_modern_record,
+    replay_target_metadata,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.group.group import Group
+
+
+GROUP_METADATA = 3
 
 
 def replay_consumer_record(
     groups: dict[str, Group], subscribers: Subscribers, record: ConsumerGroupRecord
 ) -> None:
     """Raises LoadFailure for a record that does not fit those before it. A tombstone of nothing is ignored."""
-    group = groups.get(record.group_id)
-    if not isinstance(group, ConsumerGroup):
-        if record.value is None:
-            return
-        is_simple = (
-            isinstance(group, ClassicGroup) and group.protocol_type is None and group.generation_id == 0
-        )
-        if group is not None and not is_simple:
-            raise LoadFailure(f"group {record.group_id} is {group.kind.value} and consumer at once")
-        group = groups[record.group_id] = ConsumerGroup(record.group_id, subscribers)
-    _REPLAYS[record.key.API_KEY](group, record.key, record.value)
-    if record.key.API_KEY == _GROUP_METADATA and record.value is None:
-        group.forget()
-        del groups[record.group_id]
-
-
-_GROUP_METADATA = 3
-
-
-def _group_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
-    if value is not None:
-        group.set_group_epoch(value.epoch, value.metadata_hash)
-    elif group.members or group.targets or group.assignment_epoch != -1:
-        raise LoadFailure(f"the tombstone of group {group.group_id} comes before those of its members")
+    replay_modern_record(groups, subscribers, record, ConsumerGroup, _REPLAYS, GROUP_METADATA)
 
 
 def _partition_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
@@ -58,13 +42,8 @@ def _partition_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
 def _member_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
     old = group.members.get(key.member_id)
     if value is None:
-        if old is not None:
-            if old.member_epoch != LEAVE_GROUP_MEMBER_EPOCH or key.member_id in group.targets:
-                raise LoadFailure(
-                    f"the tombstone of member {key.member_id} of group {group.group_id} comes before those of its "
-                    "assignments"
-                )
-            group.remove_member(key.member_id)
+        check_may_leave(group, key.member_id)
+        group.remove_member(key.member_id)
         return
     classic = value.classic_member_metadata
     group.update_member(
@@ -86,17 +65,6 @@ def _member_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
             ),
         )
     )
-
-
-def _target_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
-    if value is not None:
-        group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
-    elif group.targets:
-        raise LoadFailure(
-            f"the tombstone of group {group.group_id}'s assignment comes before those of its members"
-        )
-    else:
-        group.set_assignment_epoch(-1, 0)
 
 
 def _target_member(group: ConsumerGroup, key: Any, value: Any) -> None:
@@ -143,10 +111,10 @@ def _regular_expression(group: ConsumerGroup, key: Any, value: Any) -> None:
 
 
 _REPLAYS: dict[int, Callable[[ConsumerGroup, Any, Any], None]] = {
-    _GROUP_METADATA: _group_metadata,
+    GROUP_METADATA: replay_group_metadata,
     4: _partition_metadata,
     5: _member_metadata,
-    6: _target_metadata,
+    6: replay_target_metadata,
     7: _target_member,
     8: _current_assignment,
     16: _regular_expression,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.group.consumer.member import LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from kafkacompat.group.consumer.member import LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -15,13 +15,14 @@ from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.consumer.member import MemberState
 from kafkacompat.group.consumer.target_assignment import metadata_hash
 from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment
+from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.group.share.initialization import (
     Initialization,
     begin_initialization,
     since_now,
 )
-from kafkacompat.group.share.member import LEAVE_GROUP_MEMBER_EPOCH, Partitions, ShareGroupMember
+from kafkacompat.group.share.member import Partitions, ShareGroupMember
 from kafkacompat.group.share.records import current_assignment_record, epoch_record, member_record
 from kafkacompat.group.share.sessions import fence_member, schedule_session_timeout
 from kafkacompat.group.share.share_group import ShareGroup

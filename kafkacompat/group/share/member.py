@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 Partitions: TypeAlias = "Mapping[Uuid, frozenset[int]]"
 """Topic id -> partitions. Never changed in place."""
 
-LEAVE_GROUP_MEMBER_EPOCH = -1
-
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMember:

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import LoadFailure
-from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.consumer.member import MemberState
+from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH, Subscribers
 from kafkacompat.group.modern_records import shared_names
-from kafkacompat.group.share.member import LEAVE_GROUP_MEMBER_EPOCH, ShareGroupMember
+from kafkacompat.group.modern_replay import (
+    check_may_leave,
+    replay_group_metadata,
+    replay_modern_record,
+    replay_target_metadata,
+)
+from kafkacompat.group.share.member import ShareGroupMember
 from kafkacompat.group.share.records import (
     CURRENT_ASSIGNMENT,
     GROUP_METADATA,
@@ -28,43 +33,16 @@ if TYPE_CHECKING:
     from kafkacompat.group.group import Group
 
 
-def replay_share_record(
-    groups: dict[str, Group], subscribers: dict[str, set[str]], record: ShareGroupRecord
-) -> None:
+def replay_share_record(groups: dict[str, Group], subscribers: Subscribers, record: ShareGroupRecord) -> None:
     """Raises LoadFailure for a record that does not fit those before it. A tombstone of nothing is ignored."""
-    group = groups.get(record.group_id)
-    if not isinstance(group, ShareGroup):
-        if record.value is None:
-            return
-        is_simple = (
-            isinstance(group, ClassicGroup) and group.protocol_type is None and group.generation_id == 0
-        )
-        if group is not None and not is_simple:
-            raise LoadFailure(f"group {record.group_id} is {group.kind.value} and share at once")
-        group = groups[record.group_id] = ShareGroup(record.group_id, subscribers)
-    _REPLAYS[record.key.API_KEY](group, record.key, record.value)
-    if record.key.API_KEY == GROUP_METADATA and record.value is None:
-        group.forget()
-        del groups[record.group_id]
-
-
-def _group_metadata(group: ShareGroup, key: Any, value: Any) -> None:
-    if value is not None:
-        group.set_group_epoch(value.epoch, value.metadata_hash)
-    elif group.members or group.targets or group.assignment_epoch != -1:
-        raise LoadFailure(f"the tombstone of group {group.group_id} comes before those of its members")
+    replay_modern_record(groups, subscribers, record, ShareGroup, _REPLAYS, GROUP_METADATA)
 
 
 def _member_metadata(group: ShareGroup, key: Any, value: Any) -> None:
     old = group.members.get(key.member_id)
     if value is None:
-        if old is not None:
-            if old.member_epoch != LEAVE_GROUP_MEMBER_EPOCH or key.member_id in group.targets:
-                raise LoadFailure(
-                    f"the tombstone of member {key.member_id} of group {group.group_id} comes before those of its "
-                    "assignments"
-                )
-            group.remove_member(key.member_id)
+        check_may_leave(group, key.member_id)
+        group.remove_member(key.member_id)
         return
     group.update_member(
         replace(
@@ -75,17 +53,6 @@ def _member_metadata(group: ShareGroup, key: Any, value: Any) -> None:
             subscribed_topic_names=shared_names(group.members, old, frozenset(value.subscribed_topic_names)),
         )
     )
-
-
-def _target_metadata(group: ShareGroup, key: Any, value: Any) -> None:
-    if value is not None:
-        group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
-    elif group.targets:
-        raise LoadFailure(
-            f"the tombstone of group {group.group_id}'s assignment comes before those of its members"
-        )
-    else:
-        group.set_assignment_epoch(-1, 0)
 
 
 def _target_member(group: ShareGroup, key: Any, value: Any) -> None:
@@ -138,8 +105,8 @@ def _named(topics: Any) -> dict[bytes, NamedPartitions]:
 
 _REPLAYS: dict[int, Callable[[ShareGroup, Any, Any], None]] = {
     MEMBER_METADATA: _member_metadata,
-    GROUP_METADATA: _group_metadata,
-    TARGET_METADATA: _target_metadata,
+    GROUP_METADATA: replay_group_metadata,
+    TARGET_METADATA: replay_target_metadata,
     TARGET_MEMBER: _target_member,
     CURRENT_ASSIGNMENT: _current_assignment,
     STATE_PARTITIONS: _state_partitions,

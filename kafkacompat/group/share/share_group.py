@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.group.kinds import DEAD, GroupKind
+from kafkacompat.group.modern_group import ModernGroup, Subscribers
 from kafkacompat.group.share.member import Partitions, ShareGroupMember
 from kafkacompat.group.share.records import group_tombstones
 from kafkacompat.group.share.state_partitions import NO_STATES, StatePartitions
@@ -25,42 +26,22 @@ SHARE_PROTOCOL_TYPE = "share"
 NO_PARTITIONS: Partitions = {}
 
 
-class ShareGroup:
+class ShareGroup(ModernGroup[ShareGroupMember, Partitions]):
     __slots__ = (
         "_assigned",
         "_is_assignment_pending",
-        "_is_dead",
-        "_subscribers",
         "alterations",
-        "assignment_epoch",
-        "assignment_timestamp_ms",
-        "group_epoch",
-        "group_id",
         "initialized_for",
         "initializing_since_ms",
-        "members",
-        "metadata_hash",
-        "refresh_deadline_ms",
-        "refresh_epoch",
         "states",
-        "targets",
         "topic_names",
     )
 
     kind = GroupKind.SHARE
     listed_protocol_type = SHARE_PROTOCOL_TYPE
 
-    def __init__(self, group_id: str, subscribers: dict[str, set[str]]) -> None:
-        self.group_id = group_id
-        self._subscribers = subscribers
-        self.group_epoch = 1
-        self.assignment_epoch = 1
-        self.assignment_timestamp_ms = 0
-        """When the target assignment was computed. 0 if unknown."""
-        self.metadata_hash = 0
-        self.members: dict[str, ShareGroupMember] = {}
-        self.targets: dict[str, Partitions] = {}
-        """Member id -> target assignment."""
+    def __init__(self, group_id: str, subscribers: Subscribers) -> None:
+        super().__init__(group_id, subscribers)
         self.topic_names: dict[str, int] = {}
         """Subscribed topic -> members that name it."""
         self.states: StatePartitions | None = None
@@ -71,12 +52,9 @@ class ShareGroup:
         """Requests for new start offsets that the share coordinator has not answered yet."""
         self.initialized_for: Topics | None = None
         """The topics of which all subscribed partitions have a state."""
-        self.refresh_deadline_ms = 0
-        self.refresh_epoch = 0
         self._assigned: dict[Uuid, dict[int, int]] = {}
         """Topic id -> partition -> members that have it in their target."""
         self._is_assignment_pending: bool | None = None
-        self._is_dead = False
 
     # --- state
 
@@ -86,43 +64,7 @@ class ShareGroup:
             return DEAD
         return "Stable" if self.members else "Empty"
 
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def is_dead(self) -> bool:
-        return self._is_dead
-
-    def set_group_epoch(self, epoch: int, metadata_hash: int) -> None:
-        self.group_epoch = epoch
-        self.metadata_hash = metadata_hash
-
-    def set_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        self.assignment_epoch = epoch
-        self.assignment_timestamp_ms = timestamp_ms
-
-    def request_metadata_refresh(self) -> None:
-        """A subscribed topic has changed: the next heartbeat compares the metadata hash."""
-        self.refresh_deadline_ms = 0
-        self.refresh_epoch = 0
-
-    def set_refresh_deadline(self, deadline_ms: int, epoch: int) -> None:
-        self.refresh_deadline_ms = deadline_ms
-        self.refresh_epoch = epoch
-
-    def has_metadata_expired(self, now_ms: int) -> bool:
-        """Also if the group epoch of the last refresh was never written."""
-        return now_ms >= self.refresh_deadline_ms or self.group_epoch < self.refresh_epoch
-
     # --- members
-
-    def member(self, member_id: str) -> ShareGroupMember:
-        """Raises Refused."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise Refused(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return found
 
     def update_member(self, new: ShareGroupMember) -> None:
         old = self.members.get(new.member_id)
@@ -148,23 +90,8 @@ class ShareGroup:
                 self._unsubscribe(name)
         for name in new_names - old_names:
             if name not in self.topic_names:
-                self._subscribers.setdefault(name, set()).add(self.group_id)
+                self._subscribe(name)
             self.topic_names[name] = self.topic_names.get(name, 0) + 1
-
-    def _unsubscribe(self, name: str) -> None:
-        groups = self._subscribers.get(name)
-        if groups is not None:
-            groups.discard(self.group_id)
-            if not groups:
-                del self._subscribers[name]
-
-    def forget(self) -> None:
-        """The group is removed."""
-        for name in self.topic_names:
-            self._unsubscribe(name)
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.topic_names
 
     def topic_counts(self, old: ShareGroupMember | None, new: ShareGroupMember | None) -> Mapping[str, int]:
         """Subscribed topic -> members that name it, with this change of one member."""
@@ -243,14 +170,6 @@ class ShareGroup:
 
     def expires_since_ms(self, stored: OffsetAndMetadata) -> None:
         return None
-
-    # --- deletion
-
-    def shut(self, now_ms: int) -> None:
-        self._is_dead = True
-
-    def open_again(self) -> None:
-        self._is_dead = False
 
     def tombstones(self) -> list[GroupRecord]:
         return list(group_tombstones(self.group_id))

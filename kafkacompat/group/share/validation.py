@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.group.consumer.validation import is_blank
-from kafkacompat.group.share.member import LEAVE_GROUP_MEMBER_EPOCH
+from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
