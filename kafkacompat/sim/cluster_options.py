@@ -13,6 +13,7 @@ REPLICATION_FACTOR = 3
 MIN_ISR = 2
 SHARE_OF_RIGHTS = 0.2
 LOG_DIRECTORIES = ("/data", "/more")
+METADATA_DIRECTORY = "/metadata"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,14 @@ from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_life import Life
-from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, MIN_ISR, MOVE_RATE, ClusterOptions, rack_of
+from kafkacompat.sim.cluster_options import (
+    LOG_DIRECTORIES,
+    METADATA_DIRECTORY,
+    MIN_ISR,
+    MOVE_RATE,
+    ClusterOptions,
+    rack_of,
+)
 from kafkacompat.sim.faults.refusals import OUT_OF_ROOM, Refusals
 from kafkacompat.sim.files import FileDisk
 from kafkacompat.sim.group_commits import GROUP_SESSION_MS, HEARTBEAT_MS
@@ -23,7 +30,6 @@ from kafkacompat.sim.share_groups import share_group_numbers
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
-METADATA_DIRECTORY = "/metadata"
 CONSEQUENCES_US = 1_000_000
 AS_LONG_AS_IT_TAKES_MS = 2**31 - 1
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

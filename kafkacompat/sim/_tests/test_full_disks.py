@@ -7,9 +7,9 @@ import pytest
 
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.sim.cluster_life import Life
+from kafkacompat.sim.cluster_options import METADATA_DIRECTORY
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.faults.refusals import Condition
-from kafkacompat.sim.machine import METADATA_DIRECTORY
 from kafkacompat.wire.messages.no_op_record import NoOpRecord
 
 STARTED_US = 4_000_000

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.cluster_options import METADATA_DIRECTORY
 from kafkacompat.sim.faults.refusals import ONCE, Condition
 from kafkacompat.sim.quorum_oracles import Breach
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 SHARE = 0.3
 """Share of the seeds."""
+SHARE_OF_ALL = 0.06
+"""Share of the seeds in which the metadata directories of all controllers are full at once, as equal disks with equal logs
+are."""
 KINDS = (
     Condition.FULL,
     Condition.FULL,
@@ -40,6 +44,7 @@ class DiskFaults:
     def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
         self._simulation = simulation
         self._chance = Chance(simulation.seed, "disks that refuse")
+        self._all_chance = Chance(simulation.seed, "all disks are full")
         self._tell = tell
         self._is_over = False
         self.count = 0
@@ -47,6 +52,9 @@ class DiskFaults:
     def begin(self) -> None:
         if self._chance.happens(SHARE):
             self._simulation.scheduler.after(FIRST_US, self._strike)
+        if self._all_chance.happens(SHARE_OF_ALL):
+            at_ms = self._all_chance.between(0, self._simulation.options.faulty_ms // 2)
+            self._simulation.scheduler.after(FIRST_US + at_ms * 1000, self._fill_all)
         self._simulation.scheduler.after(FIRST_US, self._look_after)
 
     def end(self) -> None:
@@ -70,6 +78,20 @@ class DiskFaults:
         simulation.scheduler.after(lasts_ms * 1000, self._mend, (machine, directory))
         mean_ms = 2 * simulation.options.fault_interval_ms
         simulation.scheduler.after(int(mean_ms * 1000 * (0.2 + 1.6 * chance.uniform())), self._strike)
+
+    def _fill_all(self, _: Any) -> None:
+        simulation = self._simulation
+        controllers = [machine for machine in simulation.ordered if machine.is_controller]
+        are_well = not any(machine.refusals.conditions for machine in controllers)
+        if self._is_over or not are_well or simulation.faults.spares:
+            return
+        self._tell(f"{METADATA_DIRECTORY} is full on all controllers")
+        lasts_ms = self._all_chance.between(500, 2 * simulation.options.fault_ms)
+        for machine in controllers:
+            machine.refusals.conditions[METADATA_DIRECTORY] = Condition.FULL
+            simulation.scheduler.after(lasts_ms * 1000, self._mend, (machine, METADATA_DIRECTORY))
+        self.count += 1
+        simulation.counters.full_quorums += 1
 
     def _mend(self, of: tuple[SimulatedMachine, str]) -> None:
         machine, directory = of
