@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.api.share_services import TopicIdPartition
 from kafkacompat.coordinator.core import Refused
@@ -18,6 +18,7 @@ from kafkacompat.coordinator.group_sweeps import machine_of
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
+from kafkacompat.group.consumer.target_assignment import hash_topics
 from kafkacompat.group.share.describe import describe_share_group
 from kafkacompat.group.share.heartbeat import Beat, share_group_heartbeat
 from kafkacompat.group.share.initialization import Initialization, end_initialization
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Outcomes = Mapping[TopicIdPartition, "ShareError"]
 Ask = Callable[[Sequence[TopicIdPartition]], Deferred[Outcomes]]
 
@@ -52,6 +54,11 @@ ASKED_AT_ONCE = 500
 """Share-partitions of which the share coordinator is asked in one step."""
 ASKED_COST = 10
 """Cost of one of them, in microseconds."""
+TAKEN_A_MICROSECOND = 3
+"""Outcomes that are put together in a microsecond."""
+HASHED_AT_ONCE = 500
+"""Topics of a member that are hashed within its heartbeat, at 6 microseconds each."""
+INITIALIZING = "initializing states of a share group"
 
 
 class ShareGroups:
@@ -81,14 +88,24 @@ class ShareGroups:
         ):  # a member must not be told that its request is bad while nobody can serve it
             return Deferred.of(_refused(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         client_id, client_host = context.client_id or "", f"/{context.client_host}"
-        try:
-            validate_heartbeat(request)
-            shard = self._shard_of(request.group_id)
-            answer = shard.write(
+
+        def write() -> Deferred[Beat]:
+            return shard.write(
                 lambda now_ms: share_group_heartbeat(
                     machine_of(shard).env, request, client_id, client_host, now_ms
                 )
             )
+
+        try:
+            validate_heartbeat(request)
+            shard = self._shard_of(request.group_id)
+            names = request.subscribed_topic_names
+            if names is None or len(names) <= HASHED_AT_ONCE:
+                answer = write()
+            else:
+                shard.require_active()
+                hashed = self._steps.value("hashing topics", hash_topics(machine_of(shard).env, names))
+                answer = hashed.and_then(lambda _: write())
         except Refused as refusal:
             return Deferred.of(_refused(refusal))
         return or_refused(answer.then(self._beaten), _refused)
@@ -118,26 +135,30 @@ class ShareGroups:
         if not self.is_active():
             return
 
-        def asked(done: Deferred[Outcomes]) -> None:
+        def asked(done: Deferred[list[bool]]) -> None:
             try:
-                succeeded = all(each.code is ErrorCode.NONE for each in done.result().values())
+                succeeded = all(done.result())
             except Exception as error:
                 report(f"initializing the state of share group {begun.group_id[:64]}", error)
                 succeeded = False
             # In a turn of its own: the group may have tens of thousands of partitions.
             self._timers.call_after(0, lambda: self._end_initialization(begun, succeeded))
 
-        self.ask_to_initialize(begun).on_done(asked)
+        def ask(partitions: Sequence[TopicIdPartition]) -> Deferred[bool]:
+            return self._ask_to_initialize(begun, partitions).then(_have_succeeded)
+
+        self._steps.value(INITIALIZING, _asked(begun.start_offsets, ask)).and_then(gather).on_done(asked)
 
     def ask_to_initialize(self, begun: Initialization) -> Deferred[Outcomes]:
+        return self._ask_in_steps(INITIALIZING, begun.start_offsets, partial(self._ask_to_initialize, begun))
+
+    def _ask_to_initialize(
+        self, begun: Initialization, partitions: Sequence[TopicIdPartition]
+    ) -> Deferred[Outcomes]:
         persister, offsets = self.persister, begun.start_offsets
         assert persister is not None
-
-        def ask(partitions: Sequence[TopicIdPartition]) -> Deferred[Outcomes]:
-            some = {each: offsets[each.topic_id][each.partition] for each in partitions}
-            return persister.initialize(begun.group_id, begun.state_epoch, some)
-
-        return self._ask_in_steps("initializing states of a share group", offsets, ask)
+        some = {each: offsets[each.topic_id][each.partition] for each in partitions}
+        return persister.initialize(begun.group_id, begun.state_epoch, some)
 
     def _end_initialization(self, begun: Initialization, succeeded: bool) -> None:
         """If one failed, all are initialized again by a later heartbeat: an initialization may be repeated."""
@@ -177,7 +198,8 @@ class ShareGroups:
     def _ask_in_steps(
         self, what: str, partitions: Mapping[Uuid, Collection[int]], ask: Ask
     ) -> Deferred[Outcomes]:
-        return self._steps.value(what, _asked(partitions, ask)).and_then(gather).then(_together)
+        found = self._steps.value(what, _asked(partitions, ask)).and_then(gather)
+        return found.and_then(lambda pieces: self._steps.value(what, _together(pieces)))
 
     def release(self, shard: Shard, group_id: str) -> Deferred[None]:
         """Delete the states of a group that is about to be deleted. Raises Refused, or the Deferred fails with it: then
@@ -198,8 +220,8 @@ class ShareGroups:
 
 
 def _asked(
-    partitions: Mapping[Uuid, Collection[int]], ask: Ask
-) -> Generator[int, None, list[Deferred[Outcomes]]]:
+    partitions: Mapping[Uuid, Collection[int]], ask: Callable[[Sequence[TopicIdPartition]], Deferred[T]]
+) -> Generator[int, None, list[Deferred[T]]]:
     """Ask for some after the other."""
     answers = []
     some: list[TopicIdPartition] = []
@@ -215,10 +237,15 @@ def _asked(
     return answers
 
 
-def _together(pieces: list[Outcomes]) -> Outcomes:
+def _have_succeeded(outcomes: Outcomes) -> bool:
+    return all(each.code is ErrorCode.NONE for each in outcomes.values())
+
+
+def _together(pieces: list[Outcomes]) -> Generator[int, None, Outcomes]:
     found: dict[TopicIdPartition, ShareError] = {}
     for piece in pieces:
         found.update(piece)
+        yield len(piece) // TAKEN_A_MICROSECOND
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,12 +15,14 @@ from kafkacompat.api.describe_groups import HANDLER as DESCRIBE_CLASSIC
 from kafkacompat.api.list_groups import HANDLER as LIST
 from kafkacompat.api.offset_delete import HANDLER as OFFSET_DELETE
 from kafkacompat.api.share_group_heartbeat import HANDLER as HEARTBEAT
-from kafkacompat.api.share_services import TopicIdPartition
+from kafkacompat.api.share_services import ShareError, TopicIdPartition
 from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.coordinator import share_groups
 from kafkacompat.coordinator._tests.clients import commit, fetch, join
 from kafkacompat.coordinator._tests.harness import topic_image
 from kafkacompat.coordinator._tests.members import Member
 from kafkacompat.coordinator._tests.sharers import GROUP, Sharer, ShareWorld, described, heartbeat
+from kafkacompat.coordinator._tests.test_consumer_groups import subscribing_to_many
 from kafkacompat.coordinator.group_sweeps import machine_of
 from kafkacompat.coordinator.share_groups import ASKED_AT_ONCE
 from kafkacompat.group.share import target_assignment
@@ -690,3 +693,72 @@ def test_rebalances_are_counted(world: ShareWorld) -> None:
     assert world.coordinator.meters.share_rebalances.count == 2
     one.leave()
     assert world.coordinator.meters.share_rebalances.count == 2
+
+
+# --- steps
+
+
+def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
+    world: ShareWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, hashed = subscribing_to_many(world, monkeypatch)
+    monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 10)
+    request = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", subscribed_topic_names=names)
+    answer = world.call(HEARTBEAT, request, 1)
+    counts = [len(hashed)]
+    while not answer.done:
+        assert world.time.step()
+        counts.append(len(hashed))
+    assert max(late - early for early, late in pairwise([0, *counts])) <= 10
+    assert len(hashed) == 45
+    world.time.advance(0)
+    monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 1000)
+    expected = ShareWorld()
+    expected.publish(world.image.topics.values())
+    assert heartbeat(expected, member_id="m", subscribed_topic_names=names).error_code == E.NONE
+    assert group_of(world).metadata_hash == group_of(expected).metadata_hash
+
+
+def test_a_member_whose_coordinator_goes_while_topics_are_hashed_is_told_so(
+    world: ShareWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, _ = subscribing_to_many(world, monkeypatch)
+    monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 10)
+    request = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", subscribed_topic_names=names)
+    answer = world.call(HEARTBEAT, request, 1)
+    world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5)])
+    world.time.advance(0)
+    assert answer.result().error_code == E.NOT_COORDINATOR
+
+
+def test_what_became_of_many_states_is_put_together_in_steps(
+    world: ShareWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_groups, "ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(share_groups, "TAKEN_A_MICROSECOND", 1)
+    pieces = [{TopicIdPartition(bytes(16), index): ShareError()} for index in range(6)]
+    together = share_groups._together(pieces)  # type: ignore[arg-type]  # a list of mappings
+    assert list(together) == [1] * 6
+    Sharer(world, "one", "t", "u").join()
+    assert states(world) == ({}, {"t": [0, 1, 2], "u": [0]}, 0)
+    asked = [(call, len(offsets)) for call, _, _, offsets in world.persister.asked]
+    assert asked == [("initialize", 2)] * 2
+
+
+@pytest.mark.parametrize("refused", [0, 3])
+def test_one_state_that_cannot_be_made_has_all_made_again(
+    world: ShareWorld, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """Whichever of the requests it was in."""
+    monkeypatch.setattr(share_groups, "ASKED_AT_ONCE", 1)
+    topic_id = world.image.topics["t"].id
+    other = world.image.topics["u"].id
+    world.persister.refusal = E.COORDINATOR_NOT_AVAILABLE
+    keys = sorted([TopicIdPartition(topic_id, index) for index in range(3)] + [TopicIdPartition(other, 0)])
+    world.persister.refused = {keys[refused]}
+    one = Sharer(world, "one", "t", "u")
+    one.join()
+    assert states(world)[:2] == ({}, {})
+    world.persister.refusal = E.NONE
+    one.beat()
+    assert states(world) == ({}, {"t": [0, 1, 2], "u": [0]}, 0)

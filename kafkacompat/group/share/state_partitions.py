@@ -101,6 +101,7 @@ def without(topics: Named, partitions: Partitions) -> dict[Uuid, NamedPartitions
 def to_initialize(topics: Topics, names: Iterable[str], states: StatePartitions, retries: bool) -> Named:
     """The partitions of subscribed topics that have no state. `retries`: also those that are being initialized."""
     missing: dict[Uuid, NamedPartitions] = {}
+    whole: dict[int, frozenset[int]] = {}
     for name in sorted(names):
         topic = topics.by_name.get(name)
         if topic is None:
@@ -111,5 +112,7 @@ def to_initialize(topics: Topics, names: Iterable[str], states: StatePartitions,
             partitions |= begun.partitions
         count = len(topic.partitions)
         if len(partitions) < count:
-            missing[topic.id] = NamedPartitions(topic.name, frozenset(range(count)) - partitions)
+            if (of_all := whole.get(count)) is None:
+                of_all = whole[count] = frozenset(range(count))
+            missing[topic.id] = NamedPartitions(topic.name, of_all - partitions if partitions else of_all)
     return missing
