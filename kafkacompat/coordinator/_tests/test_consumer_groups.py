@@ -20,6 +20,7 @@ from kafkacompat.coordinator.consumer_groups import ImageTopics
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.group_sweeps import machine_of as group_machine
 from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.deferred import Deferred
 from kafkacompat.group.consumer import target_assignment
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
@@ -1166,6 +1167,53 @@ def test_a_join_in_parts_ends_with_its_coordinator(
     world.coordinator._shard("g").close()
     states_until(world, answer)
     assert answer.result().error_code == E.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize("then", ["it joins again", "another joins", "nobody comes"])
+def test_a_join_in_parts_whose_node_is_killed_is_gone_on_with_or_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch, after: int, then: str
+) -> None:
+    """Each part is a state of the group that stands by itself."""
+    _, names = joining_in_parts(world, monkeypatch)
+    for _ in range(after):
+        assert world.time.step()
+    batches = len(world.log().batches)
+    world.restart()
+    loaded = group_machine(world.coordinator._shard("g")).groups["g"]
+    assert isinstance(loaded, ConsumerGroup)
+    assert (loaded.state_name, list(loaded.members)) == (["Assigning", "Reconciling", "Stable"][after], ["m"])
+    assert len(world.log().batches) == batches, "a load writes nothing"
+    topics = sorted(world.image.topics[name].id for name in names)
+    if then == "it joins again":
+        answer = heartbeat(
+            world, member_id="m", subscribed_topic_names=names, rebalance_timeout_ms=1, topic_partitions=[]
+        )
+        if isinstance(answer, Deferred):
+            states_until(world, answer)
+            answer = answer.result()
+        assert (answer.error_code, answer.member_id) == (E.NONE, "m")
+        assert sorted(each.topic_id for each in answer.assignment.topic_partitions) == topics
+        (group,) = described(world)
+        assert (group.group_state, group.assignment_epoch) == ("Stable", group.group_epoch)
+        assert answer.member_epoch == group.group_epoch
+    else:
+        world.time.advance(AT_ONCE.consumer.session_timeout_ms - 1)
+        assert len(described(world)[0].members) == 1
+        if then == "another joins":
+            other = Member(world, "other", *names)
+            other.join()
+        world.time.advance(1)
+        members = [each.member_id for each in described(world)[0].members]
+        assert members == (["other"] if then == "another joins" else [])
+        if then == "another joins":
+            for _ in range(5):
+                other.beat()
+                world.time.advance(0)
+            assert len(other.partitions) == 2 * len(names)
+    before = described(world)
+    world.restart()
+    assert described(world) == before
 
 
 def test_a_join_in_parts_that_the_log_refuses_is_refused(
