@@ -9,43 +9,34 @@ back.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch
-from kafkacompat.ports import Clock, Disk, LogRefused, Random, SyncFailed, Timers, Workers
+from kafkacompat.ports import Clock, Disk, Random, Timers, Workers
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
-from kafkacompat.raft.applier import Applier, Own
-from kafkacompat.raft.contracts import (
-    MetadataLog,
-    MetadataLogProblem,
-    NetworkChannel,
-    NotLeader,
-    StateMachine,
-)
+from kafkacompat.raft.applier import Applier
+from kafkacompat.raft.contracts import MetadataLog, NetworkChannel, StateMachine
 from kafkacompat.raft.event_pump import EventPump
 from kafkacompat.raft.messages import Response
-from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_calls import QuorumCalls
 from kafkacompat.raft.quorum_files import QuorumFiles, bounded
 from kafkacompat.raft.quorum_loading import load_quorum, read_election
+from kafkacompat.raft.quorum_proposals import QuorumProposals
 from kafkacompat.raft.quorum_snapshots import QuorumSnapshots
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
-from kafkacompat.raft.quorum_view import QuorumView
-from kafkacompat.raft.roles import QuorumViolation, Role
+from kafkacompat.raft.roles import Role
 from kafkacompat.raft.room import RoomWatch
 from kafkacompat.raft.snapshot_work import SnapshotWork, SnapshotWriter
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import VoterSet
-from kafkacompat.wire.errors import ErrorCode
 
 
-class QuorumDriver(QuorumView):
+class QuorumDriver(QuorumProposals):
     """One node's member of the quorum. Call `start` once. Everything runs in the loop's thread."""
 
     def __init__(
@@ -69,6 +60,7 @@ class QuorumDriver(QuorumView):
     ) -> None:
         """`directory` is `<metadata.log.dir>/__cluster_metadata-0`, `listener_name` the default controller listener.
         `fail` halts the node. If `snapshot_workers` are given, `workers` only sync the log."""
+        super().__init__()
         self._member = member
         self._settings = settings
         self._directory = directory
@@ -88,9 +80,6 @@ class QuorumDriver(QuorumView):
         """The epoch this node leads, as reported to the machine. -1: none."""
         self._activation: tuple[int, int] | None = None
         """(epoch, end of its first batch) until the machine is told that it is active."""
-        self._proposals: dict[int, Own] = {}
-        self._next_proposal_id = 0
-        self._refused_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._leaving: Deferred[None] | None = None
 
     def start(self, machine: StateMachine) -> None:
@@ -183,26 +172,6 @@ class QuorumDriver(QuorumView):
         self._activation = (each.epoch, each.end_offset)
         self._applier.appended(self._files.append_epoch_start(each))
 
-    def _append_voters(self, each: effect.AppendVoters) -> None:
-        own = self._files.append_voters(each)
-        waiting = self._proposals.pop(each.proposal_id, None)
-        if waiting is not None:
-            own.committed, own.lost = waiting.committed, waiting.lost
-        self._applier.appended(own)
-
-    def _append_records(self, each: effect.AppendRecords) -> None:
-        own = self._proposals.pop(each.proposal_id)
-        if own.base_offset != each.base_offset or own.end_offset != each.end_offset:
-            raise QuorumViolation(f"a proposal at {own.base_offset} was to be appended at {each.base_offset}")
-        self._applier.appended(own)
-
-    def _refuse(self, each: effect.RefuseProposal) -> None:
-        waiting = self._proposals.pop(each.proposal_id)
-        if waiting.lost is None:
-            raise QuorumViolation("a proposal of the leader itself was refused")
-        self._refused_error = each.error
-        self._pump.later(waiting.lost)
-
     def _append_fetched(self, each: effect.AppendFetched) -> None:
         self._files.append_fetched(each)
 
@@ -277,58 +246,6 @@ class QuorumDriver(QuorumView):
         is_mine = leader_id == self._member.node_id
         self._applier.lose(epoch - 1 if is_mine else epoch)
         self._machine.leader_changed(epoch, leader_id)
-
-    # Proposals.
-
-    def propose(self, values: PackedValues, committed: Callable[[], None], lost: Callable[[], None]) -> int:
-        """Append framed values as one atomic batch. Returns the first offset. Calls one of the two callbacks, in log order.
-
-        Raises NotLeader, or MetadataLogProblem if the values do not fit one batch. On OSError nothing has changed.
-        """
-        core = self._core
-        if not self.is_leader:
-            raise NotLeader(f"node {self._member.node_id} does not lead the quorum")
-        if self._pump.is_held:
-            raise OSError(errno.ENOSPC, "the metadata log waits for room")
-        first, epoch = core.log.end, core.epoch
-        # Append before the core counts the batch, so that a full disk refuses a proposal and does not halt the node.
-        try:
-            own = self._files.append_proposal(values, first, epoch)
-        except Exception as problem:
-            refused = isinstance(problem, (OSError, LogRefused, MetadataLogProblem))
-            if not refused or isinstance(problem, SyncFailed):
-                self._pump.halt(problem)
-            raise
-        own.committed, own.lost = self._files.timed(committed), lost
-        self._pump.enter(events.Propose(self._remember(own), epoch, None, values.count, own.size_bytes))
-        return first
-
-    def _remember(self, own: Own) -> int:
-        proposal_id = self._next_proposal_id
-        self._next_proposal_id += 1
-        self._proposals[proposal_id] = own
-        return proposal_id
-
-    def when_committed(self, call: Callable[[], None], lost: Callable[[], None] = lambda: None) -> None:
-        """Call it once everything appended so far is committed, after earlier calls; at once if it already is.
-
-        `lost` is called instead if the leadership ends first, and at once if this node does not lead.
-        """
-        if not self.is_leader:
-            lost()
-        elif self.is_all_committed and not self._applier.is_waiting:
-            call()
-        else:
-            end = self.next_offset
-            self._applier.appended(Own(end, end, self.epoch, committed=call, lost=lost))
-
-    def upgrade_kraft_version(self, done: Callable[[ErrorCode], None]) -> None:
-        """Raise kraft.version from 0 to 1. `done` gets NONE once it is committed, otherwise the error (KIP-853)."""
-        own = Own(0, 0, self.epoch)
-        own.committed = partial(done, ErrorCode.NONE)
-        own.lost = lambda: done(self._refused_error)
-        self._refused_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._pump.enter(events.RaiseKraftVersion(self._remember(own)))
 
     # The end.
 

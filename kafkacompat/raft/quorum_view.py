@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class QuorumView:
-    """Base of QuorumDriver."""
+    """Base of QuorumProposals and QuorumDriver."""
 
     _clock: Clock
     _core: QuorumCore
