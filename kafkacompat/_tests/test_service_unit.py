@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -11,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkacompat.__main__ import main
 from kafkacompat.cli.service_manager import notify_ready
+from kafkacompat.cli.settings import load_settings
 
-UNIT = Path(__file__).resolve().parents[2] / "deploy" / "systemd" / "kafkacompat.service"
+CHECKOUT = Path(__file__).resolve().parents[2]
+UNIT = CHECKOUT / "deploy" / "systemd" / "kafkacompat.service"
+PAGE = CHECKOUT / "docs" / "how-to" / "run-as-a-service.md"
 
 
 @pytest.fixture
@@ -58,6 +63,23 @@ def test_the_unit_gives_no_rights_that_a_broker_does_not_need(unit: configparser
     assert service["ProtectSystem"] == "strict"
     assert service["StateDirectory"] == "kafkacompat"
     assert "AF_INET6" in service["RestrictAddressFamilies"]
+
+
+def test_the_page_makes_a_node_that_the_unit_can_start(tmp_path: Path) -> None:
+    """A node with a settings file does not format its directories, so the page formats them before the first start."""
+    page = PAGE.read_text(encoding="utf-8")
+    (settings,) = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
+    assert "log.dirs=/var/lib/kafkacompat/" in settings
+    commands = next(each for each in page.split("```") if "useradd" in each)
+    format_at, start_at = commands.index("kafkacompat format"), commands.index("systemctl enable")
+    assert format_at < start_at
+    (words,) = re.findall(r"bin/kafkacompat (format .*)", commands)
+    path = tmp_path / "server.properties"
+    path.write_text(settings.replace("/var/lib/kafkacompat", str(tmp_path)), encoding="utf-8")
+    assert main([*words.split()[:-1], str(path)]) == 0
+    config = load_settings(str(path), [])
+    assert (config.unknown, config.without_effect) == ((), ())
+    assert (tmp_path / "data" / "meta.properties").exists()
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])
