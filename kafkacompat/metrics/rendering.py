@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.core import Metric
@@ -47,8 +47,17 @@ def _rendered(family: Family) -> Iterator[bytes]:
 def _text(family: Family, samples: list[TextSample], with_header: bool) -> bytes:
     metric = Metric(family.name, family.text, family.kind)
     metric.samples = samples
-    text = generate_latest(_One(metric))
+    try:
+        text = generate_latest(_One(metric))
+    except UnicodeEncodeError:
+        metric.samples = [each._replace(labels=_encodable(each.labels)) for each in samples]
+        text = generate_latest(_One(metric))
     return text if with_header else text.split(b"\n", HEADER_LINES)[HEADER_LINES]
+
+
+def _encodable(labels: Mapping[str, str]) -> dict[str, str]:
+    """The name of a directory may have bytes that are not UTF-8. Escaped as in the log."""
+    return {name: value.encode("utf-8", "backslashreplace").decode() for name, value in labels.items()}
 
 
 class _One(Collector):

@@ -6,6 +6,13 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a directory whose name is not UTF-8 ends each scrape",
+        "metrics/rendering.py",
+        "        metric.samples = [each._replace(labels=_encodable(each.labels)) for each in samples]\n",
+        "",
+        ("metrics/_tests/test_rendering.py",),
+    ),
+    PlantedBug(
         "a family of many series is rendered in one piece",
         "metrics/rendering.py",
         "        if len(piece) >= SAMPLES_A_PIECE:\n",

@@ -65,3 +65,14 @@ def test_names_and_labels_are_escaped() -> None:
     (family,) = text_string_to_metric_families(text)
     assert family.samples[0].labels == {"topic": value}
     assert text.splitlines()[0] == "# HELP messagesin_total First\\nsecond \\\\ line."
+
+
+def test_what_is_not_utf_8_does_not_end_the_text() -> None:
+    """The name of a directory, given on the command line."""
+    paths = ["/data/\udcff", "/data/\u00fc"]
+    text = text_of(
+        gauges("size", "Size.", [({"logDirectory": path}, 1) for path in paths]), gauge("up", "Up.", 1)
+    )
+    first, second = text_string_to_metric_families(text)
+    assert [each.labels["logDirectory"] for each in first.samples] == ["/data/\\udcff", "/data/\u00fc"]
+    assert second.samples[0].value == 1
