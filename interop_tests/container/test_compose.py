@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +12,14 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from interop_tests.container.services import CHECKOUT, Services
 from interop_tests.harness.broker import APACHE, chosen_kind
+from kafkacompat._tests.certificates import Authority
 
 pytestmark = [
     pytest.mark.needs_control,
     pytest.mark.skipif(chosen_kind() == APACHE, reason="the image runs kafkacompat and nothing else"),
 ]
 Open = Callable[[str], Services]
+PASSWORD = "p\xe4ssw\xf6rd"
 
 
 @pytest.fixture
@@ -24,7 +27,8 @@ def services(tmp_path: Path) -> Iterator[Open]:
     opened: list[Services] = []
 
     def open_file(name: str) -> Services:
-        opened.append(Services(CHECKOUT / "deploy" / "compose" / name / "compose.yaml", tmp_path))
+        deployed = CHECKOUT / "deploy" / "compose" / name / "compose.yaml"
+        opened.append(Services(deployed if deployed.exists() else Path(__file__).parent / name, tmp_path))
         return opened[-1]
 
     yield open_file
@@ -89,6 +93,41 @@ def test_three_nodes_are_one_cluster(services: Open) -> None:
     produce(three.address(first), values)
     assert three.stop(second) == 0
     assert sorted(consume(three.address(third), len(values))) == sorted(values)
+
+
+def test_a_broker_apart_from_its_controller_with_stores_in_the_secrets(services: Open) -> None:
+    """No entry of the logs has the password, at any level."""
+    both = services("isolated.yaml")
+    authority = Authority()
+    secrets = both.root("broker") / "etc/kafka/secrets"
+    secrets.mkdir(parents=True)
+    (secrets / "keys.p12").write_bytes(authority.issue().pkcs12(PASSWORD))
+    (secrets / "trust.p12").write_bytes(authority.pkcs12(PASSWORD))
+    (secrets / "password").write_text(f"{PASSWORD}\n")
+    for name in both.names:
+        both.start(name, KAFKA_LOG4J_ROOT_LOGLEVEL="TRACE", KAFKACOMPAT_LOG_FORMAT="json")
+    both.wait_until_served("broker")
+    assert both.is_healthy("broker")
+    assert both.is_healthy("controller")
+    client = authority.issue("alice", ())
+    files = {"ca": authority.pem(), "cert": client.chain_pem(), "key": client.key_pem()}
+    for name, text in files.items():
+        (secrets / name).write_text(text)
+    producer = KafkaProducer(
+        bootstrap_servers=both.address("broker"),
+        security_protocol="SSL",
+        ssl_cafile=str(secrets / "ca"),
+        ssl_certfile=str(secrets / "cert"),
+        ssl_keyfile=str(secrets / "key"),
+        ssl_check_hostname=False,
+    )
+    assert producer.send("clicks", b"x").get(30).offset == 0
+    producer.close()
+    for name in ("broker", "controller"):
+        assert both.stop(name) == 0
+        told = both.output(name)
+        assert PASSWORD not in told
+        assert all("message" in json.loads(line) for line in told.splitlines() if line.startswith("{"))
 
 
 def test_a_wrong_environment_is_one_line(services: Open) -> None:

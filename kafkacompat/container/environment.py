@@ -51,6 +51,15 @@ _JVM_ADVICE: Final = {
     "-javaagent": f"{METRICS_PORT} serves the metrics to Prometheus",
     "-Djava.security.krb5.conf": "KRB5_CONFIG names the file of Kerberos",
 }
+_OF_OTHER_IMAGES: Final = {
+    "KAFKA_CFG_": "write KAFKA_NODE_ID in place of KAFKA_CFG_NODE_ID, and so on",
+    "KAFKA_ZOOKEEPER_": "there is no ZooKeeper; KAFKA_PROCESS_ROLES and KAFKA_CONTROLLER_QUORUM_VOTERS make the quorum",
+}
+"""Beginnings of variables that other images of Kafka take, with what to do instead."""
+_OF_KUBERNETES: Final = re.compile(
+    r"KAFKA_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)=|KAFKA_(\w+_)?PORT=(tcp|udp|sctp)://"
+)
+"""Kubernetes tells every container of a service whose name begins with `kafka` by such variables, with their values."""
 _HOST: Final = re.compile(r"://[^:]*:")
 _NOT_LATIN: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\?([^\x00-\xff])")
 """A character that .properties files have as an escape only, with the backslashes before it. The last one of an odd number
@@ -122,7 +131,9 @@ def prepare(environment: Mapping[str, str], mounted: str | None, secrets: Secret
 
     `mounted`: the text of a mounted server.properties. The settings of the environment come after it, so they win.
     """
-    variables = dict(environment)
+    variables = {
+        name: value for name, value in environment.items() if not _OF_KUBERNETES.match(f"{name}={value}")
+    }
     _check_controller(variables)
     if not variables.get(LISTENERS) and variables.get(ADVERTISED):
         variables[LISTENERS] = _HOST.sub("://0.0.0.0:", variables[ADVERTISED])
@@ -163,6 +174,11 @@ def _notes_of_variables(variables: Mapping[str, str], used: set[str]) -> list[st
         f"{name} has no effect: {WITHOUT_EFFECT[name]}"
         for name in variables
         if WITHOUT_EFFECT.get(name) and variables[name]
+    ]
+    notes += [
+        f"{beginning}* are variables of other images: {advice}"
+        for beginning, advice in _OF_OTHER_IMAGES.items()
+        if any(name.startswith(beginning) for name in variables)
     ]
     notes += [
         f"{name} has no effect: "

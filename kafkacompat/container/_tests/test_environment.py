@@ -101,6 +101,29 @@ def test_only_variables_of_settings_become_settings() -> None:
     } | {"-Da"}
 
 
+@pytest.mark.parametrize("service", ["KAFKA", "KAFKA_HEADLESS"])
+def test_what_kubernetes_tells_of_services_is_no_setting(service: str) -> None:
+    told = {
+        f"{service}_SERVICE_HOST": "10.0.0.1",
+        f"{service}_SERVICE_PORT": "9092",
+        f"{service}_SERVICE_PORT_CLIENTS": "9092",
+        f"{service}_PORT": "tcp://10.0.0.1:9092",
+        f"{service}_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+        f"{service}_PORT_9092_TCP_PROTO": "tcp",
+    }
+    assert settings(told) == DEFAULTS
+    assert settings(told | {"KAFKA_NODE_ID": "7"}) == {"node.id": "7"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "advice"),
+    [("KAFKA_CFG_NODE_ID", "write KAFKA_NODE_ID"), ("KAFKA_ZOOKEEPER_CONNECT", "no ZooKeeper")],
+)
+def test_variables_of_other_images_are_told(variable: str, advice: str) -> None:
+    (note,) = prepared({variable: "1", "KAFKA_NODE_ID": "1"}).notes
+    assert advice in note
+
+
 def test_listeners_are_those_that_are_advertised() -> None:
     advertised = {"KAFKA_ADVERTISED_LISTENERS": "A://one:1,B://two.example:2"}
     assert settings(advertised)["listeners"] == "A://0.0.0.0:1,B://0.0.0.0:2"
