@@ -14,6 +14,7 @@ from kafkacompat._tests.planted import (
     of_metrics,
     of_nodes,
     of_one_client,
+    of_operation,
     of_partitions,
     of_pipeline,
     of_raft,
@@ -31,6 +32,7 @@ from kafkacompat._tests.planted import (
 AREAS = (
     of_limits,
     of_one_client,
+    of_operation,
     of_giants,
     of_pipeline,
     of_leaders,
