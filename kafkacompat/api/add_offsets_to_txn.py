@@ -36,4 +36,4 @@ def handle(node: Node, context: RequestContext, request: AddOffsetsToTxnRequest)
     )
 
 
-HANDLER = Handler(handle, top_level_error(AddOffsetsToTxnResponse))
+HANDLER = Handler(handle, top_level_error(AddOffsetsToTxnResponse), asks_coordinators=True)

@@ -213,4 +213,4 @@ def error_response(
     )
 
 
-HANDLER = Handler(handle, error_response)
+HANDLER = Handler(handle, error_response, asks_coordinators=True)

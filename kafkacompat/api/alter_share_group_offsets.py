@@ -97,5 +97,8 @@ def _error_response(
 
 
 HANDLER = Handler(
-    is_served=serves_share_groups, function=alter_share_group_offsets, error_response=_error_response
+    is_served=serves_share_groups,
+    function=alter_share_group_offsets,
+    error_response=_error_response,
+    asks_coordinators=True,
 )

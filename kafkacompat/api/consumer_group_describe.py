@@ -47,4 +47,5 @@ HANDLER = Handler(
     function=consumer_group_describe,
     error_response=_error_response,
     slices=SLICES,
+    asks_coordinators=True,
 )

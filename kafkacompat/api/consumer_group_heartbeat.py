@@ -50,4 +50,5 @@ HANDLER = Handler(
     function=consumer_group_heartbeat,
     error_response=top_level_error(ConsumerGroupHeartbeatResponse),
     repeats=True,
+    asks_coordinators=True,
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from kafkacompat.api.encoded_topics import EncodedTopics
 from kafkacompat.api.returning import ReturningBrokers
+from kafkacompat.deferred import Deferred
 from kafkacompat.quota.managers import QuotaManagers
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.transaction_services import Transactions
     from kafkacompat.config import LogConfig, ServerConfig
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.late import Late
     from kafkacompat.ports import Clock, LogManager, Random
     from kafkacompat.security.authorizer import StandardAuthorizer
     from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
@@ -207,18 +208,21 @@ class Node:
     partitions: PartitionService
     fetches: FetchService
     controller: ControllerService
-    groups: GroupService
     producer_ids: ProducerIds
     log_manager: LogManager
     image: MetadataImage
     """Replaced at each published image."""
     auto_create: AutoTopicCreator
     dynamic: DynamicSettings
-    transactions: Transactions
-    share_coordinator: ShareCoordinatorService
-    share_persister: SharePersister
+    groups: GroupService = field(init=False)
+    """This and the next four are set when the coordinators are made. They are there when a handler with
+    `asks_coordinators` is called. Others wait for `when_coordinating`."""
+    transactions: Transactions = field(init=False)
+    share_coordinator: ShareCoordinatorService = field(init=False)
+    share_persister: SharePersister = field(init=False)
     shares: SharePartitionService | None = None
-    """None if share groups are not served (the simulator)."""
+    coordinators: Late[Any] | None = None
+    """None if they are there from the start."""
     directories: DirectoryService | None = None
     """None if replicas cannot move between directories (the simulator)."""
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
@@ -239,6 +243,10 @@ class Node:
     check_listeners: Callable[[ServerConfig], None] | None = None
     """Raise ConfigError if this node's listeners cannot use the settings, because of the stores that the settings name."""
 
+    def when_coordinating(self) -> Deferred[Any]:
+        """Resolved when the coordinators are there."""
+        return Deferred.of(None) if self.coordinators is None else self.coordinators.ready()
+
 
 @dataclass(slots=True)
 class ControllerNode:
@@ -257,6 +265,8 @@ class ControllerNode:
     dynamic: DynamicSettings
     opening: Opening | None = None
     """Always None: a controller serves requests from its start."""
+    coordinators: Late[Any] | None = None
+    """Always None: a controller coordinates no groups."""
     authorizer: StandardAuthorizer | None = None
     quotas: QuotaManagers = field(default_factory=QuotaManagers)
     monotonic_s: Callable[[], float] = float

@@ -34,4 +34,5 @@ HANDLER = Handler(
     function=delete_groups,
     error_response=_error_response,
     slices=Slices("groups_names", "results", DELETED_A_STEP, str, patience_ms=SLICES_PATIENCE_MS),
+    asks_coordinators=True,
 )

@@ -42,4 +42,5 @@ HANDLER = Handler(
     function=describe_groups,
     error_response=_error_response,
     slices=Slices("groups", "groups", 20, lambda group_id: group_id),
+    asks_coordinators=True,
 )

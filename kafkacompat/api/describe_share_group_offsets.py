@@ -181,4 +181,5 @@ HANDLER = Handler(
     error_response=_error_response,
     # Kafka answers a group as often as it is named.
     slices=Slices("groups", "groups", GROUPS_TOGETHER, lambda _: object(), patience_ms=SLICES_PATIENCE_MS),
+    asks_coordinators=True,
 )

@@ -43,4 +43,4 @@ def error_response(
     )
 
 
-HANDLER = Handler(handle, error_response)
+HANDLER = Handler(handle, error_response, asks_coordinators=True)

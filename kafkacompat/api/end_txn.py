@@ -33,4 +33,4 @@ def handle(node: Node, context: RequestContext, request: EndTxnRequest) -> Defer
     return node.transactions.coordinator.end_transaction(request, client_version).then(for_version)
 
 
-HANDLER = Handler(handle, top_level_error(EndTxnResponse))
+HANDLER = Handler(handle, top_level_error(EndTxnResponse), asks_coordinators=True)

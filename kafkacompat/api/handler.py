@@ -109,6 +109,8 @@ class Handler:
     """Whether the connection is not read while its request waits (all APIs except Produce, as in Kafka)."""
     waits_for_opening: bool = False
     """Whether the answer depends on the brokers in the cluster. Such a request waits until this broker has joined."""
+    asks_coordinators: bool = False
+    """Whether the function uses groups, transactions or share groups. Its first request waits until they are made."""
     waits_at_will: bool = False
     """Whether the client or the other members of its group decide how long the answer may take."""
     ends_with_connection: bool = False

@@ -21,4 +21,5 @@ def heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest) ->
 HANDLER = Handler(
     function=heartbeat,
     error_response=top_level_error(HeartbeatResponse),
+    asks_coordinators=True,
 )

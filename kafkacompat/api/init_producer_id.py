@@ -35,7 +35,7 @@ def handle(
     available = node.producer_ids.when_available()
     if request.transactional_id is None:
         return available.then(lambda _: _fresh(node, request, version))
-    return available.and_then(
+    return available.and_then(lambda _: node.when_coordinating()).and_then(
         lambda _: node.transactions.coordinator.init_producer_id(request).then(
             lambda response: _for_version(response, version)
         )

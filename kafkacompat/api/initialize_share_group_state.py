@@ -32,4 +32,4 @@ def error_response(
     return told.InitializeShareGroupStateResponse(results=results)
 
 
-HANDLER = Handler(handle, error_response)
+HANDLER = Handler(handle, error_response, asks_coordinators=True)

@@ -47,4 +47,5 @@ HANDLER = Handler(
     function=join_group,
     error_response=_error_response,
     waits_at_will=True,
+    asks_coordinators=True,
 )

@@ -58,4 +58,5 @@ def _single(response: LeaveGroupResponse) -> LeaveGroupResponse:
 HANDLER = Handler(
     function=leave_group,
     error_response=top_level_error(LeaveGroupResponse),
+    asks_coordinators=True,
 )

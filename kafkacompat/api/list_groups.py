@@ -38,4 +38,5 @@ def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest)
 HANDLER = Handler(
     function=list_groups,
     error_response=top_level_error(ListGroupsResponse),
+    asks_coordinators=True,
 )

@@ -31,4 +31,4 @@ def handle(node: Node, context: RequestContext, request: ListTransactionsRequest
     return response
 
 
-HANDLER = Handler(handle, top_level_error(ListTransactionsResponse))
+HANDLER = Handler(handle, top_level_error(ListTransactionsResponse), asks_coordinators=True)

@@ -118,4 +118,4 @@ def _error_response(request: OffsetCommitRequest, code: ErrorCode, version: int)
     return _shaped(OffsetCommitResponse(topics=topics), version >= FIRST_VERSION_WITH_TOPIC_IDS)
 
 
-HANDLER = Handler(function=offset_commit, error_response=_error_response)
+HANDLER = Handler(function=offset_commit, error_response=_error_response, asks_coordinators=True)

@@ -73,4 +73,5 @@ def _merged(
 HANDLER = Handler(
     function=offset_delete,
     error_response=top_level_error(OffsetDeleteResponse),
+    asks_coordinators=True,
 )

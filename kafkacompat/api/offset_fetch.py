@@ -213,4 +213,4 @@ def _error_response(request: OffsetFetchRequest, code: ErrorCode, version: int) 
     return all_steps(_single(group, asked, version))
 
 
-HANDLER = Handler(function=offset_fetch, error_response=_error_response)
+HANDLER = Handler(function=offset_fetch, error_response=_error_response, asks_coordinators=True)

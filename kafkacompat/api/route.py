@@ -42,6 +42,7 @@ class Route:
     """How one version of one API is served."""
 
     __slots__ = (
+        "asks_coordinators",
         "blocks",
         "decode",
         "decoded_at_once_max",
@@ -79,6 +80,7 @@ class Route:
         self.is_served = handler.is_served
         self.blocks = handler.blocks
         self.waits_for_opening = handler.waits_for_opening
+        self.asks_coordinators = handler.asks_coordinators
         self.waits_at_will = handler.waits_at_will
         self.ends_with_connection = handler.ends_with_connection
         self.needs_connection = handler.needs_connection

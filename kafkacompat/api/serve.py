@@ -1,8 +1,8 @@
 """Calls the handlers for all requests: those of connections, of this node itself, and in an Envelope.
 
 Everything that applies to every request is done here: whether the request waits until this broker has joined the
-cluster, whether it is handled in steps of the loop, and which error response it gets if the handler raises. This
-module knows neither frames nor sockets.
+cluster, or until the coordinators are made, whether it is handled in steps of the loop, and which error response it
+gets if the handler raises. This module knows neither frames nor sockets.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ def serve(
     opening = node.opening
     if route.waits_for_opening and opening is not None and not opening.is_open:
         return opening.hold(partial(_later, route, node, context, request, stepping, is_large))
+    if route.asks_coordinators:
+        coordinators = node.coordinators
+        if coordinators is not None and coordinators.made is None:
+            return coordinators.hold(partial(_later, route, node, context, request, stepping, is_large))
     return _handled(route, node, context, request, stepping, is_large)
 
 

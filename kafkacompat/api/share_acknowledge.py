@@ -31,4 +31,5 @@ HANDLER = Handler(
     is_served=serves_share_fetches,
     function=share_acknowledge,
     error_response=top_level_error(ShareAcknowledgeResponse),
+    asks_coordinators=True,
 )

@@ -45,4 +45,5 @@ HANDLER = Handler(
     error_response=top_level_error(ShareFetchResponse),
     waits_at_will=True,
     needs_connection=True,
+    asks_coordinators=True,
 )

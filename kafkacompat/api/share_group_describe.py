@@ -40,4 +40,5 @@ HANDLER = Handler(
     function=share_group_describe,
     error_response=_error_response,
     slices=SLICES,
+    asks_coordinators=True,
 )

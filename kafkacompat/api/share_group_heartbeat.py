@@ -42,4 +42,5 @@ HANDLER = Handler(
     is_served=serves_share_groups,
     function=share_group_heartbeat,
     error_response=top_level_error(ShareGroupHeartbeatResponse),
+    asks_coordinators=True,
 )

@@ -30,4 +30,5 @@ HANDLER = Handler(
     function=sync_group,
     error_response=top_level_error(SyncGroupResponse),
     waits_at_will=True,
+    asks_coordinators=True,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
@@ -158,6 +158,14 @@ class _Question:
         self.answer: Deferred[Verdicts] = Deferred()
 
     def ask(self) -> None:
+        self._node.when_coordinating().on_done(self._ask_verifier)
+
+    def _ask_verifier(self, there: Deferred[Any]) -> None:
+        try:
+            there.result()
+        except Exception as error:
+            self.answer.fail(error)
+            return
         self._node.transactions.verifier.ask(
             self._transactional_id, *self._owner, self._asked, self._adds
         ).on_done(self._answered)

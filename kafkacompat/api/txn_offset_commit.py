@@ -94,4 +94,4 @@ def error_response(request: TxnOffsetCommitRequest, code: ErrorCode, version: in
     )
 
 
-HANDLER = Handler(handle, error_response)
+HANDLER = Handler(handle, error_response, asks_coordinators=True)

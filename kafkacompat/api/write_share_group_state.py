@@ -30,4 +30,4 @@ def error_response(
     return told.WriteShareGroupStateResponse(results=results)
 
 
-HANDLER = Handler(handle, error_response)
+HANDLER = Handler(handle, error_response, asks_coordinators=True)

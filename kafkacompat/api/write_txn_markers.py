@@ -137,4 +137,4 @@ def error_response(request: WriteTxnMarkersRequest, code: ErrorCode, version: in
     )
 
 
-HANDLER = Handler(handle, error_response)
+HANDLER = Handler(handle, error_response, asks_coordinators=True)

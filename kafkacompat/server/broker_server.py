@@ -18,11 +18,10 @@ from kafkacompat.api.registry import broker_apis
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.coordinator.service import GroupCoordinator
-from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
-from kafkacompat.coordinator.transactions_side import TransactionsSide
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import NO_EPOCH
+from kafkacompat.faults import report
+from kafkacompat.ids import NO_EPOCH, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+from kafkacompat.late import Late
 from kafkacompat.node.auto_topics import OnDemandTopics
 from kafkacompat.node.broker_life import LifeSettings
 from kafkacompat.node.controller_channel import NO_TIMEOUT_MS
@@ -43,7 +42,6 @@ from kafkacompat.server.advertised import broker_addresses
 from kafkacompat.server.authentication import authenticating
 from kafkacompat.server.broker_directories import BrokerDirectories
 from kafkacompat.server.broker_logs import BrokerLogs
-from kafkacompat.server.broker_shares import BrokerShares
 from kafkacompat.server.data_directories import NodeDirectories
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.quotas import connection_creation_rates, quota_managers
@@ -53,6 +51,7 @@ from kafkacompat.server.shared_server import SharedServer
 if TYPE_CHECKING:
     from kafkacompat.ports import SocketServer
     from kafkacompat.quota.managers import QuotaManagers
+    from kafkacompat.server.broker_coordinators import BrokerCoordinators
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +83,8 @@ class BrokerServer:
         self.bound: tuple[EndPoint, ...] = ()
         """The client listeners, with the bound ports."""
         self._is_hurried = False
+        self._coordinates = False
+        """Whether the coordinators serve, as soon as they are made."""
         self._server: SocketServer | None = None
         self.heartbeats: BrokerHeartbeats | None = None
         self._build()
@@ -128,46 +129,14 @@ class BrokerServer:
             selects_by_rack=selects_by_rack(config.get_string("replica.selector.class")),
             throttle=self._replication.leader_throttle,
         )
-        self._groups = GroupCoordinator(
-            config.node_id,
-            partitions,
-            clock,
-            timers,
-            random,
-            doors.workers.loading,
-            coordinator_settings(settings.effective),
-            doors.keep,
-            lambda: settings.get_int("group.consumer.assignment.interval.ms"),
-            lambda: settings.get_int("group.share.assignment.interval.ms"),
-        )
-        producer_ids = BlockProducerIds(
+        self._producer_ids = BlockProducerIds(
             blocks_of_controller(self._requests, config.node_id, self._broker_epoch), timers
         )
-        self._transactions = TransactionsSide(
-            config.node_id,
-            config.inter_broker_listener_name,
-            doors.network.channels,
-            partitions,
-            self._groups,
-            producer_ids,
-            lambda: partitions.image,
-            clock,
-            timers,
-            doors.workers.loading,
-            transaction_settings(settings.effective),
-            lambda: settings.get_boolean("transaction.partition.verification.enable"),
-            doors.keep,
-        )
         self._notices = SettingNotices(config.node_id)
-        controller = ForwardingController(self._requests, shared.carry_out)
-        topics = OnDemandTopics(config, partial(self._create_topics, controller), _topic_not_made)
-        self.shares = BrokerShares(
-            doors,
-            settings,
-            partitions,
-            self._groups,
-            topics,
-            lambda request: self._create_topics(controller, request, None),
+        self._controller = controller = ForwardingController(self._requests, shared.carry_out)
+        self._topics = OnDemandTopics(config, partial(self._create_topics, controller), _topic_not_made)
+        self._coordinators: Late[BrokerCoordinators] = Late(
+            "kafkacompat.server.broker_coordinators", self._make_coordinators, doors.workers.files
         )
         self._node = Node(
             node_id=config.node_id,
@@ -178,17 +147,13 @@ class BrokerServer:
             partitions=partitions,
             fetches=self.fetches,
             controller=controller,
-            groups=self._groups,
-            producer_ids=producer_ids,
+            producer_ids=self._producer_ids,
             log_manager=self.logs,
             directories=placement,
             image=MetadataImage(),
-            auto_create=topics,
+            auto_create=self._topics,
             dynamic=settings,
-            transactions=self._transactions.services,
-            share_coordinator=self.shares.state.coordinator,
-            share_persister=self.shares.state.persister,
-            shares=self.shares.partitions,
+            coordinators=self._coordinators,
             opening=self._opening,
             authorizer=shared.authorizer,
             quotas=quota_managers(config),
@@ -196,7 +161,7 @@ class BrokerServer:
             client_metrics=doors.client_metrics,
             check_listeners=self._check_listeners,
         )
-        metrics, closed = doors.client_metrics, [self.shares.partitions.on_connection_closed]
+        metrics, closed = doors.client_metrics, [self._connection_closed]
         self._dispatcher = ApiDispatcher(
             self._node,
             broker_apis(metrics is not None, config.get_boolean("unstable.api.versions.enable")),
@@ -205,18 +170,38 @@ class BrokerServer:
             elements_max=config.get_int("request.max.elements"),
             meters=doors.meters,
         )
+        if doors.meters is not None:
+            self._coordinators.now()  # their metrics are shown from the start
+
+    def _make_coordinators(self) -> BrokerCoordinators:
+        from kafkacompat.server.broker_coordinators import BrokerCoordinators
+
+        made = BrokerCoordinators(
+            self._doors,
+            self._settings,
+            self.partitions,
+            self._producer_ids,
+            self._topics,
+            lambda request: self._create_topics(self._controller, request, None),
+        )
+        made.serve(self._node)
+        if self._coordinates:
+            made.start()
+            made.on_image(MetadataImage(), self.partitions.image)
+        return made
+
+    def _connection_closed(self, connection_id: int) -> None:
+        if self._coordinators.made is not None:
+            self._coordinators.made.shares.partitions.on_connection_closed(connection_id)
 
     @property
     def replication(self) -> Replication:
         return self._replication
 
     @property
-    def groups(self) -> GroupCoordinator:
-        return self._groups
-
-    @property
-    def transactions(self) -> TransactionsSide:
-        return self._transactions
+    def coordinators(self) -> BrokerCoordinators:
+        """Makes them if nobody has asked for them yet."""
+        return self._coordinators.now()
 
     @property
     def quotas(self) -> QuotaManagers:
@@ -239,9 +224,11 @@ class BrokerServer:
         await shared.machine.when_at(await heartbeats.start())
         await shared.acls_loaded  # a client that is served before is told of an error
         self.broker_logs.keep_checkpoints_true()
-        self._groups.start()
-        self._transactions.start()
-        self.shares.start()
+        if _has_coordinators_topic(shared.machine.image):
+            await self._coordinators.ready()
+        if self._coordinators.made is not None:
+            self._coordinators.made.start()
+        self._coordinates = True
         self._take_image(MetadataImage(), shared.machine.image)
         shared.machine.subscribe(self._take_image)
         bound_ms = self._session_timeout_ms
@@ -310,9 +297,10 @@ class BrokerServer:
             self._server.take_settings(self._settings.effective)
         self._notices.on_image(old, new, self._settings.refused)
         self.partitions.on_image(old, new)
-        self._groups.on_image(old, new)
-        self._transactions.on_image(old, new)
-        self.shares.on_image(old, new)
+        if self._coordinators.made is not None:
+            self._coordinators.made.on_image(old, new)
+        elif new.topics is not old.topics and _has_coordinators_topic(new):
+            self._coordinators.ready().on_done(_told_of_failure)
         self._opening.on_image(new)
 
     async def stop(self) -> bool:
@@ -334,9 +322,9 @@ class BrokerServer:
             # Forwarded requests will get no answer. They must not delay the drain of their connections.
             self._requests.close()
         self.partitions.hosted.finish_changes()
-        self.shares.stop()
-        self._transactions.stop()
-        self._groups.stop()
+        self._coordinates = False
+        if self._coordinators.made is not None:
+            self._coordinators.made.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)
         await self.broker_logs.stop_upkeep()
         self.disks.close()
@@ -379,6 +367,17 @@ class BrokerServer:
         assert self._server is not None
         self.disks.take_settings(config)
         self._server.take_settings(config)
+
+
+def _has_coordinators_topic(image: MetadataImage) -> bool:
+    return not image.topics.keys().isdisjoint((OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_STATE_TOPIC))
+
+
+def _told_of_failure(made: Deferred[BrokerCoordinators]) -> None:
+    try:
+        made.result()
+    except Exception as error:
+        report("making the coordinators", error)
 
 
 def _still_fenced(bound_ms: int) -> None:

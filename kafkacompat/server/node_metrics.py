@@ -147,17 +147,18 @@ class NodeMetrics:
         if broker is not None:
             yield broker_families(broker_state(broker).value)
             hosted = broker.partitions.hosted
-            shares = broker.shares.partitions
+            coordinators = broker.coordinators
+            shares = coordinators.shares.partitions
             yield waiting_families(broker.partitions, broker.fetches, shares.fetches.purgatory)
-            yield share_families(shares, broker.shares.dead_letters, now_ms)
+            yield share_families(shares, coordinators.shares.dead_letters, now_ms)
             yield replication_families(broker.replication)
-            yield group_families(broker.groups, now_ms)
-            yield load_families("group", broker.groups.load_times, now_ms)
-            coordinator = broker.transactions.coordinator
+            yield group_families(coordinators.groups, now_ms)
+            yield load_families("group", coordinators.groups.load_times, now_ms)
+            coordinator = coordinators.transactions.coordinator
             yield load_families("transaction", coordinator.load_times, now_ms)
-            yield transaction_families(coordinator, broker.transactions.verifications)
-            yield share_coordinator_families(broker.shares.state.coordinator, now_ms)
-            yield load_families("share", broker.shares.state.coordinator.load_times, now_ms)
+            yield transaction_families(coordinator, coordinators.transactions.verifications)
+            yield share_coordinator_families(coordinators.shares.state.coordinator, now_ms)
+            yield load_families("share", coordinators.shares.state.coordinator.load_times, now_ms)
             yield traffic_families(hosted.traffic)
             longest_ms = self._doors.config.get_int("transaction.max.timeout.ms")
             yield replica_families(hosted, self._doors.clock.now_ms() - longest_ms - LATE_MS)

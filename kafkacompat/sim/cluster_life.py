@@ -136,7 +136,7 @@ class Life(Host):
         self.metadata = machine = server.shared.machine
         if server.broker is not None:
             self.partitions, self.fetches = server.broker.partitions, server.broker.fetches
-            self.shares = server.broker.shares.partitions
+            self.shares = server.broker.coordinators.shares.partitions
             simulation.share_groups.watch(self, self.shares)
         machine.subscribe(lambda old, new: simulation.image_oracles.published(self, old, new))
         machine.subscribe(lambda old, new: simulation.rights_oracle.published(self, old, new))
@@ -208,7 +208,7 @@ class Life(Host):
             return {}
         return {
             key: state
-            for shard in broker.shares.state.coordinator._shards
+            for shard in broker.coordinators.shares.state.coordinator._shards
             if shard.state is ShardState.ACTIVE
             for key, state in shard.machine.states.items()  # type: ignore[attr-defined]
         }

@@ -71,7 +71,7 @@ def served(
     route.function = lambda *_: "reached"
     route.is_served = None
     route.may_be_long = False
-    node: Any = SimpleNamespace(authorizer=of, opening=None)
+    node: Any = SimpleNamespace(authorizer=of, opening=None, coordinators=None)
     return serve(route, node, context(key, version, **who), request)
 
 
@@ -262,6 +262,7 @@ def test_a_disabled_protocol_is_refused_before_rights_are_looked_at(key: ApiKey)
     node: Any = SimpleNamespace(
         authorizer=authorizer(),
         opening=None,
+        coordinators=None,
         image=SimpleNamespace(features={}),
         config=SimpleNamespace(get_list=lambda name: ("classic",)),
     )

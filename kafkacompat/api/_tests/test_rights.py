@@ -160,6 +160,7 @@ def asked(
     node: Any = SimpleNamespace(
         authorizer=authorizer(*acls),
         opening=None,
+        coordinators=None,
         image=image,
         controller=SimpleNamespace(is_active=is_active),
     )

@@ -154,16 +154,14 @@ class Api:
             partitions=self.world.manager,
             fetches=self.world.engine,
             controller=self.controller,
-            groups=None,  # type: ignore[arg-type]
             producer_ids=self.producer_ids,
             log_manager=self.world.log_manager,
             image=self.world.image,
             auto_create=self.creator,
             dynamic=self.settings,
-            transactions=Transactions(Anything(), Anything(), self.verifier, self.world.time),
-            share_coordinator=Anything(),
-            share_persister=Anything(),
         )
+        self.node.transactions = Transactions(Anything(), Anything(), self.verifier, self.world.time)
+        self.node.share_coordinator = self.node.share_persister = Anything()
         self.dispatcher = ApiDispatcher(self.node)
         self.connection = ConnectionInfo(1, LISTENER, "127.0.0.1", 5555)
 

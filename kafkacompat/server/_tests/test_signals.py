@@ -78,7 +78,7 @@ STARTING = [
     "kafkacompat.log.manager.LogManager.finish_load",
     "kafkacompat.server.broker_server.broker_addresses",
     "kafkacompat.node.heartbeats.BrokerHeartbeats.start",
-    "kafkacompat.coordinator.service.GroupCoordinator.start",
+    "kafkacompat.node.opening.Opening.begin",
     "kafkacompat.node.heartbeats.BrokerHeartbeats.ready_to_unfence",
     "kafkacompat.node.periodic.PeriodicWork.start",
     "kafkacompat.cli.start.announce",

@@ -1,0 +1,139 @@
+"""A part that is made when somebody first asks for it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from kafkacompat._tests.doubles import HandWorkers
+from kafkacompat.deferred import Deferred
+from kafkacompat.late import Late
+
+MODULE = "kafkacompat.wire.schema"
+"""Any module."""
+
+
+class World:
+    def __init__(self, module: str = MODULE) -> None:
+        self.workers = HandWorkers()
+        self.parts: list[str] = []
+        self.problem: Exception | None = None
+        self.late: Late[str] = Late(module, self._make, self.workers)
+
+    def _make(self) -> str:
+        if self.problem is not None:
+            raise self.problem
+        self.parts.append(f"part {len(self.parts)}")
+        return self.parts[-1]
+
+
+def test_nothing_is_imported_or_made_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    world = World()
+    assert world.late.made is None
+    world.late.ready()
+    assert MODULE not in sys.modules, "the worker imports it"
+    world.workers.run()
+    assert MODULE in sys.modules
+    assert world.late.made == "part 0"
+
+
+def test_all_who_wait_get_the_same_part() -> None:
+    world = World()
+    asked = [world.late.ready() for _ in range(3)]
+    assert not any(each.done for each in asked)
+    world.workers.run()
+    assert [each.result() for each in asked] == ["part 0"] * 3
+    assert world.late.ready().result() == world.late.now() == "part 0"
+
+
+def test_a_start_may_have_it_at_once() -> None:
+    world = World()
+    assert world.late.now() == "part 0"
+    assert not world.workers.submitted
+
+
+def test_who_asks_while_a_worker_imports_it_may_have_it_at_once() -> None:
+    world = World()
+    asked = world.late.ready()
+    assert world.late.now() == "part 0"
+    world.workers.run()
+    assert asked.result() == "part 0"
+
+
+def test_a_part_that_cannot_be_made_fails_for_those_who_wait_and_is_tried_again() -> None:
+    world = World()
+    world.problem = ValueError("no")
+    asked, held = world.late.ready(), world.late.hold(lambda: Deferred.of("answer"))
+    world.workers.run()
+    for each in (asked, held):
+        with pytest.raises(ValueError, match="no"):
+            each.result()
+    world.problem = None
+    again = world.late.ready()
+    world.workers.run()
+    assert again.result() == "part 0"
+
+
+def test_a_module_that_is_not_there_fails() -> None:
+    world = World("kafkacompat.nowhere")
+    asked = world.late.ready()
+    world.workers.run()
+    with pytest.raises(ModuleNotFoundError):
+        asked.result()
+
+
+def test_an_answer_is_held_until_the_part_is_there() -> None:
+    world = World()
+    given: Deferred[str] = Deferred()
+    asked: list[str] = []
+
+    def answer() -> Deferred[str]:
+        asked.append(world.late.now())
+        return given
+
+    held = world.late.hold(answer)
+    assert not asked
+    world.workers.run()
+    assert asked == ["part 0"]
+    assert not held.done
+    given.resolve("answer")
+    assert held.result() == "answer"
+    assert world.late.hold(answer) is given
+
+
+def test_an_answer_that_nobody_wants_is_not_asked_for() -> None:
+    world = World()
+    asked: list[str] = []
+
+    def answer() -> Deferred[str]:
+        asked.append("asked")
+        return Deferred()
+
+    world.late.hold(answer).abandon()
+    world.workers.run()
+    assert not asked
+
+
+def test_who_gives_the_answer_hears_that_nobody_wants_it_any_more() -> None:
+    world = World()
+    given: Deferred[str] = Deferred()
+    told: list[bool] = []
+    given.when_abandoned = lambda: told.append(True)
+    held = world.late.hold(lambda: given)
+    world.workers.run()
+    held.abandon()
+    assert told == [True]
+
+
+def test_an_answer_that_cannot_be_given_fails() -> None:
+    world = World()
+
+    def answer() -> Deferred[str]:
+        raise ValueError("no")
+
+    held = world.late.hold(answer)
+    world.workers.run()
+    with pytest.raises(ValueError, match="no"):
+        held.result()

@@ -1,0 +1,168 @@
+"""Coordinators of groups and transactions are made when somebody asks for them, and not before."""
+
+from __future__ import annotations
+
+import ast
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from kafkacompat import api
+from kafkacompat._tests.fuzz.node import FuzzedConnection, FuzzedNode
+from kafkacompat.api.meters import RequestMeters
+from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kafkacompat.server.broker_coordinators import BrokerCoordinators
+from kafkacompat.wire.apis import response_class
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.headers import request_header_bytes
+from kafkacompat.wire.message import Message
+from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
+from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+from kafkacompat.wire.messages.metadata_request import MetadataRequest
+from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+
+HEADER_BYTES = {True: 5, False: 4}
+WAITED_MAX_MS = 60_000
+
+
+class World:
+    def __init__(self, node: FuzzedNode) -> None:
+        self.node = node
+        self.connection = node.connect()
+
+    @property
+    def made(self) -> BrokerCoordinators | None:
+        broker = self.node.server.broker
+        assert broker is not None
+        return broker._coordinators.made
+
+    def send(self, request: Message, version: int, connection: FuzzedConnection | None = None) -> None:
+        assert request.API_KEY is not None
+        header = request_header_bytes(request.API_KEY, version, 7, "tester")
+        (connection or self.connection).send(header + encode(request, version))
+
+    def ask(self, request: Message, version: int) -> Message:
+        before = len(self.connection.answers)
+        self.send(request, version)
+        for _ in range(WAITED_MAX_MS // 10):
+            if len(self.connection.answers) > before:
+                kind = response_class(request.API_KEY)  # type: ignore[arg-type]
+                flexible = version >= kind.FLEXIBLE_MIN
+                return decode(kind, version, self.connection.answers[-1], HEADER_BYTES[flexible])
+            self.node.pass_time(10)
+        raise AssertionError("no answer")
+
+    def make_topic(self, kind: int) -> None:
+        """By looking for a coordinator."""
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any"])
+        for _ in range(100):
+            (found,) = self.ask(request, 4).coordinators  # type: ignore[attr-defined]
+            if found.error_code == ErrorCode.NONE:
+                return
+            self.node.pass_time(100)
+        raise AssertionError("the topic is not made")
+
+
+@pytest.fixture
+def world() -> World:
+    node = FuzzedNode(1)
+    node.start()
+    return World(node)
+
+
+def test_who_only_produces_and_fetches_does_not_make_them(world: World) -> None:
+    world.ask(MetadataRequest(), 9)
+    world.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
+    assert world.made is None
+    assert not world.node.findings
+
+
+def test_the_first_request_that_asks_them_waits_and_is_answered(world: World) -> None:
+    world.send(ListGroupsRequest(), 4)
+    assert world.made is None
+    assert not world.connection.answers
+    world.node.pass_time(100)
+    assert world.made is not None
+    assert len(world.connection.answers) == 1
+    assert world.ask(ListGroupsRequest(), 4).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert not world.node.findings
+
+
+def test_a_transactional_producer_makes_them(world: World) -> None:
+    world.make_topic(1)
+    given = world.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
+    assert given.error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert world.made is not None
+    assert not world.node.findings
+
+
+@pytest.mark.parametrize(("kind", "topic"), [(0, OFFSETS_TOPIC), (1, TRANSACTION_TOPIC)])
+def test_they_are_made_when_their_topic_is_there(world: World, kind: int, topic: str) -> None:
+    """It leads partitions then, and must end sessions and transactions of which nobody tells any more."""
+    world.make_topic(kind)
+    world.node.pass_time(100)
+    assert world.made is not None
+    assert not world.node.findings
+
+
+def test_they_are_there_before_clients_are_served_where_a_topic_exists(world: World) -> None:
+    world.make_topic(0)
+    world.node.kill()
+    world.node.start()
+    again = World(world.node)
+    assert again.made is not None
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    (group,) = again.ask(asked, 8).groups  # type: ignore[attr-defined]
+    assert group.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert not world.node.findings
+
+
+def test_where_metrics_are_shown_they_are_there_from_the_start() -> None:
+    node = FuzzedNode(1)
+    node.meters = RequestMeters()
+    node.start()
+    assert World(node).made is not None
+
+
+def _of_coordinators() -> set[str]:
+    """The fields of Node that are set when they are made."""
+    tree = ast.parse(Path(import_module("kafkacompat.server.broker_coordinators").__file__ or "").read_text())
+    (serve,) = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name == "serve"]
+    return {each.targets[0].attr for each in ast.walk(serve) if isinstance(each, ast.Assign)}  # type: ignore[attr-defined]
+
+
+def _uses(path: Path, names: set[str]) -> bool:
+    return any(
+        isinstance(each, ast.Attribute)
+        and each.attr in names
+        and ast.unparse(each.value) in ("node", "self._node")
+        for each in ast.walk(ast.parse(path.read_text()))
+    )
+
+
+WAIT_BY_THEMSELVES = {"init_producer_id", "transactional_produce"}
+"""They ask only for some requests. They wait for Node.when_coordinating."""
+ASKED_BY_OTHERS = {"share_requests"}
+"""Its functions are called by handlers."""
+CONTEXT = {"context"}
+
+
+def test_every_handler_that_uses_them_waits_for_them() -> None:
+    names = _of_coordinators()
+    assert {"groups", "transactions", "shares"} <= names
+    folder = Path(api.__file__ or "").parent
+    using = {path.stem for path in folder.glob("*.py") if _uses(path, names)} - CONTEXT
+    assert using >= WAIT_BY_THEMSELVES | ASKED_BY_OTHERS
+    for name in sorted(using - WAIT_BY_THEMSELVES - ASKED_BY_OTHERS):
+        handler = import_module(f"kafkacompat.api.{name}").HANDLER
+        assert handler.asks_coordinators, f"api/{name}.py uses coordinators: set asks_coordinators"
+    for name in WAIT_BY_THEMSELVES:
+        assert "when_coordinating" in (folder / f"{name}.py").read_text()
+
+
+def test_an_api_that_does_not_use_them_does_not_wait() -> None:
+    for name in ("produce", "fetch", "metadata", "api_versions", "find_coordinator"):
+        assert not import_module(f"kafkacompat.api.{name}").HANDLER.asks_coordinators
