@@ -11,11 +11,12 @@ from kafkacompat.api.handler import Message
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.api.repeats import Repeats
 from kafkacompat.wire.apis import APIS, request_class, response_class
-from kafkacompat.wire.codec import decoder, encode_parts, encoder
+from kafkacompat.wire.codec import Decoder, Encoder, decoder, encode_parts, encoder
 
 if TYPE_CHECKING:
     from kafkacompat.api.meters import RouteMeter
     from kafkacompat.ports.dispatcher import Reply
+    from kafkacompat.wire.primitives import ByteSequence
 
 PRODUCE = 0
 FETCH = 1
@@ -93,13 +94,23 @@ class Route:
                 guarded = rights.guarded(self.long.steps, handler.error_response)
                 self.long = replace(self.long, steps=guarded)
         self.may_be_long = self.long is not None or self.slices is not None
-        self.decode = decoder(request_class(key), version)
+        self.decode: Decoder = self._decode_first
         # Most bytes of a produce request are records, which are not parsed here.
         self.decoded_at_once_max = PRODUCE_DECODED_AT_ONCE_MAX if key == PRODUCE else DECODED_AT_ONCE_MAX
         # Records of a fetch are sent as file slices between byte parts.
-        self.encode = None if key in (FETCH, SHARE_FETCH) else encoder(response_class(key), version)
+        self.encode: Encoder | None = None if key in (FETCH, SHARE_FETCH) else self._encode_first
         flexible = version >= APIS[key].response_flexible_min
         self.prefix = FLEXIBLE_PREFIX if flexible else PREFIX
+
+    # A node's requests to itself are not encoded, and generating a codec takes milliseconds.
+
+    def _decode_first(self, buffer: ByteSequence, position: int) -> tuple[Any, int]:
+        self.decode = decoder(request_class(self.key), self.version)
+        return self.decode(buffer, position)
+
+    def _encode_first(self, message: Message, out: bytearray) -> None:
+        self.encode = made = encoder(response_class(self.key), self.version)
+        made(message, out)
 
     def reply(self, correlation_id: int, message: Message) -> Reply:
         """Return the message after size and header. Raises EncodeError if this version cannot represent the message."""

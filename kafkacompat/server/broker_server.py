@@ -38,8 +38,8 @@ from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.records.limits import BatchLimits
+from kafkacompat.server.admission import admitting
 from kafkacompat.server.advertised import broker_addresses
-from kafkacompat.server.authentication import authenticating
 from kafkacompat.server.broker_directories import BrokerDirectories
 from kafkacompat.server.broker_logs import BrokerLogs
 from kafkacompat.server.data_directories import NodeDirectories
@@ -218,7 +218,7 @@ class BrokerServer:
         await self.broker_logs.load()
         self._server = server = doors.network.socket_server()
         listeners = config.broker_listeners()
-        server.dispatcher = authenticating(self._dispatcher, doors, listeners, lambda: shared.machine.image)
+        server.dispatcher = admitting(self._dispatcher, doors, listeners, lambda: shared.machine.image)
         self.bound = await server.bind(listeners)
         heartbeats = self._make_heartbeats(await broker_addresses(config, self.bound, doors.network))
         await shared.machine.when_at(await heartbeats.start())

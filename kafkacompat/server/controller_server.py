@@ -25,8 +25,8 @@ from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.turns import Turns
 from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
 from kafkacompat.ports import ProbeResult
+from kafkacompat.server.admission import admitting
 from kafkacompat.server.advertised import controller_addresses
-from kafkacompat.server.authentication import authenticating
 from kafkacompat.server.quotas import connection_creation_rates, quota_managers
 from kafkacompat.server.setting_changes import Change, SettingChanges
 
@@ -142,7 +142,7 @@ class ControllerServer:
             elements_max=config.get_int("request.max.elements"),
             meters=doors.meters,
         )
-        server.dispatcher = authenticating(
+        server.dispatcher = admitting(
             self._dispatcher, doors, config.controller_listeners(), lambda: machine.image
         )
         registration = ControllerRegistration(

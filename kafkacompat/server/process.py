@@ -28,9 +28,8 @@ from kafkacompat.net.runtime import (
 from kafkacompat.net.watchdog import LoopRest, LoopWatchdog
 from kafkacompat.net.workers import pool_loads, worker_pools
 from kafkacompat.security.class_names import refuse_classes_of_others
-from kafkacompat.security.client_settings import security_to_brokers, security_to_controllers
 from kafkacompat.security.settings import authorizer_of
-from kafkacompat.server.authentication import mechanisms_by_listener
+from kafkacompat.server.admission import check_mechanisms, security_between_nodes
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.garbage import freeze_long_lived, keep_long_lived
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
@@ -151,11 +150,8 @@ def _refuse_what_is_not_served(config: ServerConfig) -> None:
     """Refuse settings that promise a protection that is not implemented. Ignoring them would be worse than not starting."""
     try:
         refuse_classes_of_others(config.originals)
-        mechanisms_by_listener(
-            config, config.listeners(), lambda user, mechanism: None, SystemRandom(), SystemClock().now_ms
-        )
-        security_to_brokers(config)
-        security_to_controllers(config)
+        check_mechanisms(config, SystemRandom(), SystemClock().now_ms)
+        security_between_nodes(config)
         authorizer_of(config)
     except ConfigError as problem:
         raise StartRefused(str(problem)) from problem
@@ -211,8 +207,7 @@ def _doors_of_the_system(
             timers,
             workers.replies,
             tls,
-            security_to_brokers(config),
-            security_to_controllers(config),
+            *security_between_nodes(config),
         ),
         monotonic_s=monotonic,
         keep=keep_long_lived,
