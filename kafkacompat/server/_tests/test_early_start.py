@@ -122,7 +122,7 @@ def test_a_broker_serves_nobody_before_the_entries_are_loaded(monkeypatch: pytes
     async def addresses(*_: Any) -> tuple[EndPoint, ...]:
         return ()
 
-    monkeypatch.setattr("kafkacompat.server.broker_server.authenticating", lambda *_: None)
+    monkeypatch.setattr("kafkacompat.server.broker_server.admitting", lambda *_: None)
     monkeypatch.setattr("kafkacompat.server.broker_server.broker_addresses", addresses)
     server, loaded = Listening(), Deferred[None]()
     broker = MagicMock()
