@@ -64,6 +64,13 @@ BUGS = (
         ("api/_tests/test_long_fetches.py",),
     ),
     PlantedBug(
+        "the collector looks at a million young objects in one pass",
+        "server/garbage.py",
+        "THRESHOLDS = (30_000, 2, 600)",
+        "THRESHOLDS = (50_000, 20, 50)",
+        ("server/_tests/test_garbage.py::test_a_pass_looks_at_no_more_than_takes_a_moment",),
+    ),
+    PlantedBug(
         "a fetch session is emptied while a fetch uses it",
         "partition/sessions.py",
         "            finalize(session, self.free, session.partitions).atexit = False\n",

@@ -49,3 +49,25 @@ def test_what_is_kept_is_not_looked_at_again() -> None:
     gc.collect()
     gc.unfreeze()
     assert rings() == 1
+
+
+def test_a_pass_looks_at_no_more_than_takes_a_moment() -> None:
+    """A request of hundreds of thousands of elements makes a million objects, and keeps them for a while."""
+    collect_seldom()
+    gc.collect()
+    looked_at: list[int] = []
+
+    def began(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            looked_at.append(
+                sum(len(gc.get_objects(generation)) for generation in range(info["generation"] + 1))
+            )
+
+    gc.callbacks.append(began)
+    try:
+        kept: list[list[object]] = [[] for _ in range(1_000_000)]
+    finally:
+        gc.callbacks.remove(began)
+    assert len(kept) == 1_000_000
+    assert len(looked_at) >= 19
+    assert max(looked_at) < 130_000
