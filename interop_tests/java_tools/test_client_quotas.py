@@ -44,6 +44,33 @@ def test_a_quota_from_set_to_removed(
     wait_until(lambda: not described(), "the quota is gone")
 
 
+def test_names_are_told_as_they_are(tools: KafkaTools, bootstrap: str, unique: Callable[[str], str]) -> None:
+    user, client_id = f'{unique("user")} a=b,"ü', f"{unique('client')}/%2F <default>"
+    server = [CONFIG, "--bootstrap-server", bootstrap]
+    entity = [
+        "--entity-type",
+        "users",
+        "--entity-name",
+        user,
+        "--entity-type",
+        "clients",
+        "--entity-name",
+        client_id,
+    ]
+    told = f"Quota configs for user-principal '{user}', client-id '{client_id}' are request_percentage=12.5"
+
+    def described(*asked: str) -> bool:
+        return told in tools.run(*server, *asked, "--describe").out.splitlines()
+
+    tools.run(*server, *entity, "--alter", "--add-config", "request_percentage=12.5")
+    try:
+        wait_until(lambda: described(*entity), "the quota is described")
+        assert described("--entity-type", "users", "--entity-type", "clients")
+        assert not described("--entity-type", "users")
+    finally:
+        tools.run(*server, *entity, "--alter", "--delete-config", "request_percentage")
+
+
 def test_a_value_that_is_refused_is_told(
     tools: KafkaTools, bootstrap: str, unique: Callable[[str], str]
 ) -> None:
