@@ -21,7 +21,7 @@ from interop_tests.cluster import views
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
 from interop_tests.cluster.conftest import Measure
 from interop_tests.cluster.node import ClusterNode
-from interop_tests.cluster.quotas import throttled_alike
+from interop_tests.cluster.quotas import mutations_refused_alike, throttled_alike
 from interop_tests.cluster.test_quorum import directory_id, observers, quorum, voters
 from interop_tests.cluster.workload import Follower, Work, assert_exact, closing_consumer
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
@@ -340,11 +340,12 @@ def transactions_hold(cluster: Cluster, tools: KafkaTools, unique: Unique) -> No
 
 def quotas_hold(cluster: Cluster, unique: Unique, asked: int) -> None:
     """Broker `asked` passes quotas on to a controller of the other kind. Both brokers apply them to a partition that
-    they lead."""
+    they lead, and pass mutations on that the controller refuses."""
     ids = [node.node_id for node in cluster.brokers]
     topic = cluster.create_topic(unique("quotas"), assignment=[ids, ids[::-1]])
     leads(cluster, topic, *ids)
     throttled_alike(cluster, cluster.nodes[asked], topic, unique)
+    mutations_refused_alike(cluster, cluster.nodes[asked], unique)
 
 
 def leadership_goes_to_and_fro(

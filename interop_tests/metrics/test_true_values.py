@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from interop_tests.cluster.clusters import BOTH, BROKER, Cluster
 from interop_tests.cluster.moving import reassign
-from interop_tests.cluster.quotas import FIRST_BYTES, set_producer_rates, throttle_ms
+from interop_tests.cluster.quotas import FIRST_BYTES, set_rates, throttle_ms
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, chosen_bootstrap
 from interop_tests.harness.exporting import scraped_text
 from interop_tests.harness.jmx_exporter import exporting
@@ -179,7 +179,7 @@ def test_refusals(watched: Watched) -> None:
 def test_throttles(watched: Watched) -> None:
     topic = watched.make("throttled")
     node = watched.cluster.nodes[LEADS]
-    set_producer_rates(node, {LIMITED: RATE})
+    set_rates(node, {LIMITED: RATE})
     wait_until(lambda: throttle_ms(node, LIMITED, topic, 0, FIRST_BYTES)[0], "the quota holds", TIMEOUT_S)
     (told,) = throttle_ms(node, LIMITED, topic, 0, FIRST_BYTES)
     labels = {"request": "Produce", "quantile": "0.999"}
@@ -188,7 +188,7 @@ def test_throttles(watched: Watched) -> None:
         "the throttle time is shown",
         TIMEOUT_S,
     )
-    set_producer_rates(node, {LIMITED: None})
+    set_rates(node, {LIMITED: None})
     with watched.connect() as connection:
         assert produce(connection, topic, BATCH)["ErrorCode"] == 0
     if watched.kind == APACHE:
