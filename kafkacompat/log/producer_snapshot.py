@@ -5,9 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from crc32c import crc32c
-
 from kafkacompat.log.producer_state import NO_TRANSACTION, BatchMetadata, Producer
+from kafkacompat.records.crc import crc32c
 
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")

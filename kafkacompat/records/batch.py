@@ -11,9 +11,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
 from kafkacompat.records import compression as codecs
+from kafkacompat.records.crc import crc32c
 from kafkacompat.records.record import Record, encode_records
 
 if TYPE_CHECKING:

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-import crc32c
-
 from kafkacompat.config import ConfigError
 from kafkacompat.config.client_metrics import (
     EVERYTHING,
@@ -24,6 +22,7 @@ from kafkacompat.config.client_metrics import (
 )
 from kafkacompat.ids import Uuid
 from kafkacompat.quota.counted import Counted
+from kafkacompat.records.crc import crc32c
 from kafkacompat.telemetry.hash_order import in_hash_order
 from kafkacompat.wire.errors import ErrorCode
 
@@ -79,7 +78,7 @@ def asked_by(subscriptions: Iterable[Subscription]) -> Asked:
         wanted += in_hash_order(subscription.metrics, at_once=True)
         interval_ms = min(interval_ms, subscription.interval_ms)
     metrics = (EVERYTHING,) if EVERYTHING in wanted else tuple(in_hash_order(wanted))
-    return Asked(metrics, interval_ms, crc32c.crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode()))
+    return Asked(metrics, interval_ms, crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode()))
 
 
 @dataclass(slots=True)

@@ -41,6 +41,7 @@ NOT_NEEDED = {
     *("pytest", "hypothesis", "psutil", "setuptools", "pkg_resources"),
     # Large modules of the standard library that the broker does not use.
     *("asyncio", "multiprocessing", "unittest", "pdb", "http", "xml", "sqlite3", "tkinter"),
+    *("email", "zipfile", "importlib.metadata", "importlib.resources", "crc32c"),
     # Compression codecs, until a batch with that codec arrives.
     *("snappy", "lz4", "zstandard"),
     # What checks tokens and certificates.
