@@ -20,7 +20,7 @@ import trio
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
-from kafkacompat.ports import WorkerPools
+from kafkacompat.ports import WorkerPools, WorkersBusy
 
 READS_WAITING_MAX = 10_000
 EXCHANGES_WAITING_MAX = 1_000
@@ -48,10 +48,6 @@ TERMS = {
 T = TypeVar("T")
 Job = tuple[Callable[[], Any], Deferred[Any]]
 _log = logging.getLogger(__name__)
-
-
-class WorkersBusy(Exception):
-    """Too many jobs wait for the threads of a duty."""
 
 
 class JobFailed(Exception):

@@ -46,6 +46,7 @@ from kafkacompat.ports.process import (
     Timers,
     WorkerPools,
     Workers,
+    WorkersBusy,
 )
 
 __all__ = [
@@ -87,4 +88,5 @@ __all__ = [
     "VerificationGuard",
     "WorkerPools",
     "Workers",
+    "WorkersBusy",
 ]

@@ -49,8 +49,12 @@ class Random(Protocol):
     def randrange(self, stop: int) -> int: ...
 
 
+class WorkersBusy(Exception):
+    """Too many jobs wait for the threads of a duty."""
+
+
 class Workers(Protocol):
-    """Blocking calls in threads. The result arrives in the loop's thread."""
+    """Blocking calls in threads. The result arrives in the loop's thread. It fails with WorkersBusy if too many jobs wait."""
 
     def submit(self, function: Callable[[], T]) -> Deferred[T]: ...
 

@@ -17,7 +17,7 @@ from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
-from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.ports import FileSlice, LogRefused, WorkersBusy
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.share.dead_letter_deliveries import GIVEN_UP_AT_ONCE, TIMEOUT_MS, Deliveries, Delivery
 from kafkacompat.share.dead_letter_losses import Losses
@@ -226,7 +226,9 @@ class DeadLetterQueue:
             sources = done.result()
         except OSError as error:
             logger.info("%s: dead letters are written without their records: %s", delivery.source, error)
-        except Exception as error:  # too many jobs
+        except Exception as error:
+            if not isinstance(error, WorkersBusy):
+                report("reading records for dead letters", error)
             self._again(delivery, f"the records cannot be read: {error!r}")
             return
         self._step(delivery, lambda: self._write(delivery, policy, sources))

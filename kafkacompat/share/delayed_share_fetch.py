@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
 from kafkacompat.partition.delayed_operations import DelayedOperation
-from kafkacompat.ports import EMPTY_RECORDS, LogRefused
+from kafkacompat.ports import EMPTY_RECORDS, LogRefused, WorkersBusy
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
@@ -368,8 +368,11 @@ class DelayedShareFetch(DelayedOperation):
             led, _ = self._held[self._next]
             if isinstance(error, UNREADABLE):
                 self._unreadable(led, self._answers[led.key.topic_id_partition], error)
-            else:  # too many jobs, or a bug in kafkacompat
-                logger.error("no worker read %s: %s", led.name, error)
+            else:
+                if isinstance(error, WorkersBusy):
+                    logger.error("no worker read %s: %s", led.name, error)
+                else:
+                    report(f"a share fetch of {led.name}", error)
                 self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
             self._next += 1
             fetched = None

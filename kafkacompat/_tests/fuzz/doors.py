@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.failures import ConnectionLost
-from kafkacompat.net.workers import WorkersBusy
-from kafkacompat.ports import Buffer, ProbeResult
+from kafkacompat.ports import Buffer, ProbeResult, WorkersBusy
 from kafkacompat.ports.dispatcher import Dispatcher
 from kafkacompat.ports.network import ListenerReading, MemoryReading
 from kafkacompat.sim.chance import Chance

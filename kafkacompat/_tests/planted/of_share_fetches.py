@@ -9,6 +9,13 @@ SESSIONS = "share/_tests/test_share_sessions.py"
 ACKNOWLEDGE = "share/_tests/test_share_acknowledge.py"
 
 BUGS = (
+    PlantedBug(
+        "a bug in what reads records for dead letters is taken for a full pool",
+        "share/dead_letter_queue.py",
+        "            if not isinstance(error, WorkersBusy):\n",
+        "            if False:\n",
+        ("share/_tests/test_dead_letter_faults.py",),
+    ),
     # sessions
     PlantedBug(
         "an old request of a share session counts as its next one",

@@ -18,8 +18,8 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.net import workers as workers_module
 from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
 from kafkacompat.net.runtime import wait_for
-from kafkacompat.net.workers import TERMS, JobFailed, TrioPool, WorkersBusy, worker_pools
-from kafkacompat.ports import WorkerPools, Workers
+from kafkacompat.net.workers import TERMS, JobFailed, TrioPool, worker_pools
+from kafkacompat.ports import WorkerPools, Workers, WorkersBusy
 
 DEADLINE_S = 20
 POOLS = [field.name for field in fields(WorkerPools)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from kafkacompat.coordinator._tests.harness import NODE_ID, topic_image
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.partition._tests.fakes import partition_image
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.share import dead_letter_queue
 from kafkacompat.share._tests.test_dead_letter_queue import OTHER, QUEUE, SOURCE, World
 from kafkacompat.share.dead_letter_deliveries import ATTEMPTS, BACKOFF_MS, HELD_MAX_MS, TIMEOUT_MS
@@ -149,6 +151,25 @@ def test_a_topic_that_is_made_anew_takes_no_letter_that_was_begun_for_the_old_on
     world.run()
     assert sent.result() is False
     assert world.letters() == []
+
+
+def test_a_read_that_fails_as_none_should_is_reported_and_tried_again(faults: Any) -> None:
+    """A full pool is no bug."""
+    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world.fill(b"a")
+    sent = world.queue.enqueue(*world.one_letter(0))
+    problem = KeyError("a bug")
+    for failure in (WorkersBusy("10000 jobs wait"), problem):
+        world.time.advance(0)
+        reads = [job for job in world.workers.submitted if "DeadLetterQueue" in repr(job[0])]
+        ((_, read),) = reads
+        world.workers.submitted.remove(reads[0])
+        read.fail(failure)
+        assert faults.take() == ([problem] if failure is problem else [])
+        world.time.advance(4 * BACKOFF_MS)
+    world.run()
+    assert sent.result() is True
+    assert world.letters() == [(b"a", "0")]
 
 
 def test_a_topic_that_is_made_anew_and_enabled_takes_the_letter() -> None:

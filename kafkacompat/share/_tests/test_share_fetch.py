@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kafkacompat.api.share_services import ShareError
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.workers import WorkersBusy
 from kafkacompat.partition._tests.fakes import partition_image, topic_image, with_partitions
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.share._tests.share_world import (
     ACCEPT,
     GROUP,
@@ -483,6 +484,17 @@ def test_a_fetch_that_no_worker_can_read_for_is_refused_and_frees_the_records() 
     assert codes(answer.result()) == {0: ErrorCode.UNKNOWN_SERVER_ERROR}
     world.disk.cold = False
     assert taken(world.fetched("b", partitions=[0])) == {0: [(0, 1, 1)]}
+
+
+def test_a_fetch_whose_read_fails_as_none_should_is_refused_and_reported(faults: Any) -> None:
+    world = filled(batches=2)
+    world.disk.cold = True
+    answer = world.parked("a", partitions=[0])
+    ((_, read),) = world.workers.submitted
+    problem = KeyError("a bug")
+    read.fail(problem)
+    assert faults.take() == [problem]
+    assert codes(answer.result()) == {0: ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 def test_a_fetch_that_nobody_waits_for_acquires_nothing() -> None:

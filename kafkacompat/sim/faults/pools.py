@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
-from kafkacompat.net.workers import TERMS, WorkersBusy
-from kafkacompat.ports import WorkerPools
+from kafkacompat.net.workers import TERMS
+from kafkacompat.ports import WorkerPools, WorkersBusy
 from kafkacompat.sim.hosts import outcome_of
 from kafkacompat.sim.work import Work
 
