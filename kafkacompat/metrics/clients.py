@@ -27,6 +27,9 @@ def client_families(
     manager: ClientMetricsManager, series: ClientSeries, now_ms: int, *, is_broker: bool = True
 ) -> Families:
     """`now_ms` is monotonic. Controllers take metrics of clients too, and Kafka's have no series of them."""
+    # The clients themselves let others be forgotten. The last ones have nobody who comes after them.
+    while manager.forget_the_silent(now_ms):
+        yield None
     if is_broker:
         name = "kafka_server_client_metrics_"
         yield gauge(f"{name}instance_count", "Clients that are asked for metrics.", manager.present)

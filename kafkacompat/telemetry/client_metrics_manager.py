@@ -31,6 +31,8 @@ EXPIRY_MS = 60_000
 ATTRIBUTE_MAX = 1_000
 """Characters of what a client says of itself that are kept, and that subscriptions match. A client id may take 128 KiB."""
 INTERVALS_UNTIL_EXPIRY = 3
+FORGOTTEN_AT_ONCE = 500
+"""Clients, in one step of the loop: each takes a microsecond, and its series take longer."""
 ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
 ACCEPTED_CODECS = (ZSTD, LZ4, GZIP, SNAPPY)
 """In the order of preference that clients are told."""
@@ -222,7 +224,7 @@ class ClientMetricsManager:
     def _instance(
         self, client: bytes, attributes: Attributes, connection_id: int, now_ms: int
     ) -> ClientInstance:
-        self._forget_the_silent(now_ms)
+        self.forget_the_silent(now_ms)
         instance = self.instances.pop(client, None)
         if instance is None or instance.has_left or instance.version < self._version:
             known = attributes if instance is None or instance.has_left else instance.attributes
@@ -254,13 +256,16 @@ class ClientMetricsManager:
             client, attributes, subscription_id, self._version, asked.metrics, asked.interval_ms
         )
 
-    def _forget_the_silent(self, now_ms: int) -> None:
-        """Of two clients with different intervals, the later one may be overdue first. It waits for the other one."""
-        while self.instances:
-            client, oldest = next(iter(self.instances.items()))
-            if oldest.expires_ms > now_ms:
-                return
+    def forget_the_silent(self, now_ms: int) -> bool:
+        """Forget those that are overdue, a bounded number. Whether there may be more.
+
+        Of two clients with different intervals, the later one may be overdue first. It waits for the other one."""
+        for _ in range(FORGOTTEN_AT_ONCE):
+            client, oldest = next(iter(self.instances.items()), (b"", None))
+            if oldest is None or oldest.expires_ms > now_ms:
+                return False
             self._forget(client)
+        return True
 
     def _forget(self, client: bytes) -> None:
         instance = self.instances.pop(client)

@@ -91,6 +91,13 @@ BUGS = (
         ("node/_tests/test_heartbeats.py", "server/_tests/test_node_metrics.py"),
     ),
     PlantedBug(
+        "the metrics of the last client stay for ever",
+        "metrics/clients.py",
+        "    while manager.forget_the_silent(now_ms):\n        yield None\n",
+        "",
+        ("telemetry/_tests/test_otlp.py",),
+    ),
+    PlantedBug(
         "a client whose push is too large never pushes again",
         "telemetry/client_metrics_manager.py",
         "                error = ErrorCode.TELEMETRY_TOO_LARGE\n",

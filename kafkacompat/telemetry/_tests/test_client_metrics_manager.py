@@ -171,6 +171,23 @@ def test_clients_are_forgotten_when_they_are_silent_or_too_many(
     assert list(manager.instances) == [A]
 
 
+def test_those_who_are_silent_are_forgotten_without_others_and_in_steps(
+    manager: ClientMetricsManager, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_metrics_manager, "FORGOTTEN_AT_ONCE", 2)
+    clients = [bytes([number + 10]) * 16 for number in range(4)]
+    for number, client in enumerate(clients):
+        manager.get(client, JAVA, CONNECTION, number)
+    assert not manager.forget_the_silent(EXPIRY_MS - 1)
+    assert not taken.forgotten
+    assert manager.forget_the_silent(EXPIRY_MS + 2)
+    assert taken.forgotten == clients[:2]
+    assert not manager.forget_the_silent(EXPIRY_MS + 2)
+    assert taken.forgotten == clients[:3]
+    assert not manager.forget_the_silent(EXPIRY_MS + 3)
+    assert (taken.forgotten, manager.present) == (clients, 0)
+
+
 def test_a_client_starts_anew_after_its_connection_has_closed(
     manager: ClientMetricsManager, push: Push, taken: Taken
 ) -> None:

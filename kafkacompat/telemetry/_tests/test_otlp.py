@@ -99,6 +99,27 @@ def test_a_delta_that_cannot_be_added_changes_nothing(receiver: OtlpReceiver) ->
     assert receiver.series.refused == 4
 
 
+def test_the_last_client_has_no_series_when_it_was_silent_for_long(receiver: OtlpReceiver) -> None:
+    """Nobody comes after it who would let it be forgotten, except for the scrape."""
+    manager = ClientMetricsManager(1000, receiver, lambda: bytes(16))
+    _, client = manager.get(A, WHO, 1, 0)
+    error = manager.push(
+        A,
+        WHO,
+        1,
+        1,
+        subscription_id=client.subscription_id,
+        is_terminating=True,
+        codec=NO_CODEC,
+        metrics=message(),
+    )
+    assert error == 0
+    manager.on_connection_closed(1)
+    for now_ms, count in ((client.expires_ms - 1, 1), (client.expires_ms, 0)):
+        families = [each for each in client_families(manager, receiver.series, now_ms) if each is not None]
+        assert sum(each.name.startswith("kafka_client_") for each in families) == count
+
+
 def test_a_client_that_is_forgotten_has_no_series(receiver: OtlpReceiver) -> None:
     receiver.take(A, {}, NO_CODEC, message())
     receiver.take(B, {}, NO_CODEC, message())
