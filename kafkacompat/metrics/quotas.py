@@ -35,9 +35,12 @@ def quota_families(
             ("Fetch", quotas.fetch),
             ("Request", quotas.request),
         ):
+            # New clients let old ones be forgotten. There may be none.
+            kind.forget_the_unused(now_ms)
             rates.append((resource, kind.newest(MEASUREMENTS_MAX)))
             yield None
     if of_controller is not None:
+        of_controller.mutation.forget_the_unused(now_ms)
         tokens = of_controller.mutation.newest(MEASUREMENTS_MAX)
         yield None
     bytes_rates = [(resource, sensors) for resource, sensors in rates if resource != "Request"]

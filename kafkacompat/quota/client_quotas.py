@@ -173,13 +173,18 @@ class ClientQuotas(Generic[S]):
 
     def _sweep(self, now_ms: int) -> None:
         """Forget measurements that nobody uses. If there are too many, forget the oldest ones."""
-        if now_ms - self._swept_ms >= EXPIRES_MS:
-            self._swept_ms = now_ms
-            for tags, used_s in list(zip(self._sensors, self._used_s(), strict=True)):
-                if now_ms - 1000 * used_s >= EXPIRES_MS:
-                    self._drop(tags)
+        self.forget_the_unused(now_ms)
         if len(self._sensors) >= ENTRIES_MAX:
             self._drop(next(iter(self._sensors)))
+
+    def forget_the_unused(self, now_ms: int) -> None:
+        """At most once in EXPIRES_MS."""
+        if now_ms - self._swept_ms < EXPIRES_MS:
+            return
+        self._swept_ms = now_ms
+        for tags, used_s in list(zip(self._sensors, self._used_s(), strict=True)):
+            if now_ms - 1000 * used_s >= EXPIRES_MS:
+                self._drop(tags)
 
     def _drop(self, tags: Tags) -> None:
         del self._sensors[tags]

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkacompat.metrics.quotas import MEASUREMENTS_MAX, quota_families
 from kafkacompat.metrics.rendering import rendered
-from kafkacompat.quota.client_quotas import CLIENT_ID, USER, Entity
+from kafkacompat.quota.client_quotas import CLIENT_ID, EXPIRES_MS, USER, Entity
 from kafkacompat.quota.managers import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -32,8 +32,10 @@ def managers(*quotas: tuple[Entity, str, float]) -> QuotaManagers:
     return made
 
 
-def series(quotas: QuotaManagers) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    text = b"".join(rendered(quota_families(quotas, quotas, NOW_MS))).decode()
+def series(
+    quotas: QuotaManagers, now_ms: int = NOW_MS
+) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    text = b"".join(rendered(quota_families(quotas, quotas, now_ms))).decode()
     return {
         (each.name.removeprefix("kafka_server_quota_"), frozenset(each.labels.items())): each.value
         for family in text_string_to_metric_families(text)
@@ -139,3 +141,12 @@ def test_muted_connections_are_counted_by_kind_until_their_time_is_over() -> Non
     assert sizes(NOW_MS) == [2, 0, 2, 1]
     assert sizes(NOW_MS + 5) == [1, 0, 1, 1]
     assert sizes(NOW_MS + 10) == [0, 0, 0, 0]
+
+
+def test_a_client_that_was_away_for_long_has_no_series_though_nobody_comes_after_it() -> None:
+    default: Entity = ((CLIENT_ID, None),)
+    quotas = managers((default, PRODUCER_BYTE_RATE, 1000), (default, CONTROLLER_MUTATION_RATE, 2))
+    for kind in (quotas.produce, quotas.mutation):
+        assert kind.sensor("alice", "app", NOW_MS) is not None
+    assert series(quotas, NOW_MS + EXPIRES_MS - 1)
+    assert series(quotas, NOW_MS + 2 * EXPIRES_MS) == {}
