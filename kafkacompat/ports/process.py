@@ -101,7 +101,8 @@ class WorkerPools:
     cleaning: Workers
     """The log cleaner, which may wait for its throttle."""
     batches: Workers
-    """Decompression and compression of produced batches that are large or expand to much."""
+    """Decompression and compression of produced batches that are large or expand to much, and imports of parts that are
+    made late: work of the processor, which no slow log directory holds up."""
 
     fetches: Workers
     """Requests to authorization servers. They may wait for as long as the network takes."""

@@ -136,7 +136,7 @@ class BrokerServer:
         self._controller = controller = ForwardingController(self._requests, shared.carry_out)
         self._topics = OnDemandTopics(config, partial(self._create_topics, controller), _topic_not_made)
         self._coordinators: Late[BrokerCoordinators] = Late(
-            "kafkacompat.server.broker_coordinators", self._make_coordinators, doors.workers.files
+            "kafkacompat.server.broker_coordinators", self._make_coordinators, doors.workers.batches
         )
         self._node = Node(
             node_id=config.node_id,

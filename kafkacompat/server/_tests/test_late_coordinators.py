@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from kafkacompat import api
+from kafkacompat._tests.fuzz.doors import FrameServer
 from kafkacompat._tests.fuzz.node import FuzzedConnection, FuzzedNode
 from kafkacompat.api.meters import RequestMeters
+from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.server.broker_coordinators import BrokerCoordinators
 from kafkacompat.wire.apis import response_class
@@ -28,6 +30,11 @@ HEADER_BYTES = {True: 5, False: 4}
 WAITED_MAX_MS = 60_000
 
 
+def made_of(node: FuzzedNode) -> BrokerCoordinators | None:
+    assert node.server.broker is not None
+    return node.server.broker._coordinators.made
+
+
 class World:
     def __init__(self, node: FuzzedNode) -> None:
         self.node = node
@@ -35,9 +42,7 @@ class World:
 
     @property
     def made(self) -> BrokerCoordinators | None:
-        broker = self.node.server.broker
-        assert broker is not None
-        return broker._coordinators.made
+        return made_of(self.node)
 
     def send(self, request: Message, version: int, connection: FuzzedConnection | None = None) -> None:
         assert request.API_KEY is not None
@@ -108,10 +113,20 @@ def test_they_are_made_when_their_topic_is_there(world: World, kind: int, topic:
     assert not world.node.findings
 
 
-def test_they_are_there_before_clients_are_served_where_a_topic_exists(world: World) -> None:
+def test_they_are_there_before_clients_are_served_where_a_topic_exists(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.make_topic(0)
     world.node.kill()
+    serve, made = FrameServer.serve, []
+
+    def serving(server: FrameServer) -> Deferred[None]:
+        made.append(made_of(world.node))
+        return serve(server)
+
+    monkeypatch.setattr(FrameServer, "serve", serving)
     world.node.start()
+    assert made[-1] is not None, "the broker's listeners are the last to serve"
     again = World(world.node)
     assert again.made is not None
     asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
