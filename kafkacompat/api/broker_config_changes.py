@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.listener_stores import check_stores
+from kafkacompat.api.node_names import COUNTED_A_STEP
 from kafkacompat.config import ConfigError, DynamicConfig
 from kafkacompat.config.dynamic import validate_dynamic_broker
 from kafkacompat.controller.config_changes import (
@@ -47,12 +48,15 @@ def refused_broker_changes(
         return refused
     pace = Pace(CHANGES_A_STEP)
     own_names = ("", str(node.node_id))
-    named = Counter(
-        each.resource_name
-        for each in resources
-        if each.resource_type == BROKER and each.resource_name in own_names
-    )
+    named: Counter[str] = Counter()
+    for position, each in enumerate(resources, 1):
+        if each.resource_type == BROKER and each.resource_name in own_names:
+            named[each.resource_name] += 1
+        if position % COUNTED_A_STEP == 0:
+            yield None
     for position, each in enumerate(resources):
+        if position and position % COUNTED_A_STEP == 0:
+            yield None
         if each.resource_type != BROKER or named[each.resource_name] != 1:
             continue
         try:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api import loggers
 from kafkacompat.api.broker_config_changes import refused_broker_changes
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.node_names import LOOKED_AT_A_STEP, refused_here, with_the_controllers, wrong_node
+from kafkacompat.api.node_names import (
+    COUNTED_A_STEP,
+    LOOKED_AT_A_STEP,
+    refused_here,
+    with_the_controllers,
+    wrong_node,
+)
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
@@ -35,11 +41,12 @@ if TYPE_CHECKING:
 def handle(
     node: AnyNode, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Steps[IncrementalAlterConfigsResponse]:
-    names = Counter(
-        one.resource_name
-        for one in request.resources
-        if one.resource_type == ConfigResourceType.BROKER_LOGGER
-    )
+    names: Counter[str] = Counter()
+    for position, one in enumerate(request.resources, 1):
+        if one.resource_type == ConfigResourceType.BROKER_LOGGER:
+            names[one.resource_name] += 1
+        if position % COUNTED_A_STEP == 0:
+            yield None
     own: dict[int, AlterConfigsResourceResponse] = {}
     others: list[AlterConfigsResource] = []
     refusals = yield from refused_broker_changes(node, context, request.resources, incremental=True)

@@ -20,6 +20,8 @@ R = TypeVar("R")
 
 LOOKED_AT_A_STEP = 1_000
 """Resources per step."""
+COUNTED_A_STEP = 10_000
+"""The same, if only their type is looked at."""
 
 
 def with_the_controllers(

@@ -173,7 +173,12 @@ class ActiveController:
 
         if not self.is_active:
             raise NotController
-        return known_hosts(hosts_to_resolve(request), self._resolve).and_then(
+
+        def command() -> Steps[Deferred[frozenset[str]]]:
+            names = yield from hosts_to_resolve.in_steps(request)
+            return known_hosts(names, self._resolve)
+
+        return self._turns.take_steps(command).and_then(
             lambda known: self._commands.run(
                 lambda: alter_client_quotas.in_steps(self._image, request, known)
             )

@@ -6,6 +6,8 @@ Kafka 4.3.0.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.partition_change_builder import Election
@@ -53,10 +55,11 @@ def elect_leaders(
         text = f"Unknown election type {request.election_type}"
         return ControllerResult((), (yield from _refused(request, ErrorCode.INVALID_REQUEST, text)))
     named = request.topic_partitions is not None
+    wanted: Iterable[tuple[str, Sequence[int]]]
     if request.topic_partitions is None:
-        wanted = [(name, sorted(image.topics[name].partitions)) for name in sorted(image.topics)]
+        wanted = ((name, sorted(image.topics[name].partitions)) for name in sorted(image.topics))
     else:
-        wanted = [(each.topic, each.partitions) for each in request.topic_partitions]
+        wanted = ((each.topic, each.partitions) for each in request.topic_partitions)
     records: dict[tuple[str, int], MetadataRecord] = {}
     results: list[ReplicaElectionResult] = []
     pace = Pace(RECORDS_A_STEP * RECORDS_LIKE_COST)

@@ -213,9 +213,9 @@ def list_partition_reassignments(
     """The partitions being reassigned, among those requested or all. Topics without any are left out."""
     wanted: Iterable[tuple[str, Sequence[int]]]
     if request.topics is None:
-        wanted = [(name, sorted(image.topics[name].partitions)) for name in sorted(image.topics)]
+        wanted = ((name, sorted(image.topics[name].partitions)) for name in sorted(image.topics))
     else:
-        wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
+        wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
     found: list[OngoingTopicReassignment] = []
     pace = Pace(SCANNED_A_STEP)
     for name, indexes in wanted:

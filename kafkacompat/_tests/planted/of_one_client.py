@@ -71,6 +71,27 @@ BUGS = (
         ("server/_tests/test_garbage.py::test_a_pass_looks_at_no_more_than_takes_a_moment",),
     ),
     PlantedBug(
+        "the results of half a million quotas are told in one step",
+        "controller/client_quotas.py",
+        "        if number % TOLD_A_STEP == 0:\n            yield\n",
+        "",
+        ("controller/_tests/test_long_commands.py",),
+    ),
+    PlantedBug(
+        "the refusals of half a million users are told in one step",
+        "controller/scram_credentials.py",
+        "        if number % TOLD_A_STEP == 0:\n            yield\n",
+        "",
+        ("controller/_tests/test_long_commands.py",),
+    ),
+    PlantedBug(
+        "the topics of a question for reassignments are listed in one step",
+        "controller/reassignments.py",
+        "        wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)",
+        "        wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]",
+        ("controller/_tests/test_long_commands.py",),
+    ),
+    PlantedBug(
         "a fetch session is emptied while a fetch uses it",
         "partition/sessions.py",
         "            finalize(session, self.free, session.partitions).atexit = False\n",

@@ -158,7 +158,7 @@ def test_hosts_need_an_address() -> None:
     request = AlterClientQuotasRequest(
         entries=[named, entry({"ip": "::1"}), entry({"ip": "10.0.0.1"}), entry({"ip": None}), entry(ALICE)]
     )
-    assert hosts_to_resolve(request) == {"localhost"}
+    assert hosts_to_resolve(request) == ["localhost"]
     assert told(alter(cluster(), named, hosts={"localhost"})) == [({"ip": "localhost"}, 0, None)]
 
 
