@@ -6,6 +6,7 @@ up leaves the thread behind; neither the loop nor the end of the process waits f
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,6 +18,10 @@ from kafkacompat.config import ConfigError, EndPoint
 RESOLVE_TIMEOUT_S = 30.0
 OWN_NAME_TIMEOUT_S = 5.0
 ADDRESS_TIMEOUT_S = 5.0
+
+_NUMBERS = re.compile(
+    r"(0x[0-9a-f]{1,16}|[0-9]{1,16})(\.(0x[0-9a-f]{1,16}|[0-9]{1,16})){0,3}", re.ASCII | re.IGNORECASE
+)
 
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, tuple[Any, ...]]
 """The arguments for a socket, and its address to bind."""
@@ -90,7 +95,23 @@ def textual_address(address: str) -> str:
     return address.removeprefix("::ffff:") if "." in address else address
 
 
+def read_as_by_java(host: str) -> str:
+    """A host of a setting or a quota in a form that the system's resolver reads as Java's InetAddress reads the host.
+
+    IPv4 addresses have one to four decimal parts. The resolver would take leading zeros for octal numbers. IPv6
+    addresses may stand in brackets. Raises OSError for a hexadecimal address, which Java does not know.
+    """
+    if host.startswith("[") and host.endswith("]") and ":" in host:
+        return host[1:-1]
+    if not _NUMBERS.fullmatch(host):
+        return host
+    if "x" in host.lower():
+        raise socket.gaierror(socket.EAI_NONAME, "an address in hexadecimal numbers")
+    return ".".join([str(int(part)) for part in host.split(".")])
+
+
 async def _resolve(host: str, port: int | None, flags: int) -> list[Any]:
+    host = read_as_by_java(host)
     with trio.move_on_after(RESOLVE_TIMEOUT_S):
         return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     raise NotResolved(f"the resolver gave no answer in {RESOLVE_TIMEOUT_S:.0f} s")

@@ -153,3 +153,24 @@ async def test_the_own_name_is_asked_for_in_a_thread_and_only_where_one_is_neede
     monkeypatch.setattr(resolving, "OWN_NAME_TIMEOUT_S", DEADLINE_S)
     assert await resolving.own_name([EndPoint("A", "", 1, "PLAINTEXT")]) == "late.example.org"
     assert not any(asked)
+
+
+@pytest.mark.parametrize(
+    ("host", "addresses"),
+    [
+        ("010.020.008.1", ("10.20.8.1",)),
+        ("127.1", ("127.0.0.1",)),
+        ("4294967295", ("255.255.255.255",)),
+        ("[::1]", ("::1",)),
+        ("0x7f.1", None),
+        ("0X7F000001", None),
+        ("[127.0.0.1]", None),
+        ("1.2.3.256", None),
+        ("4294967296", None),
+        ("9" * 5_000, None),
+    ],
+)
+async def test_addresses_are_read_as_by_java(host: str, addresses: tuple[str, ...] | None) -> None:
+    """An administrator who pads numbers with zeros must not limit another address."""
+    assert await resolving.addresses_of(host) == addresses
+    assert await resolving.address_of(host) == (None if addresses is None else addresses[0])
