@@ -87,7 +87,7 @@ class ApiDispatcher:
             body = bytes(frame[AFTER_CORRELATION_ID:])
             repeat = route.repeats.find(body)
             if repeat is not None:
-                reply = self._answered_again(connection, route, repeat, frame)
+                reply = self._answered_again(connection, route, repeat, frame, start)
                 if reply is not None:
                     return reply
                 route.repeats.forget(body)
@@ -106,9 +106,15 @@ class ApiDispatcher:
         return self._handle(connection, header, route, request, len(frame), body)
 
     def _answered_again(
-        self, connection: ConnectionInfo, route: Route, repeat: Repeat, frame: memoryview
+        self,
+        connection: ConnectionInfo,
+        route: Route,
+        repeat: Repeat,
+        frame: memoryview,
+        start: tuple[int, int, int],
     ) -> Reply | None:
-        """Answer a request with the same bytes as an earlier one. None if it must take the usual way."""
+        """Answer a request with the same bytes as an earlier one. None if it must take the usual way. `start`: of the
+        frame's header."""
         node = self._node
         if repeat.client_host != connection.client_host:
             return None
@@ -124,7 +130,8 @@ class ApiDispatcher:
             meter.requests += 1
             meter.errors[_NONE] += 1
             if is_timed:
-                meter.note(connection, started_s, len(frame), reply)
+                size = len(frame) - rest_of_header(frame, *start).body_offset
+                meter.note(connection, started_s, size, reply)
         return reply
 
     def _timed(
@@ -139,7 +146,7 @@ class ApiDispatcher:
     ) -> Reply | Pending | None:
         started_s = monotonic()
         answer = self._handle(connection, header, route, request, size, body)
-        meter.note(connection, started_s, size, answer)
+        meter.note(connection, started_s, size - header.body_offset, answer)
         return answer
 
     def _decode_in_steps(
@@ -176,7 +183,8 @@ class ApiDispatcher:
                 request, _ = yield from steps
                 self._parked.pop(connection_id, None)
                 if route.meter is not None:
-                    route.meter.count_later(connection, request, started_s, size, Pending(reply, True))
+                    body_size, pending = size - header.body_offset, Pending(reply, True)
+                    route.meter.count_later(connection, request, started_s, body_size, pending)
                 answer = self._handle(connection, header, route, request, size, is_large=True)
             except Exception as error:
                 self._parked.pop(connection_id, None)

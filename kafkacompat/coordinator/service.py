@@ -143,8 +143,7 @@ class GroupCoordinator:
         self._steps.finish()
 
     def shard_states(self) -> list[str]:
-        """The state of each shard on this node."""
-        return [shard.state.value for shard in self._shards]
+        return self._shards.states()
 
     def group_states(self) -> Iterator[tuple[str, str]]:
         """Type and state of each group of the shards that are loaded, as the protocol names them."""

@@ -121,6 +121,14 @@ class Shards:
                 shard.start()
             yield shard
 
+    def states(self) -> list[str]:
+        """The state of each shard on this node. Those of a new topic that nobody has asked for yet have nothing to load:
+        they are active."""
+        return [
+            (ShardState.ACTIVE if shard.state is _INITIAL else shard.state).value
+            for shard in self._by_partition.values()
+        ]
+
     def get(self, partition: int) -> Shard | None:
         return self._by_partition.get(partition)
 

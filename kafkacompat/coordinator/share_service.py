@@ -130,8 +130,7 @@ class ShareCoordinator:
         self._steps.finish()
 
     def shard_states(self) -> list[str]:
-        """The state of each shard on this node."""
-        return [shard.state.value for shard in self._shards]
+        return self._shards.states()
 
     def is_active(self) -> bool:
         return self._active

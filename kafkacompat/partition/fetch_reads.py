@@ -174,7 +174,8 @@ class FetchReads:
         arrived: bool,
     ) -> PartitionData:
         replica_id = parameters.replica_id
-        core.traffic.fetches += 1
+        if arrived or replica_id >= 0:  # a consumer's fetch that waits counts once
+            core.traffic.fetches += 1
         error = self._check(core, asked, parameters)
         log = core.log
         if error is not NONE:

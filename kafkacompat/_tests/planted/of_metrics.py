@@ -285,4 +285,25 @@ BUGS = (
         "    def caught_up(self) -> None:\n",
         ("controller/_tests/test_metadata_machine.py",),
     ),
+    PlantedBug(
+        "the size of a repeated request has its header",
+        "api/dispatch.py",
+        "                size = len(frame) - rest_of_header(frame, *start).body_offset\n",
+        "                size = len(frame)\n",
+        ("api/_tests/test_repeats.py",),
+    ),
+    PlantedBug(
+        "a consumer's fetch that waits counts twice",
+        "partition/fetch_reads.py",
+        "        if arrived or replica_id >= 0:  # a consumer's fetch that waits counts once\n",
+        "        if True:\n",
+        ("server/_tests/test_node_metrics.py::test_fetches_that_waited_as_long_as_they_may_are_counted",),
+    ),
+    PlantedBug(
+        "partitions of a new coordinator that nobody has asked for are in no state",
+        "coordinator/shards.py",
+        "            (ShardState.ACTIVE if shard.state is _INITIAL else shard.state).value\n",
+        "            shard.state.value\n",
+        ("coordinator/_tests/test_shards.py",),
+    ),
 )

@@ -9,11 +9,13 @@ import pytest
 from kafkacompat.api import repeats
 from kafkacompat.api._tests.test_throttling import Throttled
 from kafkacompat.api._tests.world import Api
+from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.repeats import SIZE_MAX, Repeat, Repeats
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports.dispatcher import Pending
+from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -171,3 +173,21 @@ def test_what_is_forgotten_is_gone() -> None:
     found = kept(2)
     found.forget(b"\0")
     assert (found.find(b"\0"), len(found)) == (None, 1)
+
+
+def test_the_size_of_a_request_is_that_of_its_body_for_repetitions_too() -> None:
+    """As in Kafka: names of clients do not count."""
+    api, groups = served()
+    api.dispatcher._routes.clear()
+    api.dispatcher._meters = meters = RequestMeters()
+    api.dispatcher._route(68, 1)
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+    for client_id in ("a", "a", "a" * 100):
+        api.connection.timings = None
+        api.send(request, 1, client_id=client_id)
+        assert api.connection.timings is not None
+        api.connection.timings.sending()
+        api.connection.timings.sent(0)
+    assert groups.again == 1
+    sizes = [times.size for times in meters.kinds["ConsumerGroupHeartbeat"].recent]
+    assert sizes == [len(encode(request, 1))] * 3

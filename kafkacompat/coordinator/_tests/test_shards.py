@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator import shards as module
+from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.coordinator.shards import Shards
 from kafkacompat.ids import partition_for_key
+from kafkacompat.partition._tests.fakes import image_of, partition_image, topic_image
 
 
 def shards() -> Shards:
@@ -29,3 +32,21 @@ def test_the_partitions_of_few_short_keys_are_remembered(monkeypatch: pytest.Mon
         assert made.partition_for(key) == partition_for_key(key, 50)
         assert len(made._remembered) <= 3
         assert sum(map(len, made._remembered)) < 1_000
+
+
+class FakeShard:
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.state = ShardState.INITIAL
+
+
+def test_partitions_of_a_new_topic_are_active_though_nobody_has_asked_for_them() -> None:
+    """They have nothing to load. Apache Kafka loads them at once."""
+    made = Shards(1, "__consumer_offsets", lambda partition, epoch: FakeShard(epoch))  # type: ignore[arg-type,return-value]
+    partitions = {each: partition_image(leader=1) for each in range(3)}
+    topic = topic_image("__consumer_offsets", partitions)
+    made.on_image(MetadataImage(offset=5), image_of(topic))
+    assert made.states() == ["active"] * 3
+    for shard, state in zip(made, (ShardState.LOADING, ShardState.FAILED, ShardState.ACTIVE), strict=True):
+        shard.state = state
+    assert made.states() == ["loading", "failed", "active"]

@@ -180,6 +180,8 @@ def test_fetches_that_waited_as_long_as_they_may_are_counted(world: World) -> No
     fetched(world, "empty")
     assert world.value(name, fetcherType="consumer") == 1
     assert world.value(name, fetcherType="follower") == 0
+    # It has read twice, and is one.
+    assert world.value("kafka_server_brokertopicmetrics_totalfetchrequests_total", topic="empty") == 1
 
 
 def test_requests_are_counted_by_api_and_version(world: World) -> None:
