@@ -21,6 +21,8 @@ from interop_tests.harness.prometheus import Prometheus
 from interop_tests.harness.waiting import wait_until
 
 TOPIC, PARTITIONS = "orders", 24
+LONELY = "lonely"
+"""A topic with one replica of each partition, which has no leader while its node restarts."""
 RECORD = b"x" * 500
 IDLE_SCRAPES = 15
 RECORDS_A_TURN = 50
@@ -99,6 +101,7 @@ def test_a_cluster_that_is_well_raises_no_alert(tmp_path: Path) -> None:
     try:
         cluster.start()
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
+        cluster.create_topic(LONELY, assignment=[[node_id] for node_id in cluster.nodes])
         prometheus.start()
         scrapes = f"min(count_over_time(up[1h])) >= {IDLE_SCRAPES}"
         wait_until(lambda: prometheus.query(scrapes), "the idle cluster is scraped", TIMEOUT_S)
