@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kafkacompat.api.loggers import PACKAGE
 from kafkacompat.cli import format as format_command
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.log_options import LOG_FORMAT_VARIABLE, LogOptions, log_format
@@ -24,6 +25,7 @@ from kafkacompat.config.errors import ConfigError
 from kafkacompat.container import environment as image
 from kafkacompat.container.folders import Folders
 from kafkacompat.container.login_modules import jaas_settings
+from kafkacompat.security.authorizer import AUDIT
 from kafkacompat.security.jaas import JaasError
 from kafkacompat.server.signals import StopSignals
 
@@ -51,15 +53,31 @@ def run(arguments: argparse.Namespace) -> int:
     folders = Folders(arguments.root)
     try:
         level = log_level(False, variables.get(LOG_LEVEL_VARIABLE) or image.log_level(variables))
+        levels = image.logger_levels(variables)
         logs = LogOptions(format=log_format(variables.get(LOG_FORMAT_VARIABLE)))
     except image.EnvironmentRefused as problem:
         raise CommandFailed(str(problem)) from None
     with node_logging(level, logs) as know:
+        set_levels(levels)
         config, cluster_id = prepared_settings(variables, folders)
         know(config.node_id)
         _format_once(config, folders.final_file, cluster_id)
         warn_of_settings(config, logger.warning)
         return serve(config, signals, lambda line: _tell(config, line), format_if_empty=False)
+
+
+def set_levels(levels: Mapping[str, str]) -> None:
+    """Set the levels of those loggers that this process has, and tell of the others."""
+    for name, level in levels.items():
+        if name in (AUDIT.name, PACKAGE) or name.startswith(f"{PACKAGE}."):
+            logging.getLogger(name).setLevel(level)
+        else:
+            logger.warning(
+                "%s has no effect on %s: the loggers have other names; %s sets the level of all",
+                image.LOGGERS,
+                name,
+                image.ROOT_LOG_LEVEL,
+            )
 
 
 def prepared_settings(variables: Mapping[str, str], folders: Folders) -> tuple[ServerConfig, str]:

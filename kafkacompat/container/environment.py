@@ -18,6 +18,7 @@ PREFIX: Final = "KAFKA_"
 CLUSTER_ID: Final = "CLUSTER_ID"
 DEFAULT_CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
 ROOT_LOG_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"
+LOGGERS: Final = "KAFKA_LOG4J_LOGGERS"
 JVM_OPTIONS: Final = "KAFKA_OPTS"
 JAAS_FILE: Final = "java.security.auth.login.config"
 METRICS_PORT: Final = "KAFKA_METRICS_LISTENER_PORT"
@@ -31,7 +32,6 @@ WITHOUT_EFFECT: Final = {
     "KAFKA_JVM_PERFORMANCE_OPTS": "there is no JVM",
     "KAFKA_GC_LOG_OPTS": "there is no JVM",
     "KAFKA_LOG4J_OPTS": "there is no log4j",
-    "KAFKA_LOG4J_LOGGERS": "the loggers have other names; KAFKA_LOG4J_ROOT_LOGLEVEL sets the level of all",
     "KAFKA_TOOLS_LOG4J_LOGLEVEL": "the tools write no log",
     "KAFKA_JMX_OPTS": "there is no JMX; KAFKA_METRICS_LISTENER_PORT serves the metrics to Prometheus",
     "KAFKA_JMX_PORT": "there is no JMX; KAFKA_METRICS_LISTENER_PORT serves the metrics to Prometheus",
@@ -46,7 +46,7 @@ _SECRETS: Final = (
     "KAFKA_SSL_TRUSTSTORE_FILENAME",
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS",
 )
-_NOT_SETTINGS: Final = frozenset((*WITHOUT_EFFECT, *_SECRETS, ROOT_LOG_LEVEL, JVM_OPTIONS))
+_NOT_SETTINGS: Final = frozenset((*WITHOUT_EFFECT, *_SECRETS, ROOT_LOG_LEVEL, LOGGERS, JVM_OPTIONS))
 _JVM_ADVICE: Final = {
     "-javaagent": f"{METRICS_PORT} serves the metrics to Prometheus",
     "-Djava.security.krb5.conf": "KRB5_CONFIG names the file of Kerberos",
@@ -263,10 +263,20 @@ def _path_of(variables: Mapping[str, str], secrets: Secrets, variable: str) -> s
 def log_level(environment: Mapping[str, str]) -> str | None:
     """Return the level of all loggers by KAFKA_LOG4J_ROOT_LOGLEVEL, in the words of `kafkacompat start`. Raises
     EnvironmentRefused."""
-    level = environment.get(ROOT_LOG_LEVEL, "").strip().upper()
-    if level and level not in LOG4J_LEVELS:
-        raise EnvironmentRefused(f"{ROOT_LOG_LEVEL} takes {', '.join(LOG4J_LEVELS)}, not {level}")
-    return LOG4J_LEVELS.get(level)
+    level = environment.get(ROOT_LOG_LEVEL, "").strip()
+    return _level(ROOT_LOG_LEVEL, level) if level else None
+
+
+def logger_levels(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the levels of single loggers by KAFKA_LOG4J_LOGGERS, `NAME=LEVEL,...`. Raises EnvironmentRefused."""
+    pairs = [each.partition("=") for each in environment.get(LOGGERS, "").split(",") if each.strip()]
+    return {name.strip(): _level(LOGGERS, level.strip()) for name, _, level in pairs}
+
+
+def _level(variable: str, text: str) -> str:
+    if text.upper() not in LOG4J_LEVELS:
+        raise EnvironmentRefused(f"{variable} takes {', '.join(LOG4J_LEVELS)}, not {text!r}")
+    return LOG4J_LEVELS[text.upper()]
 
 
 def properties_of(prepared: Prepared) -> dict[str, str]:

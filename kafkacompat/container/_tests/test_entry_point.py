@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import stat
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.config import load_properties
-from kafkacompat.container.__main__ import main, prepared_settings
+from kafkacompat.container.__main__ import main, prepared_settings, set_levels
 from kafkacompat.container.folders import Folders
 from kafkacompat.security.jaas import parse_jaas
 
@@ -82,6 +83,18 @@ def test_files_for_log4j_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     (mounted.parent / "log4j2.yaml").touch()
     written(SASL, tmp_path)
     assert "log4j2.yaml has no effect" in caplog.text
+
+
+def test_levels_are_set_where_the_logger_is_here(caplog: pytest.LogCaptureFixture) -> None:
+    audit = logging.getLogger("kafka.authorizer.logger")
+    before = audit.level
+    try:
+        set_levels({audit.name: "INFO", "kafka.controller": "DEBUG"})
+        assert audit.level == logging.INFO
+    finally:
+        audit.setLevel(before)
+    assert "KAFKA_LOG4J_LOGGERS has no effect on kafka.controller" in caplog.text
+    assert audit.name not in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

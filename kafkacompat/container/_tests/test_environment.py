@@ -14,6 +14,7 @@ from kafkacompat.container.environment import (
     Secrets,
     as_latin,
     log_level,
+    logger_levels,
     prepare,
     properties_of,
     setting_name,
@@ -256,6 +257,15 @@ def test_log_levels_of_log4j(said: str, level: str | None) -> None:
     assert log_level({"KAFKA_LOG4J_ROOT_LOGLEVEL": said}) == level
 
 
+def test_levels_of_single_loggers() -> None:
+    told = {"KAFKA_LOG4J_LOGGERS": "kafka.authorizer.logger=INFO, kafkacompat.raft = trace,"}
+    assert logger_levels(told) == {"kafka.authorizer.logger": "INFO", "kafkacompat.raft": "DEBUG"}
+    assert logger_levels({"KAFKA_LOG4J_LOGGERS": ""}) == {}
+    assert settings({**told, "KAFKA_NODE_ID": "1"}) == {"node.id": "1"}
+    with pytest.raises(EnvironmentRefused, match=r"KAFKA_LOG4J_LOGGERS takes ALL, .*, not ''"):
+        logger_levels({"KAFKA_LOG4J_LOGGERS": "kafka.controller"})
+
+
 def test_another_log_level_is_refused_by_its_variable() -> None:
-    with pytest.raises(EnvironmentRefused, match=r"KAFKA_LOG4J_ROOT_LOGLEVEL takes ALL, .*, not LOUD"):
+    with pytest.raises(EnvironmentRefused, match=r"KAFKA_LOG4J_ROOT_LOGLEVEL takes ALL, .*, not 'loud'"):
         log_level({"KAFKA_LOG4J_ROOT_LOGLEVEL": "loud"})
