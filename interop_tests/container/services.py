@@ -84,6 +84,12 @@ class Services:
         """Wait for its end, and return its exit status."""
         return self._running.pop(service).wait(30)
 
+    def pause(self, service: str) -> None:
+        self._running[service].send_signal(signal.SIGSTOP)
+
+    def go_on(self, service: str) -> None:
+        self._running[service].send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         for process in self._running.values():
             process.kill()

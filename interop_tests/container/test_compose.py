@@ -109,6 +109,9 @@ def test_a_broker_apart_from_its_controller_with_stores_in_the_secrets(services:
     both.wait_until_served("broker")
     assert both.is_healthy("broker")
     assert both.is_healthy("controller")
+    both.pause("broker")
+    assert not both.is_healthy("broker"), "the operating system takes its connections"
+    both.go_on("broker")
     client = authority.issue("alice", ())
     files = {"ca": authority.pem(), "cert": client.chain_pem(), "key": client.key_pem()}
     for name, text in files.items():

@@ -1,13 +1,14 @@
 """The health check of the image: python -m kafkacompat.container.health
 
-The node is healthy if its first listener answers ApiVersions. A listener with TLS need only accept a connection, since
-the check has no certificate.
+The node is healthy if its first listener answers ApiVersions. A listener with TLS need only answer the start of a
+handshake, since the check has no certificate.
 """
 
 from __future__ import annotations
 
 import argparse
 import socket
+import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,13 +39,23 @@ def run(arguments: argparse.Namespace) -> int:
     listener = load_settings(str(path), []).listeners()[0]
     host = "localhost" if listener.host in ANY_ADDRESS else listener.host
     if listener.has_tls:
-        try:
-            socket.create_connection((host, listener.port), TIMEOUT_S).close()
-        except OSError as error:
-            raise CommandFailed(f"no broker answers at {host}:{listener.port}: {error}") from error
+        check_tls(host, listener.port, TIMEOUT_S)
     else:
         Connection(host, listener.port, TIMEOUT_S).close()
     return 0
+
+
+def check_tls(host: str, port: int, timeout_s: float) -> None:
+    """Start a handshake. A refusal is an answer too: the node may ask for a certificate. Raises CommandFailed without one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout_s) as plain:
+            context.wrap_socket(plain).close()
+    except OSError as error:
+        # The end of the connection is an ssl.SSLError too.
+        if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError):
+            raise CommandFailed(f"no broker answers at {host}:{port}: {error}") from error
 
 
 if __name__ == "__main__":
