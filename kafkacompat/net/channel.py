@@ -17,12 +17,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.agreement import agree_on_versions, receive_some
 from kafkacompat.net.client_session import ClientSession
@@ -35,6 +33,7 @@ from kafkacompat.net.failures import (
     UnsupportedByPeer,
 )
 from kafkacompat.net.receive_buffer import ReceiveBuffer
+from kafkacompat.net.settings import ChannelSettings
 from kafkacompat.ports import Clock, TimerHandle, Timers
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 from kafkacompat.wire.apis import request_class, response_class
@@ -52,22 +51,6 @@ REDIALS_MAX = 5
 """Attempts after a lost connection that were accepted and then lost again, as happens while the peer's process is ending."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelSettings:
-    """Kafka's settings of a network client."""
-
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 500
-    connection_setup_timeout_ms: int = 10_000
-    """For connecting and agreeing on versions together (socket.connection.setup.timeout.ms)."""
-    response_max_bytes: int = 2**31 - 1 - 4
-    """The largest frame accepted from the peer. Memory grows with the bytes received, not with the size announced."""
-
-    @classmethod
-    def from_config(cls, config: ServerConfig) -> ChannelSettings:
-        return cls(connection_setup_timeout_ms=config.get_int("socket.connection.setup.timeout.ms"))
 
 
 class _Request:

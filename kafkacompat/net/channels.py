@@ -6,10 +6,11 @@ network client for each).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import trio
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.channel import Channel, ChannelSettings
 from kafkacompat.net.dialing import probe
 from kafkacompat.net.failures import (
     ChannelError,
@@ -18,14 +19,16 @@ from kafkacompat.net.failures import (
     RequestTimedOut,
     UnsupportedByPeer,
 )
+from kafkacompat.net.settings import ChannelSettings
 from kafkacompat.ports import Clock, ProbeResult, Timers
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
+if TYPE_CHECKING:
+    from kafkacompat.net.channel import Channel
+
 __all__ = [
-    "Channel",
     "ChannelError",
     "ChannelFull",
-    "ChannelSettings",
     "Channels",
     "ConnectionLost",
     "RequestTimedOut",
@@ -69,6 +72,9 @@ class Channels:
             self._forget_closed()
             if len(self._channels) >= CHANNELS_MAX:
                 raise RuntimeError(f"{CHANNELS_MAX} channels are open")
+            # A sole node makes none.
+            from kafkacompat.net.channel import Channel
+
             channel = Channel(
                 host,
                 port,

@@ -15,12 +15,11 @@ import trio
 
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.channel import ChannelSettings
 from kafkacompat.net.channels import Channels
 from kafkacompat.net.resolving import address_of, own_name
 from kafkacompat.net.runtime import later, wait_for
 from kafkacompat.net.server import Server
-from kafkacompat.net.settings import NetworkSettings
+from kafkacompat.net.settings import ChannelSettings, NetworkSettings
 from kafkacompat.ports import Clock, Timers, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Pending, Reply
 from kafkacompat.ports.network import ListenerReading, MemoryReading

@@ -14,6 +14,22 @@ SYSTEM_DEFAULT = -1
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """Kafka's settings of a network client."""
+
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 500
+    connection_setup_timeout_ms: int = 10_000
+    """For connecting and agreeing on versions together (socket.connection.setup.timeout.ms)."""
+    response_max_bytes: int = 2**31 - 1 - 4
+    """The largest frame accepted from the peer. Memory grows with the bytes received, not with the size announced."""
+
+    @classmethod
+    def from_config(cls, config: ServerConfig) -> ChannelSettings:
+        return cls(connection_setup_timeout_ms=config.get_int("socket.connection.setup.timeout.ms"))
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkSettings:
     """Named after Kafka's settings, with their defaults."""
 

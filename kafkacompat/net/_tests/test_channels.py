@@ -13,17 +13,16 @@ import pytest
 import trio
 
 from kafkacompat.net._tests.helpers import DEADLINE_S, receive_frame, until
-from kafkacompat.net.channel import REQUESTS_WAITING_MAX
+from kafkacompat.net.channel import REQUESTS_WAITING_MAX, Channel
 from kafkacompat.net.channels import (
-    Channel,
     ChannelFull,
     Channels,
-    ChannelSettings,
     ConnectionLost,
     RequestTimedOut,
     UnsupportedByPeer,
 )
 from kafkacompat.net.runtime import TrioClock, TrioTimers, wait_for
+from kafkacompat.net.settings import ChannelSettings
 from kafkacompat.ports import ProbeResult
 from kafkacompat.security.plain import PlainSaslServer
 from kafkacompat.security.sasl_authenticator import Answer, EnabledMechanism, Failure, SaslServerAuthenticator

@@ -111,5 +111,5 @@ def test_the_list_is_of_this_start(started: dict[str, object]) -> None:
 
 
 def test_an_idle_broker_is_small(started: dict[str, object]) -> None:
-    """Measured about 38 MiB."""
+    """Measured about 37 MiB. The rest is room for other builds of Python."""
     assert int(str(started["resident_kib"])) < IDLE_KIB_MAX
