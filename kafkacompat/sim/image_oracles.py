@@ -36,6 +36,8 @@ class ImageOracles:
         self._images: dict[int, MetadataImage] = {}
         self.newest = MetadataImage()
         """The newest committed image that any node has published."""
+        self._leaders: dict[tuple[Key, int], int] = {}
+        """By partition and leader epoch, of all images."""
         self._applied: dict[Life, int] = {}
         self._gone: set[tuple[int, int]] = set()
         """Pairs of broker id and epoch. A controller knows that they are dead before they are fenced, so it must not
@@ -48,6 +50,10 @@ class ImageOracles:
     def partition(self, key: Key) -> PartitionRegistration | None:
         topic = self.newest.topics_by_id.get(key[0])
         return None if topic is None else topic.partitions.get(key[1])
+
+    def leader(self, key: Key, epoch: int) -> int:
+        """The leader of a partition in that leader epoch. NO_LEADER if no image had it."""
+        return self._leaders.get((key, epoch), NO_LEADER)
 
     def applied(self, life: Life) -> None:
         """A node has applied a batch of the metadata log, or of a snapshot. It becomes part of the node's next image."""
@@ -107,6 +113,7 @@ class ImageOracles:
         is_switched = before.features != image.features
         for key, now in partitions_of(image):
             then = older.get(key)
+            self._leaders[key, now.leader_epoch] = now.leader
             if then == now and not is_switched:
                 if now.leader != NO_LEADER:
                     self._check_leader(key, now, image)

@@ -7,14 +7,24 @@ from typing import Any, cast
 
 import pytest
 
+from kafkacompat._tests.doubles import START_MS
 from kafkacompat.controller._tests.clusters import TOPIC_ID, broker, partition
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
+from kafkacompat.coordinator._tests.harness import KeptLog
+from kafkacompat.ids import TopicPartition
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record
+from kafkacompat.records.validate import validate_produce
 from kafkacompat.sim.cluster_counters import ClusterCounters
+from kafkacompat.sim.cluster_oracles import PartitionOracles
 from kafkacompat.sim.image_oracles import ImageOracles
+from kafkacompat.sim.ledgers import Ledger, Seen
 from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.retention_oracle import StartLedger
 from kafkacompat.sim.topics import UNCLEAN
 
 IN_SYNC = broker(1)
+NAME = TopicPartition("t", 0)
 
 
 class Cluster:
@@ -59,3 +69,41 @@ def test_who_is_known_to_be_gone_is_not_passed_over() -> None:
 
 def test_of_several_batches_nobody_knows_who_was_live_at_which() -> None:
     Cluster().elect(2)
+
+
+# --- what is written in an epoch
+
+
+def match(led_by: int, epoch: int, *, seen_epoch: int = 0) -> None:
+    """Node 3 has a batch of this epoch, and follows in a later one. It was last seen in `seen_epoch`."""
+    leader = SimpleNamespace(leader=lambda key, asked: led_by if asked == epoch else -1)
+    oracles = PartitionOracles(cast(Any, SimpleNamespace(image_oracles=leader)))
+    log = KeptLog(NAME)
+    batch = build_batch([Record(0, 1, b"k", b"v")])
+    log.append_as_leader(validate_produce(batch, log.config, START_MS), epoch, START_MS)
+    core = SimpleNamespace(
+        topic_id=TOPIC_ID, topic_partition=NAME, log=log, is_leader=False, leader_epoch=epoch + 1
+    )
+    seen = Seen(log)
+    seen.epoch = seen_epoch
+    oracles._match("a partition", 3, cast(Any, core), seen, Ledger(NAME, StartLedger()))
+
+
+def test_a_leadership_that_begins_and_ends_within_an_event_may_have_written() -> None:
+    """One event may bring the images of both."""
+    match(led_by=3, epoch=1)
+
+
+@pytest.mark.parametrize(("led_by", "seen_epoch"), [(1, 0), (-1, 0), (3, 1), (3, 2)])
+def test_whoever_did_not_lead_since_it_was_seen_last_has_written_nothing(
+    led_by: int, seen_epoch: int
+) -> None:
+    with pytest.raises(Breach, match="log matching"):
+        match(led_by=led_by, epoch=1, seen_epoch=seen_epoch)
+
+
+def test_the_leaders_of_all_epochs_are_known() -> None:
+    cluster = Cluster()
+    cluster.elect(batches=2)
+    assert cluster.oracles.leader((TOPIC_ID, 0), 6) == 2
+    assert cluster.oracles.leader((TOPIC_ID, 0), 7) == -1
