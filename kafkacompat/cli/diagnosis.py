@@ -249,7 +249,9 @@ def _disks(log_dirs: Iterable[LogDir], who: str, *, is_local: bool) -> Iterator[
                     "delete files, or give it a file system with more inodes: df -i",
                 )
         elif is_local:
-            yield Finding(DISKS, Level.WARN, f"{who}{each.path} does not exist", "kafkacompat format")
+            yield Finding(
+                DISKS, Level.WARN, f"{who}{each.path} does not exist", "mount its disk, or kafkacompat format"
+            )
 
 
 def _room(each: LogDir, who: str) -> Finding:
@@ -306,7 +308,10 @@ def _versions(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
 def _formatted(local: LocalFacts) -> Iterator[Finding]:
     for path in local.unformatted:
         yield Finding(
-            "format", Level.WARN, f"{path} is not formatted", "kafkacompat format, or start the node once"
+            "format",
+            Level.WARN,
+            f"{path} is not formatted",
+            "before the next start: kafkacompat format, with --ignore-formatted if other directories are formatted",
         )
 
 
