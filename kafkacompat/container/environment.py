@@ -146,7 +146,8 @@ def prepare(environment: Mapping[str, str], mounted: str | None, secrets: Secret
         for variable, value in variables.items()
         if variable.startswith(PREFIX) and variable not in _NOT_SETTINGS
     }
-    text = (mounted or "") + "".join(settings.values()) + "\n"
+    # The empty line ends a last line that a backslash continues.
+    text = (mounted or "") + "\n" + "".join(settings.values()) + "\n"
     if not (mounted or "").strip() and settings.keys() <= {METRICS_PORT, METRICS_HOST}:
         text = "".join(f"{name}={value}\n" for name, value in DEFAULTS.items()) + text
     options = variables.get(JVM_OPTIONS, "").split()
@@ -196,10 +197,16 @@ def _notes_of_variables(variables: Mapping[str, str], used: set[str]) -> list[st
 def on_one_line(value: str) -> str:
     """A value as one line of a .properties file. Line ends inside it are escaped, unless a backslash before each continues
     the line. The apache/kafka image makes a setting of each line, so it takes no PEM text here."""
-    lines = value.rstrip("\n").split("\n")
-    if all((len(each) - len(each.rstrip("\\"))) % 2 for each in lines[:-1]):
-        return "\n".join(lines)
-    return "\\n".join(lines)
+    lines = re.sub("\r\n?", "\n", value).rstrip("\n").split("\n")
+    if _goes_on(lines[-1]):
+        # Otherwise the next setting would be a part of this value.
+        lines[-1] = lines[-1][:-1]
+    return ("\n" if all(map(_goes_on, lines[:-1])) else "\\n").join(lines)
+
+
+def _goes_on(line: str) -> bool:
+    """Whether a backslash at its end continues the line."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def as_latin(text: str) -> str:

@@ -238,6 +238,8 @@ PEM = "-----BEGIN CERTIFICATE-----\nMIIB==\n-----END CERTIFICATE-----\n"
         ("first \\\n   second", "first second"),
         ("first\\\\\nsecond", "first\\\nsecond"),
         ("a\nnode.id=9", "a\nnode.id=9"),
+        ("ends with \\", "ends with "),
+        ("a\r\nnode.id=9\rb\r\n", "a\nnode.id=9\nb"),
         ("p\xe4ss\u20ac\U0001f511", "p\xe4ss\u20ac\U0001f511"),
         ("\\\u20ac\\\\\u20ac", "\u20ac\\\u20ac"),
         ("\udce4", "\xe4"),
@@ -245,7 +247,11 @@ PEM = "-----BEGIN CERTIFICATE-----\nMIIB==\n-----END CERTIFICATE-----\n"
 )
 def test_a_value_is_text_of_a_properties_file(value: str, setting: str) -> None:
     """A backslash is an escape there. A line end is a part of the value, and never begins another setting."""
-    assert settings({"KAFKA_NODE_ID": "1", "KAFKA_X": value}) == {"node.id": "1", "x": setting}
+    assert settings({"KAFKA_X": value, "KAFKA_NODE_ID": "1"}, "a=b\\") == {
+        "a": "b",
+        "node.id": "1",
+        "x": setting,
+    }
     as_latin(prepared({"KAFKA_X": value}).server_properties).encode("latin-1")
 
 
