@@ -154,6 +154,18 @@ def share_coordinator_families(coordinator: ShareCoordinator, now_ms: int) -> Fa
         )
 
 
+def throttle_families(leader: float | None, follower: float | None, moves: float | None) -> Families:
+    """Bytes per second: of throttled replicas, as a leader and as a follower, and of moves between directories. None: there
+    was nothing yet, and there is no series, as in Kafka."""
+    for kind, rate, text in (
+        ("leader", leader, "sent to throttled replicas"),
+        ("follower", follower, "fetched for throttled replicas"),
+        ("alterlogdirs", moves, "copied to other log directories"),
+    ):
+        if rate is not None:
+            yield gauge(f"kafka_server_{kind}replication_byte_rate", f"Bytes {text}, per second.", rate)
+
+
 def directory_families(queued_assignments: int, max_move_lag: int) -> Families:
     """Of replicas that are placed in, or moved between, log directories."""
     yield gauge(

@@ -117,6 +117,10 @@ class Moves:
     def get(self, name: TopicPartition) -> Move | None:
         return self._moves.get(name)
 
+    def bytes_per_second(self) -> float:
+        """What all moves copy."""
+        return self._rate.bytes_per_second(self._clock.monotonic_ms())
+
     def max_lag(self) -> int:
         """The most committed offsets that a future log does not have yet."""
         return max(

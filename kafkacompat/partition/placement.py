@@ -55,6 +55,10 @@ class Placement:
         """Of the replicas that are being moved between directories."""
         return 0 if self._moves is None else max(self._moves.max_lag(), 0)
 
+    def moved_bytes_per_second(self) -> float | None:
+        """None: nothing has been moved between directories yet."""
+        return None if self._moves is None else self._moves.bytes_per_second()
+
     # Calls from HostedPartitions.
 
     def recover(self, image: MetadataImage) -> None:

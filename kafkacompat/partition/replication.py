@@ -89,7 +89,7 @@ class Replication:
             window_ms,
         )
         """Used by the FetchEngine."""
-        self._follower_throttle = ReplicationQuotaManager(
+        self.follower_throttle = ReplicationQuotaManager(
             node_id,
             clock,
             lambda: settings.get_int("follower.replication.throttled.rate"),
@@ -253,7 +253,7 @@ class Replication:
                 self._node_id,
                 self._broker_epoch,
                 settings,
-                self._follower_throttle,
+                self.follower_throttle,
                 self._hosted.is_being_added,
             ),
             self,

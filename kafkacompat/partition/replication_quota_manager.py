@@ -71,6 +71,11 @@ class ReplicationQuotaManager:
         self._limit = limit
         self._replicas_of = replicas_of
         self._rate = ByteRate(windows, window_ms)
+        self._has_recorded = False
+
+    def bytes_per_second(self) -> float | None:
+        """Of the throttled replicas. None: there was none yet."""
+        return self._rate.bytes_per_second(self._clock.monotonic_ms()) if self._has_recorded else None
 
     def is_limited(self) -> bool:
         return self._limit() < UNLIMITED
@@ -92,4 +97,5 @@ class ReplicationQuotaManager:
     def record(self, core: PartitionCore, size_bytes: int) -> None:
         """Count bytes sent or fetched."""
         if self.is_throttled(core):
+            self._has_recorded = True
             self._rate.record(size_bytes, self._clock.monotonic_ms())

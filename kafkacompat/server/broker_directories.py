@@ -111,6 +111,10 @@ class BrokerDirectories:
         """Of the replicas that are being moved between directories."""
         return 0 if self._placement is None else self._placement.max_move_lag()
 
+    def moved_bytes_per_second(self) -> float | None:
+        """None: nothing has been moved between directories yet."""
+        return None if self._placement is None else self._placement.moved_bytes_per_second()
+
     def online_ids(self) -> tuple[Uuid, ...]:
         """The directories with which the broker registers. Directories that failed while the logs were loaded are left out."""
         return tuple(each.directory_id for each in self.logs.directories if each.online)

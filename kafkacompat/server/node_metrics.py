@@ -17,6 +17,7 @@ from kafkacompat.metrics.broker import (
     load_families,
     replication_families,
     share_coordinator_families,
+    throttle_families,
     transaction_families,
     waiting_families,
 )
@@ -164,7 +165,13 @@ class NodeMetrics:
             yield replica_families(hosted, self._doors.clock.now_ms() - longest_ms - LATE_MS)
             yield partition_families(hosted)
             yield log_families(broker.logs)
-            yield directory_families(broker.disks.queued_assignments, broker.disks.max_move_lag())
+            disks, replication = broker.disks, broker.replication
+            yield directory_families(disks.queued_assignments, disks.max_move_lag())
+            yield throttle_families(
+                replication.leader_throttle.bytes_per_second(),
+                replication.follower_throttle.bytes_per_second(),
+                disks.moved_bytes_per_second(),
+            )
             cleaner, moved_bytes = broker.broker_logs.cleaner, broker.broker_logs.cleaner_throttle.moved_bytes
             if cleaner is not None:
                 yield cleaner_families(cleaner, broker.logs, moved_bytes, now_ms)

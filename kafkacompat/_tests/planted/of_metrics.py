@@ -306,4 +306,11 @@ BUGS = (
         "            shard.state.value\n",
         ("coordinator/_tests/test_shards.py",),
     ),
+    PlantedBug(
+        "bytes of replicas that are not throttled show a rate",
+        "partition/replication_quota_manager.py",
+        "        if self.is_throttled(core):\n            self._has_recorded = True\n",
+        "        self._has_recorded = True\n        if self.is_throttled(core):\n",
+        ("partition/_tests/test_replication_quota_manager.py",),
+    ),
 )

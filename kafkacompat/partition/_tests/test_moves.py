@@ -180,8 +180,10 @@ def test_a_move_copies_tells_and_only_then_changes_places(disks: Disks) -> None:
     values = all_values(before)
     disks.run()
     assert disks.placement.max_move_lag() == 0
+    assert disks.placement.moved_bytes_per_second() is None
     assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
     assert disks.placement.max_move_lag() == 30
+    assert disks.placement.moved_bytes_per_second() == 0
     assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
     disks.run()
     assert [each[:3] for each in disks.told] == [(disks.core().topic_id, 0, B)]
@@ -200,6 +202,9 @@ def test_a_move_copies_tells_and_only_then_changes_places(disks: Disks) -> None:
     assert (log.log_end_offset, log.high_watermark) == (40, 40)
     assert log.recovery_point == 40
     assert disks.placement.max_move_lag() == 0
+    rate = disks.placement.moved_bytes_per_second()
+    assert rate is not None
+    assert rate > 0
     assert disks.logs.futures.logs == {}
     disks.append(1)
     assert log.log_end_offset == 41

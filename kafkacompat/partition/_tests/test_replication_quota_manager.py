@@ -62,6 +62,14 @@ def test_a_throttled_replica_fills_slowly_and_joins_in_the_end(side: str) -> Non
     cluster.settle(5000)
     reached = cluster.nodes[3].log().log_end_offset
     assert 3 <= reached <= 25, "about 2 kB a second of 40 kB"
+    rates = {
+        "leader": cluster.nodes[1].replication.leader_throttle.bytes_per_second(),
+        "follower": cluster.nodes[3].replication.follower_throttle.bytes_per_second(),
+    }
+    measured = rates.pop(side)
+    assert measured is not None
+    assert 500 < measured < 4000
+    assert list(rates.values()) == [None], "nothing of the other side is throttled"
     assert 3 not in cluster.partition().isr
     waiting = cluster.nodes[1].produce(b"not held back")
     cluster.settle(1000)
