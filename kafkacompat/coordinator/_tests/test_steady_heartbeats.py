@@ -46,7 +46,7 @@ class LiveNode:
     def __init__(self, world: World) -> None:
         self._world = world
         self.quotas = SimpleNamespace(is_active=False)
-        self.opening = None
+        self.opening = self.coordinators = None
         self.authorizer: Any = None
         self.features: dict[str, int] | None = None
 
