@@ -65,9 +65,9 @@ def test_a_pass_looks_at_no_more_than_takes_a_moment() -> None:
 
     gc.callbacks.append(began)
     try:
-        kept: list[list[object]] = [[] for _ in range(1_000_000)]
+        kept: list[list[object]] = [[] for _ in range(1_200_000)]
     finally:
         gc.callbacks.remove(began)
-    assert len(kept) == 1_000_000
+    assert len(kept) == 1_200_000
     assert len(looked_at) >= 19
     assert max(looked_at) < 130_000
