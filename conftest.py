@@ -3,6 +3,8 @@ tests draw the same examples in each run of `make test`, and new ones in `make s
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -46,6 +48,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("counted by tests")
         for what, number in sums.items():
             terminalreporter.line(f"{what}: {number:,.0f}")
+
+
+@pytest.fixture(autouse=True)
+def _process_as_before() -> Iterator[None]:
+    """A command that runs in the process of the tests sets up the process for itself."""
+    thresholds, handlers, level = gc.get_threshold(), logging.root.handlers[:], logging.root.level
+    yield
+    gc.set_threshold(*thresholds)
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+    logging.captureWarnings(False)
 
 
 class Faults:

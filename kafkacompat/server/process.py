@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -252,5 +253,6 @@ def _halt(error: BaseException) -> None:
     logger.critical("the node halts: %s", error if known else repr(error), exc_info=None if known else error)
     # A log in a file is written by a thread of its own.
     for handler in logging.root.handlers:
-        handler.flush()
+        with suppress(Exception):  # nothing may keep the process from ending, such as a closed standard error
+            handler.flush()
     os._exit(1)

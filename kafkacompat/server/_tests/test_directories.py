@@ -3,6 +3,7 @@ KIP-112, KIP-858."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -128,6 +129,18 @@ def test_a_node_without_directories_says_so_in_one_line(
         "the node halts: all log directories have failed",
         None,
     )
+
+
+def test_a_node_whose_log_cannot_be_written_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(logging.NullHandler):
+        def flush(self) -> None:
+            raise ValueError("I/O operation on closed file.")
+
+    statuses: list[int] = []
+    monkeypatch.setattr("os._exit", statuses.append)
+    monkeypatch.setattr(logging.root, "handlers", [Closed()])
+    _halt(DirectoryFailed("all log directories have failed"))
+    assert statuses == [1]
 
 
 @pytest.mark.parametrize(("brokers", "online"), [(1, True), (2, False)])
