@@ -12,7 +12,16 @@ from functools import partial
 from typing import Any
 
 from interop_tests.harness.wire import Connection
-from interop_tests.quotas.sides import ANONYMOUS, EntityParts, Op, fetched, mutated, produced
+from interop_tests.quotas.sides import (
+    ANONYMOUS,
+    EntityParts,
+    Op,
+    deleted,
+    fetched,
+    grown,
+    mutated,
+    produced,
+)
 from interop_tests.quotas.talk import Answer, Talk
 
 KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
@@ -200,4 +209,10 @@ def probes_of(
                 partial(mutated, version=version, name=name, counts=counts, validates=validates),
             )
         )
+        topic = f"t{scene}-{chance.randrange(8)}-0"
+        version, count = chance.choice((2, 3)), chance.choice((2, 3, 5))
+        grow = partial(grown, version=version, names=[topic], count=count)
+        made.append((f"grow v{version} {topic} to {count}", grow))
+        version = chance.choice((4, 5))
+        made.append((f"delete v{version} {topic}", partial(deleted, version=version, name=topic)))
     return made

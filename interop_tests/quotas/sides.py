@@ -182,6 +182,22 @@ def mutated(
     return {"ThrottleTimeMs": reply["ThrottleTimeMs"], "codes": [told[each] for each in names]}
 
 
+def grown(connection: Connection, version: int, names: Sequence[str], count: int) -> dict[str, Any]:
+    """Let topics have so many partitions."""
+    topics = [{"Name": name, "Count": count, "Assignments": None} for name in names]
+    body = {"Topics": topics, "TimeoutMs": 15_000, "ValidateOnly": False}
+    reply = connection.call("CreatePartitions", version, body)
+    codes = [(each["ErrorCode"], each["ErrorMessage"]) for each in reply["Results"]]
+    return {"ThrottleTimeMs": reply["ThrottleTimeMs"], "codes": codes}
+
+
+def deleted(connection: Connection, version: int, name: str) -> dict[str, Any]:
+    """Delete one topic: of several, Kafka's order is random."""
+    reply = connection.call("DeleteTopics", version, {"TopicNames": [name], "TimeoutMs": 15_000})
+    codes = [(each["ErrorCode"], each.get("ErrorMessage")) for each in reply["Responses"]]
+    return {"ThrottleTimeMs": reply["ThrottleTimeMs"], "codes": codes}
+
+
 def secured_settings(broker: BrokerProcess, port: int) -> dict[str, str]:
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     return with_listener(broker.settings, port, "SASL_PLAINTEXT") | {

@@ -29,7 +29,6 @@ NAMED_A_STEP = 5_000
 TOPICS_A_STEP = 100
 """Topics handled in one step with any outcome, at up to 100 us each."""
 TOO_LARGE_TEXT = "Unable to perform excessively large batch operation."
-UNKNOWN_TOPIC_TEXT = "This server does not host this topic-partition."
 
 
 class Refused(Exception):

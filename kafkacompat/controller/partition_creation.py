@@ -11,7 +11,6 @@ from kafkacompat.controller.new_partitions import (
     NAMED_A_STEP,
     TOO_LARGE_TEXT,
     TOPICS_A_STEP,
-    UNKNOWN_TOPIC_TEXT,
     Refused,
     check_assignment,
     partition_records,
@@ -81,7 +80,7 @@ def _add_partitions(
 ) -> Steps[list[MetadataRecord]]:
     topic = image.topics.get(request.name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT)
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     current = len(topic.partitions)
     if request.count == current:
         raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")

@@ -6,7 +6,6 @@ Pure. Checks, codes and texts are those of Kafka's controller. The caller checks
 from __future__ import annotations
 
 from kafkacompat.controller.image import MetadataImage, TopicImage
-from kafkacompat.controller.new_partitions import UNKNOWN_TOPIC_TEXT
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.ids import ZERO_UUID, Uuid
@@ -20,6 +19,7 @@ from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
 TOPICS_A_STEP = 1_000
 NAMED_A_STEP = 5_000
 """Topics of a request handled in one step when only their names are collected."""
+_UNKNOWN_TOPIC = "This server does not host this topic-partition."
 _UNKNOWN_ID = "This server does not host this topic ID."
 
 
@@ -71,7 +71,7 @@ def delete_topics(
         if count > 1:
             answer(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif topic is None:
-            answer(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT)
+            answer(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC)
         elif ids.get(topic.id):
             doomed.pop(topic.id, None)
             text = "The provided topic name maps to an ID that was already supplied."
