@@ -41,9 +41,23 @@ BUGS = (
     PlantedBug(
         "a line of a value is a setting of its own",
         "container/environment.py",
-        """    return "\\\\n".join(lines)""",
+        """    return ("\\n" if all(map(_goes_on, lines[:-1])) else "\\\\n").join(lines)""",
         """    return "\\n".join(lines)""",
         (ENVIRONMENT,),
+    ),
+    PlantedBug(
+        "a backslash at the end of a value takes the next setting in",
+        "container/environment.py",
+        "        lines[-1] = lines[-1][:-1]\n",
+        "        pass\n",
+        (ENVIRONMENT,),
+    ),
+    PlantedBug(
+        "a node that hangs behind TLS is healthy",
+        "container/health.py",
+        "            context.wrap_socket(plain).close()\n",
+        "            pass\n",
+        ("container/_tests/test_health.py",),
     ),
     PlantedBug(
         "metrics of a container listen on its loopback interface",
