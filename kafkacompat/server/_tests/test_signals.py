@@ -36,7 +36,7 @@ def sending_first(function):
 
 if moment == "before all else":
     import kafkacompat.cli.start as start
-    start.configured_logging = sending_first(start.configured_logging)
+    start.node_logging = sending_first(start.node_logging)
 elif moment == "at the very end":
     import kafkacompat.server.process as broker
     run = broker.trio.run
