@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ def deleted_entries_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         StandardAuthorizer,
         "update",
-        lambda self, acls: original(self, {**self._acls, **acls}),
+        lambda self, acls, changed: original(self, {**self._acls, **acls}),
     )
 
 
@@ -34,7 +34,7 @@ def new_entries_are_not_taken(patch: pytest.MonkeyPatch) -> None:
     """Until entries are deleted, or the node starts again."""
     original = StandardAuthorizer.update
 
-    def update(self: StandardAuthorizer, acls: Mapping[Uuid, Acl]) -> None:
+    def update(self: StandardAuthorizer, acls: Mapping[Uuid, Acl], changed: Iterable[Uuid] | None) -> None:
         if not self._acls or not self._acls.keys() <= acls.keys():
             original(self, acls)
 
@@ -50,8 +50,8 @@ def prefixes_are_names(patch: pytest.MonkeyPatch) -> None:
     """An entry for a prefix applies to no resource."""
     original = StandardAuthorizer.update
 
-    def update(self: StandardAuthorizer, acls: Mapping[Uuid, Acl]) -> None:
-        original(self, acls)
+    def update(self: StandardAuthorizer, acls: Mapping[Uuid, Acl], changed: Iterable[Uuid] | None) -> None:
+        original(self, acls, changed)
         for names in self._names.values():
             names.lengths = []
 
