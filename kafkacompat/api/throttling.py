@@ -31,8 +31,8 @@ SIZE_BYTES = 4
 BYTES_MAX = 2**31 - 1
 KEPT_S = 0.1
 """How long a connection may keep what its requests have used, a hundredth of the measured time by default."""
-KEPT_PART = 1 / 64
-"""Of what a client may still use, a connection keeps at most so much. The client may have many connections."""
+KEPT_PART = 1 / 16
+"""Of what a client may still use, all its connections together keep at most so much."""
 
 
 def throttle(
@@ -69,6 +69,7 @@ class Throttling:
         "_route",
         "_seconds",
         "_seconds_max",
+        "_sensors",
         "_until_s",
         "applies",
         "counts_requests",
@@ -104,6 +105,9 @@ class Throttling:
         """What a fetch may return at most: more would always be throttled, and the client could not go on."""
         if self._bandwidth is not None:
             self.fetch_bytes_max = int(min(self._bandwidth.bound * quotas.fetch_seconds, BYTES_MAX))
+        self._sensors = [each for each in (self._request, self._bandwidth) if each is not None]
+        for sensor in self._sensors:
+            sensor.connections += 1
         mutates = key in MUTATIONS and quotas.mutation.is_active
         self.applies = self._request is not None or self._bandwidth is not None or mutates
         # What requests have used that is not recorded yet:
@@ -169,6 +173,9 @@ class Throttling:
         if self._bytes or self._seconds:
             self._recorded(0, None, self.monotonic_s())
         self._until_s = 0.0
+        for sensor in self._sensors:
+            sensor.connections -= 1
+        self._sensors = []
 
     def _recorded(self, size_bytes: int, used_s: float | None, now_s: float) -> tuple[int, int]:
         """Record what was added up and what one more request has used. Returns the throttle times of bandwidth and
@@ -185,13 +192,13 @@ class Throttling:
             if size_bytes:
                 rate.record(size_bytes, now_ms)
                 bandwidth_ms = rate.throttle_ms(bound, now_ms)
-            bytes_left = rate.left(bound)
+            bytes_left = rate.left(bound) / max(self._bandwidth.connections, 1)
         if self._request is not None:
             rate, bound = self._request.stat, self._request.bound
             if used_s is not None:
                 rate.record(100.0 * used_s, now_ms)
                 request_ms = min(rate.throttle_ms(bound, now_ms), self._quotas.request_throttle_max_ms)
-            seconds_left = rate.left(bound) / 100.0
+            seconds_left = rate.left(bound) / 100.0 / max(self._request.connections, 1)
         self._bytes_max, self._seconds_max = KEPT_PART * bytes_left, KEPT_PART * seconds_left
         self._until_s = now_s + KEPT_S if self._may_keep else 0.0
         return bandwidth_ms, request_ms

@@ -51,13 +51,15 @@ S = TypeVar("S", bound=Stat)
 class Sensor(Generic[S]):
     """A measurement and its bound."""
 
-    __slots__ = ("_new_average", "bound", "found_s", "stat", "throttles")
+    __slots__ = ("_new_average", "bound", "connections", "found_s", "stat", "throttles")
 
     def __init__(self, stat: S, bound: float, now_ms: int, new_average: NewAverage = AVERAGE) -> None:
         self.stat = stat
         self.bound = bound
         self.found_s = now_ms / 1000
         """When a client was last found to have this quota."""
+        self.connections = 0
+        """Connections that have this quota, and may be about to record what they have used."""
         self.throttles: Average | None = None
         """The throttle times in ms. None before the first one."""
         self._new_average = new_average

@@ -476,6 +476,20 @@ BUGS = (
         ("api/_tests/test_added_up_usage.py",),
     ),
     PlantedBug(
+        "each of a client's connections keeps as much as all of them may",
+        "api/throttling.py",
+        "rate.left(bound) / max(self._bandwidth.connections, 1)",
+        "rate.left(bound)",
+        ("api/_tests/test_added_up_usage.py",),
+    ),
+    PlantedBug(
+        "connections that have ended count among those that share what may be kept",
+        "api/throttling.py",
+        "            sensor.connections -= 1",
+        "            pass",
+        ("api/_tests/test_added_up_usage.py",),
+    ),
+    PlantedBug(
         "a throttle that the controller tells is passed over where requests are added up",
         "api/throttling.py",
         "self._may_keep = key not in MUTATIONS",

@@ -37,15 +37,38 @@ def test_the_first_request_is_recorded_at_once_and_the_next_ones_later() -> None
 
 
 def test_more_than_a_part_of_what_is_left_is_recorded_at_once() -> None:
-    throttled = Throttled(producer_byte_rate=64 * 1_000)  # 640,000 bytes at once, of which 10,000 may be kept
+    throttled = Throttled(producer_byte_rate=16 * 1_000)  # 160,000 bytes at once, of which 10,000 may be kept
     sizes = [throttled.produce(5_000)[1] for _ in range(2)]
     assert recorded(throttled) == sizes[0]
     sizes.append(throttled.produce(5_000)[1])
     assert recorded(throttled) == sum(sizes)
 
 
+def test_connections_share_what_may_be_kept() -> None:
+    throttled = Throttled(producer_byte_rate=1_000_000)
+    connections = [ConnectionInfo(number, "PLAINTEXT", "127.0.0.1", 9) for number in range(100)]
+    for _ in range(2):  # at the second time each connection has seen all others
+        throttled.passes(KEPT_MS)
+        for each in connections:
+            throttled.api.connection = each
+            throttled.produce()
+    before = recorded(throttled)
+    kept = 0
+    for each in connections:
+        throttled.api.connection = each
+        for _ in range(20):
+            kept += throttled.produce()[1]
+    kept -= recorded(throttled) - before
+    assert 0 < kept < KEPT_PART * 10_000_000
+    for each in connections[1:]:
+        throttled.api.dispatcher.connection_closed(each)
+        throttled.api.dispatcher.connection_closed(each)
+    ((_, sensor),) = throttled.api.node.quotas.produce.newest(1)
+    assert sensor.connections == 1
+
+
 def test_time_is_added_up_too() -> None:
-    throttled = Throttled(request_percentage=6.4)  # 0.64 s at once, of which 10 ms may be kept
+    throttled = Throttled(request_percentage=1.6)  # 0.16 s at once, of which 10 ms may be kept
 
     def total_percent() -> float:
         ((_, sensor),) = throttled.api.node.quotas.request.newest(1)
@@ -124,8 +147,7 @@ def test_all_connections_together_lose_nothing_and_are_throttled_in_time(
                 throttled_often += 1
                 assert expected_ms > 0
             else:
-                # The other connections keep at most a 64th each.
-                assert exact.left(bound) > -3 * KEPT_PART * 10 * bound - size
+                assert exact.left(bound) > -KEPT_PART * 10 * bound - size
         for each in connections:
             throttled.api.dispatcher.connection_closed(each)
         ((_, sensor),) = throttled.api.node.quotas.produce.newest(1)
