@@ -55,6 +55,8 @@ class FetchSettings:
 
 BATCHES_A_PARTITION = 4
 """The cost of a partition in a response besides its batches, in batches."""
+BATCHES_A_TRUNCATION = BATCHES_AT_ONCE // 2
+"""The cost of a truncation in batches. It may read again what producers have written."""
 
 METADATA_ERRORS = frozenset(
     {
@@ -314,6 +316,7 @@ class FollowerFetches:
             )
         else:
             outcome.notes.append(truncate_to_divergence(followed.core, diverging))
+            outcome.batches = BATCHES_A_TRUNCATION
         return True
 
     def _take_records(

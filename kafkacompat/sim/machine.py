@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
+from kafkacompat.ports import HalfDone
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.sim.chance import Chance
@@ -153,13 +154,14 @@ class SimulatedMachine:
     def may_halt(self, error: BaseException) -> bool:
         """Whether the disk's errors require the process to halt: the metadata directory failed, or all others did.
 
-        If the disk of the metadata log is only full, the process waits instead.
+        If the disk of the metadata log is only full, the process waits instead, unless that stopped the replacement of
+        the log by a snapshot half way.
         """
         told = self.refusals.behind(error)
         if told is None:
             return False
         if told.directory == METADATA_DIRECTORY:
-            return told.condition not in OUT_OF_ROOM
+            return told.condition not in OUT_OF_ROOM or isinstance(error, HalfDone)
         return all(map(self.refusals.has_failed, self.log_directories))
 
     def _tell(self, what: str) -> None:

@@ -11,7 +11,7 @@ from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.fakes import batch_of
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.followers import FIRST_BACKOFF_MS, FetchSettings, FollowerFetches
-from kafkacompat.partition.following import BATCHES_AT_ONCE, take_earliest, take_latest
+from kafkacompat.partition.following import BATCHES_AT_ONCE, append_fetched, take_earliest, take_latest
 from kafkacompat.partition.partition_fetch_state import Fetched
 from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch
 from kafkacompat.wire.errors import ErrorCode
@@ -372,6 +372,25 @@ def test_so_are_those_of_many_partitions() -> None:
     appended = Steps(fetches, cores, FetchResponse(session_id=7, responses=topics)).all()
     assert sum(appended) == 12 * each
     assert max(appended) <= BATCHES_AT_ONCE + each
+
+
+def test_truncations_of_many_partitions_take_many_steps() -> None:
+    """Each may read again what producers have written."""
+    cores, fetches = followed(12)
+    for core in cores:
+        append_fetched(core, many(4), 0)
+    fetches.build(0)
+    diverging = EpochEndOffset(epoch=0, end_offset=1)
+    rows = [
+        PartitionData(
+            partition_index=index, diverging_epoch=diverging, high_watermark=0, log_start_offset=0, records=b""
+        )
+        for index in range(12)
+    ]
+    topics = [FetchableTopicResponse(topic_id=cores[0].topic_id, partitions=rows)]
+    changed = Steps(fetches, cores, FetchResponse(session_id=7, responses=topics)).all()
+    assert sum(changed) == 12 * -3
+    assert min(changed) >= 2 * -3
 
 
 @pytest.mark.parametrize("again", [False, True])
