@@ -291,7 +291,7 @@ SCENARIOS = (
         for name, kind in quotas.LOADS
     ),
     *(
-        Scenario(f"costs: {what} at one-record {load} requests", partial(cost, load))
+        Scenario(f"costs: {what}, one-record {load}", partial(cost, load))
         for what, cost in (("quotas", costs.quotas), ("metrics", costs.metrics))
         for load in costs.LOADS
     ),
