@@ -383,7 +383,11 @@ def test_truncations_of_many_partitions_take_many_steps() -> None:
     diverging = EpochEndOffset(epoch=0, end_offset=1)
     rows = [
         PartitionData(
-            partition_index=index, diverging_epoch=diverging, high_watermark=0, log_start_offset=0, records=b""
+            partition_index=index,
+            diverging_epoch=diverging,
+            high_watermark=0,
+            log_start_offset=0,
+            records=b"",
         )
         for index in range(12)
     ]
