@@ -8,7 +8,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.deferred import Deferred
-from kafkacompat.late import Late
+from kafkacompat.late import Late, NotMade
 
 MODULE = "kafkacompat.wire.schema"
 """Any module."""
@@ -68,8 +68,9 @@ def test_a_part_that_cannot_be_made_fails_for_those_who_wait_and_is_tried_again(
     asked, held = world.late.ready(), world.late.hold(lambda: Deferred.of("answer"))
     world.workers.run()
     for each in (asked, held):
-        with pytest.raises(ValueError, match="no"):
+        with pytest.raises(NotMade, match="no") as told:
             each.result()
+        assert told.value.reason is world.problem
     world.problem = None
     again = world.late.ready()
     world.workers.run()
@@ -80,7 +81,7 @@ def test_a_module_that_is_not_there_fails() -> None:
     world = World("kafkacompat.nowhere")
     asked = world.late.ready()
     world.workers.run()
-    with pytest.raises(ModuleNotFoundError):
+    with pytest.raises(NotMade, match="nowhere"):
         asked.result()
 
 

@@ -19,6 +19,7 @@ from kafkacompat.api.long_requests import answer_in_steps, as_deferred, go_on, i
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
+from kafkacompat.late import NotMade
 from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.security.authorizer import AuthorizerNotReady
 from kafkacompat.wire.apis import APIS
@@ -107,8 +108,8 @@ def _handled(
 
 
 def stand_in_for_failure(route: Route, context: RequestContext, request: Any) -> Message | NoResponse:
-    """Return the response for the exception that is being handled: a controller's refusal, a disk error, or a bug,
-    which is logged.
+    """Return the response for the exception that is being handled: a controller's refusal, a disk error, coordinators
+    that could not be made, or a bug, which is logged.
 
     The node never ends here. Raises CloseConnection if the request is no longer available.
     """
@@ -119,6 +120,7 @@ def stand_in_for_failure(route: Route, context: RequestContext, request: Any) ->
         return route.error_response(request, code, route.version)
     if isinstance(error, AuthorizerNotReady):
         return route.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, route.version)
+    reason = error.reason if isinstance(error, NotMade) else error
     logger.error(
         "%s version %d from client %r at %s failed: %s",
         APIS[route.key].name,
@@ -126,9 +128,12 @@ def stand_in_for_failure(route: Route, context: RequestContext, request: Any) ->
         context.client_id,
         context.client_host,
         error,
-        exc_info=None if isinstance(error, OSError) else error,
+        exc_info=None if isinstance(reason, OSError) else reason,
     )
     if request is None:
         raise CloseConnection("a parked request failed")
-    code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.UNKNOWN_SERVER_ERROR
+    if isinstance(error, NotMade):
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # the client tries again
+    else:
+        code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.UNKNOWN_SERVER_ERROR
     return route.error_response(request, code, route.version)

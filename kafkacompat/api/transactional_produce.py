@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.late import NotMade
 from kafkacompat.ports import LogRefused, TransactionTerms
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, parse_header
 from kafkacompat.wire.errors import ErrorCode
@@ -163,8 +164,9 @@ class _Question:
     def _ask_verifier(self, there: Deferred[Any]) -> None:
         try:
             there.result()
-        except Exception as error:
-            self.answer.fail(error)
+        except NotMade:
+            not_available = dict.fromkeys(self._asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._answered(Deferred.of(not_available))
             return
         self._node.transactions.verifier.ask(
             self._transactional_id, *self._owner, self._asked, self._adds

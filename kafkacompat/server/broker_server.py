@@ -19,9 +19,8 @@ from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
-from kafkacompat.faults import report
 from kafkacompat.ids import NO_EPOCH, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
-from kafkacompat.late import Late
+from kafkacompat.late import Late, NotMade
 from kafkacompat.node.auto_topics import OnDemandTopics
 from kafkacompat.node.broker_life import LifeSettings
 from kafkacompat.node.controller_channel import NO_TIMEOUT_MS
@@ -225,7 +224,10 @@ class BrokerServer:
         await shared.acls_loaded  # a client that is served before is told of an error
         self.broker_logs.keep_checkpoints_true()
         if _has_coordinators_topic(shared.machine.image):
-            await self._coordinators.ready()
+            try:
+                await self._coordinators.ready()
+            except NotMade as failed:
+                raise failed.reason from None
         if self._coordinators.made is not None:
             self._coordinators.made.start()
         self._coordinates = True
@@ -300,7 +302,7 @@ class BrokerServer:
         if self._coordinators.made is not None:
             self._coordinators.made.on_image(old, new)
         elif new.topics is not old.topics and _has_coordinators_topic(new):
-            self._coordinators.ready().on_done(_told_of_failure)
+            self._coordinators.insist(self._doors.timers)
         self._opening.on_image(new)
 
     async def stop(self) -> bool:
@@ -371,13 +373,6 @@ class BrokerServer:
 
 def _has_coordinators_topic(image: MetadataImage) -> bool:
     return not image.topics.keys().isdisjoint((OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_STATE_TOPIC))
-
-
-def _told_of_failure(made: Deferred[BrokerCoordinators]) -> None:
-    try:
-        made.result()
-    except Exception as error:
-        report("making the coordinators", error)
 
 
 def _still_fenced(bound_ms: int) -> None:

@@ -106,15 +106,15 @@ BUGS = (
     PlantedBug(
         "a broker that leads a coordinator's partitions makes none until it is asked",
         "server/broker_server.py",
-        "            self._coordinators.ready().on_done(_told_of_failure)\n",
+        "            self._coordinators.insist(self._doors.timers)\n",
         "            pass\n",
         ("server/_tests/test_late_coordinators.py",),
     ),
     PlantedBug(
         "clients are served before the coordinators of topics that exist",
         "server/broker_server.py",
-        "        if _has_coordinators_topic(shared.machine.image):\n            await self._coordinators.ready()\n",
-        "",
+        "        if _has_coordinators_topic(shared.machine.image):\n",
+        "        if False:\n",
         ("server/_tests/test_late_coordinators.py",),
     ),
     PlantedBug(
@@ -127,9 +127,23 @@ BUGS = (
     PlantedBug(
         "a part that could not be made is never tried again",
         "late.py",
-        "        self._coming = None\n\n    def hold",
-        "        pass\n\n    def hold",
+        "            self._coming = None\n            coming.fail",
+        "            coming.fail",
         ("_tests/test_late.py",),
+    ),
+    PlantedBug(
+        "a request that finds no memory for the coordinators is told of a full disk",
+        "api/serve.py",
+        "    if isinstance(error, NotMade):\n",
+        "    if False:\n",
+        ("server/_tests/test_late_coordinators.py",),
+    ),
+    PlantedBug(
+        "coordinators that could not be made wait for somebody to ask, and transactions do not end",
+        "late.py",
+        "                timers.call_after(AGAIN_MS, again)\n",
+        "                pass\n",
+        ("server/_tests/test_late_coordinators.py",),
     ),
     PlantedBug(
         "a node without log directories ends with a stack",

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.api._tests.world import Api
 from kafkacompat.api.transactional_produce import producer_of
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.late import Late
 from kafkacompat.partition._tests.fakes import (
     batch_of,
     broker_image,
@@ -182,6 +184,20 @@ def test_a_transaction_is_verified_before_it_is_written(
     answer = api.call(request(*parts, transactional_id="tx", api=api), version)
     assert results(answer) == [(0, told, 0 if told is ErrorCode.NONE else -1), (1, ErrorCode.NONE, 0)]
     assert api.verifier.asked == [("tx", 4, 0, [TopicPartition("t", 0)], version >= 12)]
+
+
+def test_nothing_of_a_transaction_is_written_while_its_coordinators_cannot_be_made() -> None:
+    """Only what is outside is. The producer sends the rest again, and does not abort its transaction."""
+    api = Api(topic_image("t", 2))
+    workers = HandWorkers()
+    api.node.coordinators = Late("kafkacompat.nowhere", lambda: None, workers)
+    parts = (("t", 0, transactional(b"a")), ("t", 1, batch_of(b"b")))
+    sent = api.send(request(*parts, transactional_id="tx", api=api), 12)
+    assert isinstance(sent, Pending)
+    workers.run()
+    answer = api.decoded(sent.reply.result(), 0, 12)
+    assert results(answer) == [(0, ErrorCode.NOT_ENOUGH_REPLICAS, -1), (1, ErrorCode.NONE, 0)]
+    assert api.verifier.asked == []
 
 
 @pytest.mark.parametrize(("version", "verified"), [(9, "false"), (11, "true"), (12, "true")])

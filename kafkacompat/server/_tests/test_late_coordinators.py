@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+from errno import EMFILE
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from kafkacompat import api
+from kafkacompat import api, late
 from kafkacompat._tests.fuzz.doors import FrameServer
 from kafkacompat._tests.fuzz.node import FuzzedConnection, FuzzedNode
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kafkacompat.late import AGAIN_MS
 from kafkacompat.server.broker_coordinators import BrokerCoordinators
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decode, encode
@@ -140,6 +142,40 @@ def test_where_metrics_are_shown_they_are_there_from_the_start() -> None:
     node.meters = RequestMeters()
     node.start()
     assert World(node).made is not None
+
+
+@pytest.fixture
+def lacking(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Empty it to let modules be imported again."""
+    lacks = [True]
+
+    def imported(name: str) -> object:
+        if lacks:
+            raise OSError(EMFILE, "no descriptor is left")
+        return import_module(name)
+
+    monkeypatch.setattr(late, "import_module", imported)
+    return lacks
+
+
+def test_a_client_tries_again_if_the_system_lacks_what_they_need(world: World, lacking: list[bool]) -> None:
+    """It gives up when it is told of a disk's error."""
+    assert world.ask(ListGroupsRequest(), 4).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE  # type: ignore[attr-defined]
+    lacking.clear()
+    assert world.ask(ListGroupsRequest(), 4).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert not world.node.findings
+
+
+def test_they_are_made_for_their_topic_as_soon_as_the_system_allows(
+    world: World, lacking: list[bool]
+) -> None:
+    world.make_topic(1)
+    world.node.pass_time(100)
+    assert world.made is None
+    lacking.clear()
+    world.node.pass_time(AGAIN_MS + 100)
+    assert world.made is not None
+    assert not world.node.findings
 
 
 def _of_coordinators() -> set[str]:
