@@ -190,6 +190,9 @@ class ApiDispatcher:
                 self._parked.pop(connection_id, None)
                 reply.fail(error)
                 return
+            finally:
+                if is_gone:
+                    _end_throttling(connection)
             if not isinstance(answer, Pending):
                 reply.resolve(answer)
                 return
@@ -255,8 +258,7 @@ class ApiDispatcher:
     def connection_closed(self, connection: ConnectionInfo) -> None:
         """Abandon a waiting fetch. Requests that change state continue, and fetch sessions outlive connections."""
         self._let_go(connection.connection_id)
-        if connection.throttling is not None:
-            connection.throttling.settle()
+        _end_throttling(connection)
         for when_closed in self._when_closed:
             when_closed(connection.connection_id)
 
@@ -346,6 +348,11 @@ class ApiDispatcher:
             self._parked[context.connection_id] = answer
         answer.on_done(finish)
         return Pending(reply, blocks)
+
+
+def _end_throttling(connection: ConnectionInfo) -> None:
+    if connection.throttling is not None:
+        connection.throttling.settle()
 
 
 def unsupported_api_versions(header: RequestHeader, table: ApiTable) -> Reply:

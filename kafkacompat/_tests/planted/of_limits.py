@@ -443,8 +443,8 @@ BUGS = (
     PlantedBug(
         "what was added up is lost with its connection",
         "api/dispatch.py",
-        "            connection.throttling.settle()",
-        "            pass",
+        "        _end_throttling(connection)\n        for when",
+        "        for when",
         ("api/_tests/test_added_up_usage.py",),
     ),
     PlantedBug(
@@ -480,6 +480,13 @@ BUGS = (
         "api/throttling.py",
         "rate.left(bound) / max(self._bandwidth.connections, 1)",
         "rate.left(bound)",
+        ("api/_tests/test_added_up_usage.py",),
+    ),
+    PlantedBug(
+        "a connection that ends while its request is decoded shares what may be kept for ever",
+        "api/dispatch.py",
+        "                if is_gone:\n                    _end",
+        "                if False:\n                    _end",
         ("api/_tests/test_added_up_usage.py",),
     ),
     PlantedBug(

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.test_long_requests import stepping_api
 from kafkacompat.api._tests.test_throttling import Throttled
 from kafkacompat.api.throttling import KEPT_PART, KEPT_S
-from kafkacompat.ports.dispatcher import ConnectionInfo
+from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.quota.rate import Rate
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.create_topics_response import CreateTopicsResponse
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchTopic
 
 KEPT_MS = round(1000 * KEPT_S)
 
@@ -65,6 +68,20 @@ def test_connections_share_what_may_be_kept() -> None:
         throttled.api.dispatcher.connection_closed(each)
     ((_, sensor),) = throttled.api.node.quotas.produce.newest(1)
     assert sensor.connections == 1
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+def test_a_request_whose_connection_ends_while_it_is_decoded_leaves_no_connection(steps: int) -> None:
+    api = stepping_api(topic_image("t", 5_000))
+    throttled = Throttled(api, consumer_byte_rate=1e9)
+    named = [FetchPartition(partition=index, partition_max_bytes=1) for index in range(5_000)]
+    assert isinstance(throttled.fetch(topics=[FetchTopic(topic="t", partitions=named)]), Pending)
+    for _ in range(steps):
+        api.world.time.advance(0)
+    api.dispatcher.connection_closed(api.connection)
+    for _ in range(20):
+        api.world.time.advance(0)
+    assert [sensor.connections for _, sensor in api.node.quotas.fetch.newest(1)] == [0]
 
 
 def test_time_is_added_up_too() -> None:

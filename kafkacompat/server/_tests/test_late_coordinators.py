@@ -13,6 +13,7 @@ from kafkacompat import api, late
 from kafkacompat._tests.fuzz.doors import FrameServer
 from kafkacompat._tests.fuzz.node import FuzzedConnection, FuzzedNode
 from kafkacompat.api.meters import RequestMeters
+from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.late import AGAIN_MS
@@ -217,3 +218,10 @@ def test_every_handler_that_uses_them_waits_for_them() -> None:
 def test_an_api_that_does_not_use_them_does_not_wait() -> None:
     for name in ("produce", "fetch", "metadata", "api_versions", "find_coordinator"):
         assert not import_module(f"kafkacompat.api.{name}").HANDLER.asks_coordinators
+
+
+def test_no_request_waits_for_the_opening_and_for_them() -> None:
+    """One that has waited for the opening is handled at once."""
+    for entry in BROKER_APIS_WITH_TELEMETRY.entries:
+        handler = BROKER_APIS_WITH_TELEMETRY.load(entry.key)
+        assert not (handler.waits_for_opening and handler.asks_coordinators), entry.module
