@@ -191,7 +191,9 @@ def test_throttles(watched: Watched) -> None:
     set_rates(node, {LIMITED: None})
     with watched.connect() as connection:
         assert produce(connection, topic, BATCH)["ErrorCode"] == 0
-    if watched.kind == KAFKACOMPAT:  # under its rule file the exporter gives those of Apache Kafka other names
+    if (
+        watched.kind == KAFKACOMPAT
+    ):  # under its rule file the exporter gives those of Apache Kafka other names
         shown = [name for name, of in watched.series(LEADS) if ("clientId", LIMITED) in of]
         assert "kafka_server_quota_throttle_time" in shown, "a quota is shown for an hour after its last use"
 
