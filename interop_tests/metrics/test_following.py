@@ -15,13 +15,13 @@ from interop_tests.cluster.clusters import BOTH, BROKER, Cluster
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, chosen_bootstrap
 from interop_tests.harness.exporting import scraped_text
 from interop_tests.harness.jmx_exporter import exporting
-from interop_tests.harness.kafka_jars import MissingTool
 from interop_tests.harness.one_replica import ONE_REPLICA
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.raw_kafka import produce
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
+from interop_tests.metrics.sides import started
 from interop_tests.metrics.test_names import PAGE
 from interop_tests.metrics.test_roles import OF_OUR_CLIENTS, OF_THE_EXPORTER, ONLY_LATER
 
@@ -53,7 +53,7 @@ class Following:
     def second(self, node_id: int) -> Path:
         return self.cluster.nodes[node_id].root / "second"
 
-    def work(self) -> None:
+    def start(self) -> None:
         cluster = self.cluster.start()
         cluster.create_topic(TOPIC, assignment=[[1, 2], [2, 1]], configs=THROTTLED)
         cluster.create_topic(MOVED, assignment=[[1], [2]])
@@ -84,26 +84,14 @@ class Following:
         }
 
 
-def _at_work(kind: str, root: Path) -> Iterator[Following]:
-    try:
-        made = Following(kind, root)
-    except MissingTool as missing:
-        pytest.skip(str(missing))
-    try:
-        made.work()
-        yield made
-    finally:
-        made.cluster.close()
-
-
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
-    yield from _at_work(KAFKACOMPAT, tmp_path_factory.mktemp("ours"))
+    yield from started(Following, KAFKACOMPAT, tmp_path_factory.mktemp("ours"))
 
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
-    yield from _at_work(APACHE, tmp_path_factory.mktemp("theirs"))
+    yield from started(Following, APACHE, tmp_path_factory.mktemp("theirs"))
 
 
 @pytest.mark.parametrize("node_id", [1, 2])

@@ -14,10 +14,10 @@ from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, chosen_bootstrap
 from interop_tests.harness.exporting import scraped_text
 from interop_tests.harness.jmx_exporter import exporting
-from interop_tests.harness.kafka_jars import MissingTool
 from interop_tests.harness.one_replica import ONE_REPLICA
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
+from interop_tests.metrics.sides import started
 
 ROLES = (CONTROLLER, BROKER)
 TOPIC = "orders"
@@ -79,26 +79,14 @@ class Watched:
         return False
 
 
-def _started(kind: str, root: Path) -> Iterator[Watched]:
-    try:
-        made = Watched(kind, root)
-    except MissingTool as missing:
-        pytest.skip(str(missing))
-    try:
-        made.start()
-        yield made
-    finally:
-        made.cluster.close()
-
-
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    yield from _started(KAFKACOMPAT, tmp_path_factory.mktemp("ours"))
+    yield from started(Watched, KAFKACOMPAT, tmp_path_factory.mktemp("ours"))
 
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    yield from _started(APACHE, tmp_path_factory.mktemp("theirs"))
+    yield from started(Watched, APACHE, tmp_path_factory.mktemp("theirs"))
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -2,7 +2,7 @@
 counted.
 
 The thread asks a busy loop for a sign of life at an interval, so it costs the loop's own work nothing. A loop that waits
-for events stands not still, and is not woken to say so: a quiet node stays asleep. A stall is measured from the question
+for events does not stand still, and is not woken to say so: a quiet node stays asleep. A stall is measured from the question
 on, so one that begins between two questions is measured too short. The wall time is how long everything waited. The CPU
 time of the loop's thread shows whether the loop computed, or waited for the machine, a disk or a lock.
 
