@@ -9,7 +9,7 @@ WORKERS ?= 2
 INTEROP_WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist worksteal
 
-.PHONY: run test own fetch check lint unit browser prometheus kerberos interop wheel planted branches bench soak compatibility site clean
+.PHONY: run test own fetch check lint unit browser prometheus kerberos interop wheel branches bench soak compatibility site clean
 
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
@@ -57,10 +57,6 @@ unit: $(VENV)/.dev
 
 wheel: $(VENV)/.dev
 	$(BIN)/python interop_tests/wheel_check.py
-
-# Plants every known bug in a copy, one by one, and says which unit test notices it, and how soon. ARGS: parts of names.
-planted: $(VENV)/.dev
-	$(BIN)/python -m kafkacompat._tests.planted.run $(ARGS)
 
 # Which branches of the packages that decide over data the unit tests take, and which the simulation: the table of docs/testing.md.
 # What was measured is kept until the packages change: ARGS="--minutes 8" again and again comes to the end as well.

@@ -13,10 +13,8 @@ import pytest
 
 from interop_tests.harness.chance import seeded_chance
 from interop_tests.harness.kafka_jars import CHECKOUT
-from interop_tests.histories.planted import PACKAGE, PLANTED
+from interop_tests.histories.planted import PACKAGE, PLANTED, PlantedBug, with_bug
 from interop_tests.histories.run import Options, run
-from kafkacompat._tests.planted.bug import PlantedBug
-from kafkacompat._tests.planted.copies import with_bug
 
 SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 RUNS = 5 if SOAK else 1

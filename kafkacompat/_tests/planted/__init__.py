@@ -1,1 +1,0 @@
-"""Bugs planted in copies of the product, to see whether the unit tests notice."""
