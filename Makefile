@@ -3,10 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
-# Unit tests share nothing, so each core takes some; whoever is done takes over what waits for another.
-WORKERS ?= 2
-# Interop tests wait for others for a third of their time, so one more than there are cores keeps the cores busy.
-INTEROP_WORKERS ?= 3
+# Unit tests share nothing, so each processor that may be used takes some; whoever is done takes over what waits for another.
+# Interop tests wait for others for a third of their time, so one more than there are processors keeps these busy. Each may run
+# three nodes, or a JVM with Spark.
+ifndef WORKERS
+WORKERS := $(shell $(PYTHON) interop_tests/harness/processors.py --gigabytes-each 2)
+INTEROP_WORKERS ?= $(shell $(PYTHON) interop_tests/harness/processors.py --extra 1 --gigabytes-each 4)
+endif
+INTEROP_WORKERS ?= $(WORKERS)
 PARALLEL = -n $(WORKERS) --dist worksteal
 
 .PHONY: run test own fetch check lint unit browser prometheus kerberos interop wheel branches bench soak compatibility site clean
@@ -87,10 +91,10 @@ kerberos: $(VENV)/.dev prometheus
 	@$(BIN)/python -c "import gssapi" 2>/dev/null || nice timeout 900 $(BIN)/python -m pip install -q --disable-pip-version-check \
 		-r requirements-gssapi.lock || echo "gssapi is missing and could not be installed; the tests that need it will say so"
 
-# BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests, and
+# What fails is run once more, alone. BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests, and
 # `python -m interop_tests.report --write-only` shows the results in docs/compatibility.md.
 interop: $(VENV)/.dev browser prometheus kerberos
-	$(PYTEST) interop_tests -q -n $(INTEROP_WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP),--junitxml=.cache/interop/kafkacompat.xml)
+	$(BIN)/python -m interop_tests.rerun interop_tests -q -n $(INTEROP_WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP),--junitxml=.cache/interop/kafkacompat.xml)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks --document docs/reference/measurements.md $(ARGS)

@@ -24,6 +24,7 @@ from interop_tests.harness.broker import (
     chosen_bootstrap,
     chosen_kind,
 )
+from interop_tests.harness.failures import Collected
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.kafka_jars import MissingTool
 from interop_tests.harness.kafka_jvm import QUICK_JVM
@@ -42,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     BrokerProcess.jvm_options = QUICK_JVM
+    config.pluginmanager.register(Collected())
     if config.getoption("--bootstrap"):
         os.environ["BOOTSTRAP"] = config.getoption("--bootstrap")
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")

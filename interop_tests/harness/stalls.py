@@ -41,6 +41,10 @@ class Stalls:
         self.seen: list[Stall] = []
         self._read: dict[Path, int] = {}
 
+    @property
+    def logs(self) -> list[Path]:
+        return list(self._read)
+
     def watch(self, log: Path) -> None:
         """Watch a log from its present end, unless it is watched already."""
         self._read.setdefault(log, log.stat().st_size if log.exists() else 0)
