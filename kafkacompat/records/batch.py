@@ -310,6 +310,37 @@ def assemble(
 ) -> bytearray:
     """One batch from an encoded (and possibly compressed) body, given in one or several pieces, with header and CRC."""
     batch = bytearray().join([_NO_HEADER, *body] if isinstance(body, list) else (_NO_HEADER, body))
+    seal(
+        batch,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=record_count,
+    )
+    return batch
+
+
+def seal(
+    batch: bytearray,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+) -> None:
+    """Write header and CRC of a batch whose body is in place."""
     HEADER.pack_into(
         batch,
         0,
@@ -328,4 +359,3 @@ def assemble(
         record_count,
     )
     _UINT32.pack_into(batch, CRC_POSITION, crc_of(batch))
-    return batch

@@ -73,14 +73,20 @@ class Columns:
 
 def shifted(record: bytes, by_ms: int) -> bytes:
     """A record, with its length prefix, whose timestamp delta is lowered by `by_ms`."""
-    at = 0
-    while record[at] > 127:
+    head, rest = shifted_head(record, 0, len(record), by_ms)
+    return bytes(head + record[rest:])
+
+
+def shifted_head(body: bytes | bytearray, start: int, end: int, by_ms: int) -> tuple[bytearray, int]:
+    """The beginning of the record at `start`, with its timestamp delta lowered by `by_ms`, and where the rest begins,
+    which does not change."""
+    at = start
+    while body[at] > 127:
         at += 1
-    delta, rest = read_varint(record, at + 2, 64)
-    inside = bytearray(record[at + 1 : at + 2])
+    delta, rest = read_varint(body, at + 2, 64)
+    inside = bytearray(body[at + 1 : at + 2])
     append_varint(inside, delta - by_ms)
-    inside += record[rest:]
     moved = bytearray()
-    append_varint(moved, len(inside))
+    append_varint(moved, len(inside) + end - rest)
     moved += inside
-    return bytes(moved)
+    return moved, rest

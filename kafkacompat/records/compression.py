@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
@@ -58,6 +58,7 @@ _COPIED_BLOCK_MAX = 1024 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_HEADER_MOST = 18
 _ZSTD_BLOCKS_WALKED_MAX = 1000
 _SKIPPABLE_MAGIC_END = b"\x2a\x4d\x18"
 _SLICE_BYTES = 1024 * 1024
@@ -73,6 +74,10 @@ class DecompressionFailed(ValueError):
 
 class DecompressedTooLarge(DecompressionFailed):
     """The body expands beyond the bound."""
+
+
+class PackedTooLarge(Exception):
+    """A compressed body is larger than the bound."""
 
 
 class TooManyFrames(DecompressionFailed):
@@ -107,9 +112,7 @@ def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
 
         compressed: bytes = lz4.frame.compress(
             body,
-            # Kafka's default level selects the fast compressor, which has no levels. Any other level selects the high
-            # one.
-            compression_level=LZ4_FAST if level is None or level == LZ4_LEVEL else level,
+            compression_level=_lz4_level(level),
             block_size=lz4.frame.BLOCKSIZE_MAX64KB,
             block_linked=False,
             store_size=False,
@@ -124,6 +127,51 @@ def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
         )
         return compressor.compress(body)
     raise ValueError(f"no codec has the number {codec}")
+
+
+def _lz4_level(level: int | None) -> int:
+    """Kafka's default level selects the fast compressor, which has no levels. Any other level selects the high one."""
+    return LZ4_FAST if level is None or level == LZ4_LEVEL else level
+
+
+class Packer:
+    """Compresses a body that is given in parts, behind `room` free bytes. Stops as soon as the result is larger than
+    `bound` bytes, and keeps no copy of the body."""
+
+    __slots__ = ("_end", "_most", "_pack", "packed")
+
+    def __init__(self, codec: int, level: int | None, bound: int, room: int) -> None:
+        self._most = room + bound
+        self._pack, self._end = _PACKERS[codec](level)
+        self.packed = bytearray(room)
+
+    def add(self, part: Buffer) -> None:
+        """Raises PackedTooLarge."""
+        view = memoryview(part)
+        for start in range(0, len(view), CHUNK_BYTES):
+            self._packed(self._pack(view[start : start + CHUNK_BYTES]))
+
+    def end(self) -> None:
+        """Raises PackedTooLarge."""
+        self._packed(self._end())
+
+    def _packed(self, part: bytes) -> None:
+        self.packed += part
+        if len(self.packed) > self._most:
+            raise PackedTooLarge
+
+
+def pack(codec: int, body: Buffer, level: int | None, bound: int, room: int) -> bytearray:
+    """Like `compress`, behind `room` free bytes. Raises PackedTooLarge as soon as there are more than `bound` bytes."""
+    if len(body) <= CHUNK_BYTES:
+        packed = compress(codec, body, level)
+        if len(packed) > bound:
+            raise PackedTooLarge
+        return bytearray().join((bytes(room), packed))
+    packer = Packer(codec, level, bound, room)
+    packer.add(body)
+    packer.end()
+    return packer.packed
 
 
 def decompress(
@@ -282,48 +330,101 @@ def _unpack_lz4(body: memoryview, unpacked: _Unpacked) -> None:
 def _unpack_zstd(body: memoryview, unpacked: _Unpacked) -> None:
     import zstandard
 
-    packed = bytes(body)
     try:
-        if not _is_one_zstd_frame(packed):
+        if not _is_one_zstd_frame(body):
             # The library continues with the next frame by itself. In a body of normal size these bytes do not occur by
             # chance.
-            unpacked.frames = packed.count(_ZSTD_MAGIC) + packed.count(_SKIPPABLE_MAGIC_END) - 1
+            unpacked.frames = _zstd_magics(body) - 1
             unpacked.begin_frame()
-        with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
+        with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
             # The library allocates at once all the memory that it may fill. Most batches fit into little.
-            while part := reader.read(
-                min(unpacked.room(), 65536 + 16 * max(len(packed), len(unpacked.body)))
-            ):
+            while part := reader.read(min(unpacked.room(), 65536 + 16 * max(len(body), len(unpacked.body)))):
                 unpacked.add(part)
     except zstandard.ZstdError as error:
         raise DecompressionFailed(str(error)) from error
 
 
-def _is_one_zstd_frame(packed: bytes) -> bool:
+def _zstd_magics(body: memoryview) -> int:
+    """How often the beginning of a frame occurs. A slice overlaps the next one by less than such a beginning."""
+    found = 0
+    for start in range(0, len(body), _SLICE_BYTES):
+        part = bytes(body[start : start + _SLICE_BYTES + len(_ZSTD_MAGIC) - 1])
+        found += part.count(_ZSTD_MAGIC)
+        found += part[: _SLICE_BYTES + len(_SKIPPABLE_MAGIC_END) - 1].count(_SKIPPABLE_MAGIC_END)
+    return found
+
+
+def _is_one_zstd_frame(packed: memoryview) -> bool:
     """Whether the body is a single frame. Also False if finding out would take long. RFC 8878."""
     import zstandard
 
-    position = zstandard.frame_header_size(packed)
+    position = zstandard.frame_header_size(packed[:_ZSTD_HEADER_MOST])
     trailer = 4 if packed[4] & 4 else 0
     for _ in range(_ZSTD_BLOCKS_WALKED_MAX):
         head = packed[position : position + 3]
-        size = 1 if head[:1] and head[0] >> 1 & 3 == 1 else int.from_bytes(head, "little") >> 3
+        size = 1 if head and head[0] >> 1 & 3 == 1 else int.from_bytes(head, "little") >> 3
         position += 3 + size
         if not head or head[0] & 1:
             return position + trailer >= len(packed)
     return False
 
 
-def _compress_xerial(body: Buffer) -> bytes:
+def _compress_xerial(body: Buffer, beginning: bytes = _XERIAL_HEADER) -> bytes:
     import snappy
 
-    out = bytearray(_XERIAL_HEADER)
+    out = bytearray(beginning)
     view = memoryview(body)
     for start in range(0, len(view), _XERIAL_BLOCK):
         block = snappy.compress(bytes(view[start : start + _XERIAL_BLOCK]))
         out += _INT32.pack(len(block))
         out += block
     return bytes(out)
+
+
+Pack: TypeAlias = "tuple[Callable[[memoryview], bytes], Callable[[], bytes]]"
+"""Compresses the next part, and ends the stream. Both return what is ready."""
+
+
+def _pack_nothing(level: int | None) -> Pack:
+    return bytes, bytes
+
+
+def _pack_gzip(level: int | None) -> Pack:
+    import zlib
+
+    gzip = zlib.compressobj(GZIP_LEVEL if level is None else level, zlib.DEFLATED, 31)
+    return gzip.compress, gzip.flush
+
+
+def _pack_snappy(level: int | None) -> Pack:
+    beginnings = iter((_XERIAL_HEADER,))
+    return lambda part: _compress_xerial(part, next(beginnings, b"")), bytes
+
+
+def _pack_lz4(level: int | None) -> Pack:
+    import lz4.frame
+
+    frame = lz4.frame.LZ4FrameCompressor(
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, compression_level=_lz4_level(level)
+    )
+    beginnings = iter((frame.begin(),))
+    return lambda part: next(beginnings, b"") + frame.compress(part), frame.flush
+
+
+def _pack_zstd(level: int | None) -> Pack:
+    import zstandard
+
+    stream = zstandard.ZstdCompressor(level=ZSTD_LEVEL if level is None else level).compressobj()
+    return stream.compress, stream.flush
+
+
+_PACKERS: dict[int, Callable[[int | None], Pack]] = {
+    NONE: _pack_nothing,
+    GZIP: _pack_gzip,
+    SNAPPY: _pack_snappy,
+    LZ4: _pack_lz4,
+    ZSTD: _pack_zstd,
+}
 
 
 def _unpack_snappy(body: memoryview, unpacked: _Unpacked) -> None:
@@ -374,7 +475,7 @@ def _unpack_snappy_block(block: memoryview, unpacked: _Unpacked) -> None:
         if length > _COPIED_BLOCK_MAX:
             from cramjam import snappy as into_memory
 
-            opened = bytearray(length)
+            opened = _zeros(length)
             into_memory.decompress_raw_into(block, opened)
         else:
             part = snappy.uncompress(bytes(block))
@@ -388,6 +489,14 @@ def _unpack_snappy_block(block: memoryview, unpacked: _Unpacked) -> None:
     else:
         for start in range(0, length, CHUNK_BYTES):
             unpacked.add(bytes(memoryview(opened)[start : start + CHUNK_BYTES]))
+
+
+def _zeros(length: int) -> bytearray:
+    """As many zero bytes, made in parts: filling hundreds of megabytes in one piece would hold the interpreter."""
+    zeros = bytearray()
+    for start in range(0, length, CHUNK_BYTES):
+        zeros += bytes(min(CHUNK_BYTES, length - start))
+    return zeros
 
 
 _OPENERS: dict[int, Callable[[memoryview, _Unpacked], None]] = {

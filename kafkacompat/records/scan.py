@@ -276,6 +276,8 @@ def walk_records(
     At most `headers_most` headers of a record are created. One more entry tells how many follow; those are not parsed.
     With 0 nothing after the value is read.
     """
+    # A slice of a bytearray would be copied twice.
+    source = data if isinstance(data, bytes) else memoryview(data)
     for rows, _ in scan_whole(data, count, ROWS_AT_ONCE):
         fields = iter(memoryview(rows).cast("B").cast("q"))
         for _, timestamp, offset, key, key_end, value, value_end, stop in zip(
@@ -284,8 +286,8 @@ def walk_records(
             yield Record(
                 offset,
                 base_timestamp_ms + timestamp,
-                bytes(data[key:key_end]) if key_end >= 0 else None,
-                bytes(data[value:value_end]) if value_end >= 0 else None,
+                bytes(source[key:key_end]) if key_end >= 0 else None,
+                bytes(source[value:value_end]) if value_end >= 0 else None,
                 _headers(data, max(value, value_end), stop, headers_most) if headers_most else (),
             )
 

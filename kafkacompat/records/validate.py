@@ -208,10 +208,17 @@ def _steps(
     limits: BatchLimits,
 ) -> Steps[ValidatedBatch]:
     codec = header.attributes & CODEC_MASK
-    unpack = partial(codecs.unpack, codec, view[HEADER_SIZE:], limits.unpacked_bytes, limits.frames)
+    bound = limits.unpacked_bytes
+    room = config.max_message_bytes - HEADER_SIZE
+    if target == codecs.NONE != codec and room < bound:
+        bound = room
     try:
-        body: bytes | bytearray = yield unpack
+        body: bytes | bytearray = yield partial(
+            codecs.unpack, codec, view[HEADER_SIZE:], bound, limits.frames
+        )
     except codecs.DecompressionFailed as error:
+        if bound == room and isinstance(error, codecs.DecompressedTooLarge):
+            raise LogRefused(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (max.message.bytes)") from error
         raise _not_opened(error) from error
     count = header.record_count
     try:

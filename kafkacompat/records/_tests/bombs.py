@@ -61,8 +61,10 @@ def records_of_headers(records: int, headers: int) -> bytearray:
     return body
 
 
-def record_of_value(size: int) -> bytes:
-    inside = bytearray(b"\0\0\0\1")
+def record_of_value(size: int, timestamp_delta: int = 0) -> bytes:
+    inside = bytearray(1)
+    append_varint(inside, timestamp_delta)
+    inside += b"\0\1"
     append_varint(inside, size)
     return record(inside + bytes(size) + b"\0")
 
