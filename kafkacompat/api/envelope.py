@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.addresses import host_address
 from kafkacompat.api.handler import Handler, LongHandling, top_level_error
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.api.request_context import NotController, RequestContext
@@ -90,7 +91,10 @@ def _open(
         principal = decode_principal(request.request_principal or b"")
     except WireError:
         raise _Unopenable(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
-    client_host = _textual_address(request.client_host_address)
+    try:
+        client_host = host_address(request.client_host_address)
+    except ValueError:
+        raise _Unopenable(ErrorCode.INVALID_REQUEST) from None
     frame = request.request_data
     try:
         header = parse_request_header(frame)
@@ -141,15 +145,6 @@ def _is_elsewhere(answer: Any) -> bool:
             for partition in topic.partitions
         )
     return bool(getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER)
-
-
-def _textual_address(raw: bytes) -> str:
-    from ipaddress import ip_address
-
-    try:
-        return str(ip_address(bytes(raw)))
-    except ValueError:
-        raise _Unopenable(ErrorCode.INVALID_REQUEST) from None
 
 
 @remembered

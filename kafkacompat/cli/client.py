@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from kafkacompat.addresses import split_host_and_port
 from kafkacompat.cli.connection import REQUEST_TIMEOUT_S, BrokerAway, Connection
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -245,7 +246,7 @@ class _PatientRemote:
 
 def parsed(address: str) -> tuple[str, int]:
     """Split 'host:port' into host and port."""
-    host, _, port = address.strip().rpartition(":")
-    if not host or not port.isdigit():
+    found = split_host_and_port(address)
+    if found is None:
         raise CommandFailed(f"--bootstrap takes host:port[,host:port...], not {address!r}")
-    return host, int(port)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TypeVar
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.security.sasl_client import (
     NO_SECURITY,
@@ -59,7 +60,9 @@ class Connection:
             self._authenticate(security, host, timeout_s)
         except AuthenticationFailed as failure:
             self._socket.close()
-            raise CommandFailed(f"authentication with {host}:{port} failed: {failure}") from None
+            raise CommandFailed(
+                f"authentication with {host_and_port(host, port)} failed: {failure}"
+            ) from None
         except CommandFailed:
             self._socket.close()
             raise
@@ -153,7 +156,7 @@ def _connected(host: str, port: int, timeout_s: float, security: ClientSecurity)
     try:
         plain = socket.create_connection((host, port), timeout=timeout_s)
     except OSError as error:
-        raise BrokerAway(f"no broker answers at {host}:{port}: {error}") from error
+        raise BrokerAway(f"no broker answers at {host_and_port(host, port)}: {error}") from error
     if security.context is None:
         return plain
     from ssl import SSLCertVerificationError
@@ -164,6 +167,6 @@ def _connected(host: str, port: int, timeout_s: float, security: ClientSecurity)
         plain.close()
         if isinstance(error, SSLCertVerificationError):
             raise CommandFailed(
-                f"the certificate of {host}:{port} is refused: {error.verify_message}"
+                f"the certificate of {host_and_port(host, port)} is refused: {error.verify_message}"
             ) from None
-        raise BrokerAway(f"TLS with {host}:{port} failed: {error}") from error
+        raise BrokerAway(f"TLS with {host_and_port(host, port)} failed: {error}") from error

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.client import Cluster, Remote, check, error_name, parsed
 from kafkacompat.cli.connection import BrokerAway, Connection, NoAnswer
 from kafkacompat.cli.diagnosis import PARTITIONS, QUORUM
@@ -91,7 +92,7 @@ def _unless_refused(check: str, refused: dict[str, str], ask: Callable[[], T]) -
 
 
 def _broker(known: Broker, address: ClusterAddress) -> BrokerFacts:
-    where = f"[{known.host}]:{known.port}" if ":" in known.host else f"{known.host}:{known.port}"
+    where = host_and_port(known.host, known.port)
     if known.is_fenced:
         return BrokerFacts(known.node_id, where, is_fenced=True)
     try:

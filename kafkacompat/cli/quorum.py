@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from kafkacompat.addresses import split_host_and_port
 from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.failure import CommandFailed
@@ -53,10 +54,10 @@ def describe(arguments: argparse.Namespace) -> None:
 
 
 def add(arguments: argparse.Namespace) -> None:
-    host, _, port = arguments.address.rpartition(":")
-    if not host or not port.isdecimal():
+    found = split_host_and_port(arguments.address)
+    if found is None:
         raise CommandFailed(f"the address must be HOST:PORT, not {arguments.address!r}")
-    add_voter(address_of(arguments), arguments.node, host.strip("[]"), int(port))
+    add_voter(address_of(arguments), arguments.node, *found)
     print(f"node {arguments.node} is a voter")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.config.abstract import AbstractServerConfig
 from kafkacompat.config.constraints import check_constraints
 from kafkacompat.config.errors import ConfigError
@@ -21,10 +22,10 @@ def defaults_without_file(
     return {
         "node.id": f"{node_id}",
         "process.roles": "broker,controller",
-        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}",
+        "listeners": f"PLAINTEXT://{host_and_port(host, port)},CONTROLLER://{host_and_port(host, controller_port)}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "controller.quorum.voters": f"{node_id}@{host}:{controller_port}",
+        "controller.quorum.voters": f"{node_id}@{host_and_port(host, controller_port)}",
         "log.dirs": "./kafkacompat-data",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
+from kafkacompat.addresses import split_host_and_port
 from kafkacompat.console.admin import ClusterClient
 from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize
 from kafkacompat.console.epochs import epochs_of
@@ -40,9 +41,9 @@ def addresses(state: ConsoleState) -> list[tuple[str, int]]:
     """Return the addresses at which a broker may listen: the configured ones, and those that the last look found."""
     found = []
     for text in state.connection.bootstrap.split(","):
-        host, _, port = text.strip().rpartition(":")
-        if port.isascii() and port.isdecimal():
-            found.append((host.strip("[]"), int(port)))
+        place = split_host_and_port(text)
+        if place is not None:
+            found.append(place)
     nodes = state.snapshot.nodes if state.snapshot is not None else ()
     return found + [(node.host, node.port) for node in nodes]
 

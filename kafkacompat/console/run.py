@@ -13,6 +13,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.console.admin import ClusterClient
 from kafkacompat.console.core.tokens import checked_token, is_beyond_loopback
 from kafkacompat.console.failure import ConsoleError
@@ -38,13 +39,17 @@ def bound_socket(host: str, port: int) -> socket.socket:
         )[0]
         bound = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ConsoleError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        raise ConsoleError(
+            f"cannot listen on {host_and_port(host, port)}: {error.strerror or error}"
+        ) from error
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise ConsoleError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        raise ConsoleError(
+            f"cannot listen on {host_and_port(host, port)}: {error.strerror or error}"
+        ) from error
     return bound
 
 

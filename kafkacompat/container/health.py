@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.connection import Connection
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly
@@ -55,7 +56,7 @@ def check_tls(host: str, port: int, timeout_s: float) -> None:
     except OSError as error:
         # The end of the connection is an ssl.SSLError too.
         if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError):
-            raise CommandFailed(f"no broker answers at {host}:{port}: {error}") from error
+            raise CommandFailed(f"no broker answers at {host_and_port(host, port)}: {error}") from error
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import trio
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.faults import report
 from kafkacompat.metrics.families import Families
 from kafkacompat.metrics.http import (
@@ -84,7 +85,7 @@ class MetricsEndpoint:
             text = error.strerror or str(error)
             raise OSError(
                 error.errno,
-                f"metrics.listener.host, metrics.listener.port: cannot listen on {host}:{port}: {text}",
+                f"metrics.listener.host, metrics.listener.port: cannot listen on {host_and_port(host, port)}: {text}",
             ) from error
         bound: int = self._listeners[0].socket.getsockname()[1]
         return bound

@@ -15,6 +15,7 @@ from math import inf
 
 import trio
 
+from kafkacompat.addresses import without_zone
 from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
 from kafkacompat.net.listener_meter import ListenerMeter
@@ -118,7 +119,7 @@ class Acceptors:
 
     def released(self, listener: str, host: str) -> None:
         """A connection that was passed on has closed."""
-        self.counts.release(listener, host)
+        self.counts.release(listener, without_zone(host))
         self._announce_room()
 
     async def room_changed(self) -> None:
@@ -204,14 +205,14 @@ class Acceptors:
         self._announce_room()
 
     def _let_in(self, endpoint: EndPoint, sock: socket.socket, host: str, port: int) -> None:
-        name, now_ms = endpoint.listener_name, self._clock.monotonic_ms()
-        throttle_ms = self.newcomers.throttle_ms(host, now_ms)
+        name, now_ms, address = endpoint.listener_name, self._clock.monotonic_ms(), without_zone(host)
+        throttle_ms = self.newcomers.throttle_ms(address, now_ms)
         if throttle_ms:
             self._rates.unrecord(name, is_counted_by_node=self.is_counted_by_node(name), now_ms=now_ms)
             self.meters[name].address_throttles.note(throttle_ms, now_ms)
             self.newcomers.hold(sock, now_ms + throttle_ms)
             return
-        admission = self.counts.admit(name, host)
+        admission = self.counts.admit(name, address)
         if admission is Admission.REFUSED:
             _log.info("refusing a connection of %s: max.connections.per.ip is reached", host)
             sock.close()

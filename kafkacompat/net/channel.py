@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.agreement import agree_on_versions, receive_some
 from kafkacompat.net.client_session import ClientSession
@@ -375,7 +376,7 @@ class Channel:
             self.on_refused()
 
     def _name(self) -> str:
-        return f"{self.host}:{self.port}"
+        return host_and_port(self.host, self.port)
 
 
 def _text(error: Exception) -> str:

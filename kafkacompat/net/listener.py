@@ -11,8 +11,9 @@ from time import monotonic
 
 import trio
 
+from kafkacompat.addresses import host_and_port, peer_host
 from kafkacompat.config import EndPoint
-from kafkacompat.net.resolving import Address, address_to_bind, textual_address
+from kafkacompat.net.resolving import Address, address_to_bind
 from kafkacompat.net.settings import SYSTEM_DEFAULT, NetworkSettings
 
 ACCEPTING_S = 0.001
@@ -48,11 +49,11 @@ async def bind(endpoint: EndPoint, settings: NetworkSettings) -> BoundListener:
     try:
         return BoundListener(endpoint, _listening_socket(endpoint, await address_to_bind(endpoint), settings))
     except OSError as error:
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.args[-1])
         raise OSError(
             error.errno,
-            f"listeners: cannot listen on {endpoint.listener_name}://{host}:{endpoint.port}: {reason}",
+            f"listeners: cannot listen on {endpoint.listener_name}://"
+            f"{host_and_port(endpoint.host, endpoint.port)}: {reason}",
         ) from error
 
 
@@ -62,7 +63,7 @@ def _listening_socket(endpoint: EndPoint, found: Address, settings: NetworkSetti
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if endpoint.host else 0)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if settings.socket_receive_buffer_bytes != SYSTEM_DEFAULT:
             # Before listening, because the window size of a connection is fixed in its handshake.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
@@ -108,7 +109,7 @@ async def accept_forever(
                 await trio.sleep(EXHAUSTED_PAUSE_S)
             # Any other error concerns one connection that failed before it was accepted.
             continue
-        accepted(sock, textual_address(address[0]), address[1])
+        accepted(sock, peer_host(address[0], address[3] if len(address) == 4 else 0), address[1])
 
 
 def configure(sock: socket.socket, settings: NetworkSettings) -> None:

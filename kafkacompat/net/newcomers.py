@@ -9,11 +9,11 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Mapping
-from ipaddress import ip_address
 
 import trio
 
-from kafkacompat.net.resolving import addresses_of, textual_address
+from kafkacompat.addresses import as_peer_host, without_zone
+from kafkacompat.net.resolving import addresses_of
 from kafkacompat.ports import Clock
 from kafkacompat.quota.connection_rates import UNLIMITED, AddressRates
 
@@ -122,10 +122,6 @@ class Newcomers:
 
 
 def _address(name: str) -> str | None:
-    """The form that `textual_address` gives to a client's address. None if the name is a host name."""
-    try:
-        address = ip_address(name.partition("%")[0])
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped if address.version == 6 else None
-    return textual_address(str(mapped or address))
+    """The client's address that the name means. None if the name is a host name."""
+    address = as_peer_host(name)
+    return None if address is None else without_zone(address)

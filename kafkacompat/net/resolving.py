@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from kafkacompat.addresses import peer_host
 from kafkacompat.config import ConfigError, EndPoint
 
 RESOLVE_TIMEOUT_S = 30.0
@@ -32,11 +33,15 @@ class NotResolved(OSError):
 
 
 async def address_to_bind(endpoint: EndPoint) -> Address:
-    """Raises OSError for an unknown host. An empty host means every interface."""
+    """Raises OSError for an unknown host.
+
+    An empty host means every interface, and so do `0.0.0.0` and `::`. Like Java, all three serve IPv4 and IPv6.
+    """
     if endpoint.host:
         found = await _resolve(endpoint.host, endpoint.port, socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
-        return family, kind, protocol, address
+        if address[0] not in ("0.0.0.0", "::") or not socket.has_dualstack_ipv6():
+            return family, kind, protocol, address
     if socket.has_dualstack_ipv6():
         return socket.AF_INET6, socket.SOCK_STREAM, 0, ("::", endpoint.port)
     return socket.AF_INET, socket.SOCK_STREAM, 0, ("", endpoint.port)
@@ -56,7 +61,7 @@ async def overrides_by_address(overrides: Mapping[str, int]) -> dict[str, int]:
             raise ConfigError(
                 "max.connections.per.ip.overrides", f"{host}:{count}", f"unknown host: {error.args[-1]}"
             ) from error
-        found.update((textual_address(str(address[0])), count) for *_, address in addresses)
+        found.update((peer_host(str(address[0])), count) for *_, address in addresses)
     return found
 
 
@@ -67,7 +72,7 @@ async def address_of(host: str) -> str | None:
             found = await _resolve(host, None, 0)
         except (OSError, ValueError):  # ValueError: the text cannot be a host name
             return None
-        return textual_address(str(found[0][4][0]))
+        return peer_host(str(found[0][4][0]))
     return None
 
 
@@ -77,7 +82,7 @@ async def addresses_of(host: str) -> tuple[str, ...] | None:
         found = await _resolve(host, None, 0)
     except (OSError, ValueError):  # ValueError: the text cannot be a host name
         return None
-    return tuple(dict.fromkeys(textual_address(str(address[0])) for *_, address in found))
+    return tuple(dict.fromkeys(peer_host(str(address[0])) for *_, address in found))
 
 
 async def own_name(endpoints: Iterable[EndPoint]) -> str:
@@ -87,12 +92,6 @@ async def own_name(endpoints: Iterable[EndPoint]) -> str:
     with trio.move_on_after(OWN_NAME_TIMEOUT_S):
         return await trio.to_thread.run_sync(socket.getfqdn, abandon_on_cancel=True)
     return socket.gethostname()
-
-
-def textual_address(address: str) -> str:
-    """The plain IPv4 address of a client on a dual-stack socket, without a zone."""
-    address = address.partition("%")[0]
-    return address.removeprefix("::ffff:") if "." in address else address
 
 
 def read_as_by_java(host: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.files import FileSlice
 
@@ -150,7 +151,8 @@ class ConnectionInfo:
             self.client_software = software
 
     def __str__(self) -> str:
-        return f"connection {self.connection_id} of {self.client_host}:{self.client_port} on {self.listener_name}"
+        who = host_and_port(self.client_host, self.client_port)
+        return f"connection {self.connection_id} of {who} on {self.listener_name}"
 
 
 class Dispatcher(Protocol):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError, UnsupportedByPeer
 from kafkacompat.ports import Channels
@@ -74,8 +75,8 @@ class KafkaNetworkChannel:
             self._foreign.add((host, port))
             name = f"node {node_id}" if node_id >= FIRST_NODE_ID else "the controller"
             self._note(
-                f"{name} at {host}:{port} refuses this node's requests with INCONSISTENT_CLUSTER_ID: the cluster.id of "
-                "meta.properties is not the id of the cluster that controller.quorum.bootstrap.servers or "
+                f"{name} at {host_and_port(host, port)} refuses this node's requests with INCONSISTENT_CLUSTER_ID: the "
+                "cluster.id of meta.properties is not the id of the cluster that controller.quorum.bootstrap.servers or "
                 "controller.quorum.voters lead to"
             )
 

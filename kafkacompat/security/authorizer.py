@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
+from kafkacompat.addresses import as_peer_host, is_peer_host
 from kafkacompat.ids import Uuid
 from kafkacompat.security.acl import (
     WILDCARD,
@@ -36,9 +37,13 @@ IMPLY_DESCRIBE_CONFIGS = frozenset((AclOperation.DESCRIBE_CONFIGS, AclOperation.
 LITERAL, PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
 ALL, ALLOW, DENY = int(AclOperation.ALL), int(AclPermissionType.ALLOW), int(AclPermissionType.DENY)
 DESCRIBE, DESCRIBE_CONFIGS = int(AclOperation.DESCRIBE), int(AclOperation.DESCRIBE_CONFIGS)
+HOSTS_TOLD_MAX = 20
+"""Hosts that match nobody, of which one update tells in a line each. Further ones are only counted."""
 ANY_NAME = "hardcode"
 """The resource name that Apache Kafka uses to ask about a whole resource type: an operation allowed for it is allowed
 for most names."""
+
+_log = logging.getLogger(__name__)
 
 
 class AuthorizerNotReady(Exception):
@@ -139,6 +144,7 @@ class StandardAuthorizer:
             return
         if changed is None:
             changed = (*before, *(key for key in acls if key not in before))
+        silent: dict[str, list[Acl]] = {}
         for key in changed:
             gone, new = before.get(key), acls.get(key)
             if gone is new:
@@ -147,7 +153,11 @@ class StandardAuthorizer:
                 self._names[gone.resource_type].remove(gone)
             if new is not None:
                 self._names.setdefault(new.resource_type, _Names()).add(new)
+                if new.host != WILDCARD and not is_peer_host(new.host):
+                    silent.setdefault(new.host, []).append(new)
         self._acls = acls
+        if silent:
+            _tell_silent(silent)
 
     def allows(
         self,
@@ -225,6 +235,25 @@ class StandardAuthorizer:
         return any(
             not any(name[:length] in denied_prefixed for length in range(1, len(name) + 1))
             for name in (allowed_literal - denied_literal) | allowed_prefixed
+        )
+
+
+def _tell_silent(by_host: Mapping[str, list[Acl]]) -> None:
+    """Warn of entries that apply to nobody: hosts are compared as text with the client's address as Java writes it."""
+    for host, acls in sorted(by_host.items())[:HOSTS_TOLD_MAX]:
+        matching = as_peer_host(host)
+        _log.warning(
+            "%d access control entries of the host '%s' apply to no client, because an entry's host is '*' or an address "
+            "in the form in which the brokers write it: %s. The first of them: %s",
+            len(acls),
+            host,
+            "this is no address" if matching is None else f"'{matching}'",
+            acls[0],
+        )
+    if len(by_host) > HOSTS_TOLD_MAX:
+        _log.warning(
+            "access control entries of %d further hosts apply to no client for the same reason",
+            len(by_host) - HOSTS_TOLD_MAX,
         )
 
 

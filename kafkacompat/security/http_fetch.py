@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.config import ConfigError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class HttpAddress(NamedTuple):
     @property
     def place(self) -> str:
         """For messages; a query may hold secrets."""
-        return f"{self.scheme}://{self.host}:{self.port}"
+        return f"{self.scheme}://{host_and_port(self.host, self.port)}"
 
 
 class Bounds(NamedTuple):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.network import TrioNetwork
@@ -142,7 +143,7 @@ async def _shown(doors: NodeDoors, node: KafkaRaftServer, nursery: trio.Nursery)
     endpoint = MetricsEndpoint(metrics)
     host = doors.config.get_string("metrics.listener.host") or ""
     port = await endpoint.bind(host, doors.config.get_int(METRICS_PORT))
-    logger.info("metrics are served on http://%s:%d/metrics", host, port)
+    logger.info("metrics are served on http://%s/metrics", host_and_port(host, port))
     nursery.start_soon(endpoint.run)
     return metrics
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat import __version__
+from kafkacompat.addresses import host_and_port
 from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.controller.records import ReplayError
 from kafkacompat.controller.refusals import BrokerRefused
@@ -89,7 +90,9 @@ class KafkaRaftServer:
         assert self.shared is not None
         config = self._doors.config
         serving = self.shared.endpoints if self.broker is None else self.broker.bound
-        addresses = ", ".join(f"{each.listener_name}://{each.host}:{each.port}" for each in serving)
+        addresses = ", ".join(
+            f"{each.listener_name}://{host_and_port(each.host, each.port)}" for each in serving
+        )
         return (
             f"kafkacompat {__version__} node {config.node_id} serving {addresses} "
             f"data in {','.join(config.log_dirs)}"

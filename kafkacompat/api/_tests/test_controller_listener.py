@@ -230,6 +230,22 @@ def test_an_envelope_is_handled_as_if_its_client_had_come_here() -> None:
     assert (context.principal.type, context.principal.name) == ("User", "alice")
 
 
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        (bytes(15) + b"\x01", "0:0:0:0:0:0:0:1"),
+        (bytes(10) + b"\xff\xff\x0a\x00\x00\x09", "10.0.0.9"),
+    ],
+)
+def test_the_address_in_an_envelope_has_the_text_of_the_clients_own_connection(
+    address: bytes, told: str
+) -> None:
+    w = World()
+    w.controller.answer = CreateTopicsResponse()
+    w.call(envelope(CreateTopicsRequest(), 7, address=address), 0)
+    assert w.controller.calls[0][2].client_host == told
+
+
 def test_what_arrays_of_an_inner_request_hold_is_bounded_by_the_setting() -> None:
     w = World()
     w.controller.answer = CreateTopicsResponse()

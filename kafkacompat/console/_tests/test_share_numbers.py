@@ -92,7 +92,10 @@ def test_any_answer_is_read_or_refused(parts: list[str]) -> None:
     ("text", "places"),
     [
         ("http://h:1", [("http://h:1", "/metrics")]),
-        ("http://h:1/, https://[::1]:2/own?x=1", [("http://h:1", "/metrics"), ("https://::1:2", "/own?x=1")]),
+        (
+            "http://h:1/, https://[::1]:2/own?x=1",
+            [("http://h:1", "/metrics"), ("https://[::1]:2", "/own?x=1")],
+        ),
     ],
 )
 def test_urls_of_listeners(text: str, places: list[tuple[str, str]]) -> None:

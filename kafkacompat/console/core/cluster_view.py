@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.console.core.connection import BrokerConnection
 from kafkacompat.console.core.lag import group_lag
 from kafkacompat.console.core.rates import Rates
@@ -134,7 +135,7 @@ def nodes_view(snapshot: Snapshot) -> list[View]:
         views.append(
             {
                 "node": node_id,
-                "address": f"{node.host}:{node.port}" if node else None,
+                "address": host_and_port(node.host, node.port) if node else None,
                 "rack": node.rack if node else None,
                 "alive": node is not None,
                 "controller": node_id == snapshot.controller_id,

@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Iterable, Sequence
 
+from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.client import Cluster, check
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.view import QUORUM_TOPIC, brokers_of
@@ -113,8 +114,7 @@ def _replicas(replicas: Sequence[ReplicaState], nodes: Iterable[Node]) -> str:
             told["directoryId"] = uuid_to_text(bytes(each.replica_directory_id))
         if listeners.get(each.replica_id):
             told["endpoints"] = [
-                f"{at.name}://{f'[{at.host}]' if ':' in at.host else at.host}:{at.port}"
-                for at in listeners[each.replica_id]
+                f"{at.name}://{host_and_port(at.host, at.port)}" for at in listeners[each.replica_id]
             ]
         found.append(json.dumps(told))
     return f"[{', '.join(found)}]"

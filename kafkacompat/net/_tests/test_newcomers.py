@@ -131,20 +131,24 @@ async def test_a_host_is_resolved_beside_the_loop(
         await held.aclose()
 
 
+HERE = "0:0:0:0:0:0:0:1"
+"""The address ::1, as of a client."""
+
+
 def test_a_quota_of_an_address_counts_more_than_one_of_its_host() -> None:
     table = Newcomers(SystemClock(), 2, 1000)
-    table._found = {"a.host": ("::1",)}
+    table._found = {"a.host": (HERE,)}
 
     def held_ms(address: str) -> int:
         return sum(table.throttle_ms(address, 0) for _ in range(2))
 
     table.take({"a.host": 1, "0:0::1": 100})
-    assert held_ms("::1") == 0
+    assert held_ms(HERE) == 0
     table.take({"a.host": 1})
-    assert held_ms("::1") > 0
+    assert held_ms(HERE) > 0
     table.take({"::ffff:10.0.0.1": 1})
     assert held_ms("10.0.0.1") > 0
-    assert held_ms("::1") == 0
+    assert held_ms(HERE) == 0
     assert table._found == {}
 
 

@@ -29,7 +29,7 @@ from kafkacompat.net._tests.helpers import (
     until,
 )
 from kafkacompat.net.listener import SAID_EVERY, accept_forever, bind
-from kafkacompat.net.resolving import overrides_by_address, textual_address
+from kafkacompat.net.resolving import overrides_by_address
 from kafkacompat.net.runtime import SystemClock
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import (
@@ -81,6 +81,42 @@ async def test_several_listeners_tell_their_names() -> None:
         nursery.cancel_scope.cancel()
     seen = [(info.listener_name, info.listener_is_sasl, info.client_host) for info in dispatcher.connections]
     assert seen == [("PLAINTEXT", False, "127.0.0.1"), ("SAFE", True, "127.0.0.1")]
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+@pytest.mark.parametrize("host", ["::", "0.0.0.0", ""])
+async def test_a_listener_on_all_interfaces_serves_both_kinds_of_address_as_java_does(host: str) -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        (bound,) = await server.bind([EndPoint("ALL", host, 0, "PLAINTEXT")])
+        for client in ("127.0.0.1", "::1"):
+            stream = await trio.open_tcp_stream(client, bound.port)
+            await stream.send_all(framed(b"hello"))
+            assert await receive_frame(stream) == b"hello"
+    assert [info.client_host for info in dispatcher.connections] == ["127.0.0.1", "0:0:0:0:0:0:0:1"]
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+@pytest.mark.parametrize(
+    ("host", "other"), [("::1", "127.0.0.1"), ("127.0.0.1", "::1"), ("::ffff:127.0.0.1", "::1")]
+)
+async def test_a_listener_on_one_address_serves_no_other(host: str, other: str) -> None:
+    async with serving(ScriptedDispatcher()) as server:
+        (bound,) = await server.bind([EndPoint("ONE", host, 0, "PLAINTEXT")])
+        await (await trio.open_tcp_stream(host, bound.port)).aclose()
+        with pytest.raises(OSError):
+            await trio.open_tcp_stream(other, bound.port)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+async def test_connections_of_an_ipv6_address_are_bounded_however_the_setting_writes_it() -> None:
+    settings = NetworkSettings(max_connections_per_ip_overrides={"::1": 1})
+    async with serving(ScriptedDispatcher(), settings) as server:
+        (bound,) = await server.bind([EndPoint("SIX", "::1", 0, "PLAINTEXT")])
+        first = await trio.open_tcp_stream("::1", bound.port)
+        await first.send_all(framed(b"hello"))
+        assert await receive_frame(first) == b"hello"
+        await expect_closed(await trio.open_tcp_stream("::1", bound.port))
 
 
 async def test_a_listener_that_is_bound_later_is_served_at_once() -> None:
@@ -385,11 +421,6 @@ async def test_accepting_goes_on_after_running_out_of_descriptors(
     await accept_forever(Listener(), always, lambda *each: accepted.append(each))  # type: ignore[arg-type]
     assert accepted == [("connection", "10.1.2.3", 5)]
     assert caplog.text.count("Too many open files") == 2
-
-
-def test_addresses_are_textual() -> None:
-    assert textual_address("::ffff:127.0.0.1") == "127.0.0.1"
-    assert textual_address("fe80::1%eth0") == "fe80::1"
 
 
 async def test_connections_are_counted_by_listener() -> None:

@@ -202,7 +202,7 @@ def test_a_clients_request_travels_with_who_asked_and_from_where() -> None:
 
 def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
     w = World()
-    answer = ForwardingController(w.channel).delete_topics(DeleteTopicsRequest(), context("::1"))
+    answer = ForwardingController(w.channel).delete_topics(DeleteTopicsRequest(), context("0:0:0:0:0:0:0:1"))
     assert w.channels.sent[0].message.client_host_address == bytes(15) + b"\x01"
     w.channels.sent[0].answer.resolve(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
     w.time.advance(50)

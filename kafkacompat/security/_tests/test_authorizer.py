@@ -20,7 +20,7 @@ from kafkacompat.security.acl import (
     ResourceType,
     check_filter,
 )
-from kafkacompat.security.authorizer import Asker, AuthorizerNotReady, StandardAuthorizer
+from kafkacompat.security.authorizer import HOSTS_TOLD_MAX, Asker, AuthorizerNotReady, StandardAuthorizer
 
 ALICE = Asker("User:alice", "10.0.0.1", "Fetch")
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
@@ -324,3 +324,36 @@ def test_filters_of_codes_that_are_not_known_are_refused() -> None:
 
 def test_every_concrete_type_has_operations() -> None:
     assert set(SUPPORTED_OPERATIONS) == set(ResourceType) - {ResourceType.UNKNOWN, ResourceType.ANY}
+
+
+@pytest.mark.parametrize(
+    ("host", "form"),
+    [
+        ("::1", "'0:0:0:0:0:0:0:1'"),
+        ("2001:DB8:0:0:0:0:0:1", "'2001:db8:0:0:0:0:0:1'"),
+        ("::ffff:10.0.0.1", "'10.0.0.1'"),
+        ("one.example", "this is no address"),
+    ],
+)
+def test_an_entry_whose_host_matches_no_client_is_told_of_with_the_form_that_matches(
+    host: str, form: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = authorizer(
+        acl(host="*"), acl(host="10.0.0.1"), acl(host="0:0:0:0:0:0:0:1"), acl(host="fe80:0:0:0:0:0:0:1%4")
+    )
+    assert not caplog.records
+    entries = {**made._acls, **by_id(acl("a", host=host), acl("b", host=host), first=9)}
+    made.update(entries, None)
+    made.update({**entries, **by_id(acl("c"), first=20)}, None)
+    (told,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert told.getMessage().startswith(f"2 access control entries of the host '{host}' apply to no client")
+    assert form in told.getMessage()
+    assert "resourceName=a" in told.getMessage()
+
+
+def test_of_very_many_such_hosts_the_first_are_told_and_the_others_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    authorizer(*(acl(host=f"::{number:x}") for number in range(1, 101)))
+    assert len(caplog.records) == HOSTS_TOLD_MAX + 1
+    assert f"of {100 - HOSTS_TOLD_MAX} further hosts" in caplog.records[-1].getMessage()

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 import kafkacompat.testing
+from kafkacompat.addresses import split_host_and_port
 from kafkacompat.testing import Broker
 
 
 def answers(broker: Broker) -> bool:
     """Return whether the broker answers ApiVersions at its address."""
-    host, _, port = broker.bootstrap_servers.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as client:
+    address = split_host_and_port(broker.bootstrap_servers)
+    assert address is not None
+    with socket.create_connection(address, timeout=10) as client:
         body = struct.pack(">hhih", 18, 0, 7, -1)
         client.sendall(struct.pack(">i", len(body)) + body)
         head = b""
@@ -53,6 +55,25 @@ def test_a_failing_block_stops_the_broker_too() -> None:
 def test_settings_reach_the_broker_and_refusals_the_test() -> None:
     with pytest.raises(RuntimeError, match=r"num\.partitions"):
         kafkacompat.testing.running_broker({"num.partitions": "none"}).__enter__()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_the_address_of_a_broker_on_ipv6_has_the_brackets_that_clients_ask_for() -> None:
+    listeners = "PLAINTEXT://[::1]:0,CONTROLLER://127.0.0.1:0"
+    with kafkacompat.testing.running_broker({"listeners": listeners}) as broker:
+        assert broker.bootstrap_servers.startswith("[::1]:")
+        assert answers(broker)
+        asked = [
+            sys.executable,
+            "-m",
+            "kafkacompat",
+            "topics",
+            "--bootstrap",
+            broker.bootstrap_servers,
+            "create",
+            "t",
+        ]
+        subprocess.run(asked, check=True, timeout=30)
 
 
 async def test_async_with_under_trio() -> None:
