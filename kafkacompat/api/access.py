@@ -70,7 +70,7 @@ class Access:
             logs_denied=logs_denied,
         )
 
-    def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+    def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> Steps[bool]:
         """Return whether the sender may do the operation on at least one resource of the type."""
         return self._authorizer.allows_any_of_type(self._asker, operation, resource_type)
 
@@ -172,24 +172,25 @@ class Right:
 
 
 class ProducerId:
-    """The right that InitProducerId needs (KIP-360, KIP-679, KIP-939).
-
-    With a transactional id: WRITE on that id, and TWO_PHASE_COMMIT for a transaction without a timeout. Without one:
-    IDEMPOTENT_WRITE on the cluster, or WRITE on any topic.
-    """
+    """The right that InitProducerId needs with a transactional id: WRITE on that id, and TWO_PHASE_COMMIT for a
+    transaction without a timeout (KIP-360, KIP-939). Without an id, the handler asks `may_write_somewhere`."""
 
     __slots__ = ()
 
     def refusal(self, access: Access, request: Any) -> ErrorCode:
-        if request.transactional_id is not None:
-            both = (WRITE_TRANSACTION, COMMIT_IN_TWO_PHASES) if request.enable_2pc else (WRITE_TRANSACTION,)
-            return refusal_of(both, access, request)
-        cluster = ResourceType.CLUSTER
-        if access.allows(
-            AclOperation.IDEMPOTENT_WRITE, cluster, CLUSTER_NAME, logs_denied=False
-        ) or access.allows_any(AclOperation.WRITE, ResourceType.TOPIC):
+        if request.transactional_id is None:
             return ErrorCode.NONE
-        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        both = (WRITE_TRANSACTION, COMMIT_IN_TWO_PHASES) if request.enable_2pc else (WRITE_TRANSACTION,)
+        return refusal_of(both, access, request)
+
+
+def may_write_somewhere(access: Access) -> Steps[bool]:
+    """Return whether the sender may produce with an idempotent producer: IDEMPOTENT_WRITE on the cluster, or WRITE on any
+    topic (KIP-679)."""
+    cluster = ResourceType.CLUSTER
+    if access.allows(AclOperation.IDEMPOTENT_WRITE, cluster, CLUSTER_NAME, logs_denied=False):
+        return True
+    return (yield from access.allows_any(AclOperation.WRITE, ResourceType.TOPIC))
 
 
 class NamedProtocol:

@@ -24,7 +24,7 @@ from kafkacompat.security.acl import (
     ResourceType,
     check_filter,
 )
-from kafkacompat.stepping.stepped import SCANNED_A_STEP, Stepped, Steps, pieces
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, SCANNED_A_STEP, Stepped, Steps, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from kafkacompat.wire.messages.delete_acls_response import (
@@ -43,6 +43,10 @@ TOO_LARGE_TEXT = "Unable to perform excessively large batch operation."
 TOO_MANY_REMOVED_TEXT = (
     f"Cannot remove more than {MAX_RECORDS_PER_OPERATION} acls in a single delete operation."
 )
+MATCHES_TOLD_MAX = 10 * MAX_RECORDS_PER_OPERATION
+"""Entries that one answer of DeleteAcls names. Filters that overlap name the same entry again, so the records alone do
+not bound the answer. Kafka has no limit."""
+TOO_MANY_TOLD_TEXT = f"Cannot name more than {MATCHES_TOLD_MAX} matching acls in a single delete operation."
 DISABLED_TEXT = "No Authorizer is configured."
 MATCHED_A_STEP = SCANNED_A_STEP // 4
 """Entries compared with a filter in one step, at up to a microsecond each."""
@@ -146,6 +150,7 @@ def delete_acls(
     acls = list(image.acls.items())
     removed: dict[Uuid, None] = {}
     results: list[DeleteAclsFilterResult] = []
+    told_count = 0
     for each in request.filters:
         wanted = AclFilter(
             each.resource_type_filter,
@@ -162,17 +167,23 @@ def delete_acls(
             results.append(
                 DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=str(flaw))
             )
+            if len(results) % RECORDS_A_STEP == 0:
+                yield
             continue
-        found: list[tuple[Uuid, Acl]] = []
+        matching: list[DeleteAclsMatchingAcl] = []
         for piece in pieces(acls, MATCHED_A_STEP):
-            found += [(key, acl) for key, acl in piece if wanted.matches(acl)]
+            found = [(key, acl) for key, acl in piece if wanted.matches(acl)]
+            for some in pieces(found):
+                removed.update((key, None) for key, _ in some)
+                told_count += len(some)
+                if len(removed) > MAX_RECORDS_PER_OPERATION:
+                    return _refused_whole(request, TOO_MANY_REMOVED_TEXT)
+                if told_count > MATCHES_TOLD_MAX:
+                    return _refused_whole(request, TOO_MANY_TOLD_TEXT)
+                matching += [_matching(acl) for _, acl in some]
+                yield
             yield
-        removed.update((key, None) for key, _ in found)
-        if len(removed) > MAX_RECORDS_PER_OPERATION:
-            return _too_many_removed(request)
-        results.append(
-            DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(acl) for _, acl in found])
-        )
+        results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
     records = tuple(MetadataRecord(RemoveAccessControlEntryRecord(id=key), 0) for key in removed)
     return ControllerResult(records, DeleteAclsResponse(filter_results=results))
 
@@ -190,8 +201,8 @@ def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
     )
 
 
-def _too_many_removed(request: DeleteAclsRequest) -> ControllerResult[MetadataRecord, DeleteAclsResponse]:
-    refused = DeleteAclsFilterResult(
-        error_code=ErrorCode.INVALID_REQUEST, error_message=TOO_MANY_REMOVED_TEXT
-    )
+def _refused_whole(
+    request: DeleteAclsRequest, text: str
+) -> ControllerResult[MetadataRecord, DeleteAclsResponse]:
+    refused = DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
     return ControllerResult((), DeleteAclsResponse(filter_results=[refused] * len(request.filters)))

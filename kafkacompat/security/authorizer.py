@@ -7,7 +7,7 @@ A matching deny decides first, then a matching allow. If no entry matches the re
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Generator, Iterable, Mapping, Set
 from typing import NamedTuple
 
 from kafkacompat.addresses import as_peer_host, is_peer_host
@@ -42,6 +42,8 @@ HOSTS_TOLD_MAX = 20
 ANY_NAME = "hardcode"
 """The resource name that Apache Kafka uses to ask about a whole resource type: an operation allowed for it is allowed
 for most names."""
+LOOKED_UP_A_STEP = 5_000
+"""Lookups of a name or of one of its prefixes per step. One takes a quarter of a microsecond."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,42 +63,75 @@ class Asker(NamedTuple):
     """The request's API, for the audit log."""
 
 
-class _Names:
-    """The entries of one resource type, found by resource name."""
+_ByPrincipal = dict[str, dict[str, list[Acl]]]
+"""The entries of one pattern by principal, then by host. So a question never looks at the entries of others."""
+_Grant = tuple[int, int, int, str, str]
+"""What an entry says without its name: pattern type, permission, operation, principal, host."""
 
-    __slots__ = ("_counts", "lengths", "literal", "prefixed")
+
+class _Names:
+    """The entries of one resource type, found by resource name, and the names found by what is said of them."""
+
+    __slots__ = ("_counts", "_named", "lengths", "literal", "prefixed")
 
     def __init__(self) -> None:
-        self.literal: dict[str, dict[str, list[Acl]]] = {}
-        """By name, then by principal."""
-        self.prefixed: dict[str, dict[str, list[Acl]]] = {}
+        self.literal: dict[str, _ByPrincipal] = {}
+        self.prefixed: dict[str, _ByPrincipal] = {}
         self.lengths: list[int] = []
-        """The distinct lengths of the prefixes, longest first."""
+        """The distinct lengths of the prefixes, longest first. A change replaces the list."""
         self._counts: dict[int, int] = {}
         """How many prefixes have each of these lengths."""
+        self._named: dict[_Grant, dict[str, int]] = {}
+        """The names of the entries that say the same, each with the number of these entries."""
 
-    def patterns(self, acl: Acl) -> dict[str, dict[str, list[Acl]]]:
+    def patterns(self, acl: Acl) -> dict[str, _ByPrincipal]:
         return self.prefixed if acl.pattern_type == PREFIXED else self.literal
 
     def add(self, acl: Acl) -> None:
         patterns = self.patterns(acl)
-        by_principal = patterns.get(acl.resource_name)
+        name = acl.resource_name
+        by_principal = patterns.get(name)
         if by_principal is None:
-            by_principal = patterns[acl.resource_name] = {}
+            by_principal = patterns[name] = {}
             if patterns is self.prefixed:
-                self._count(len(acl.resource_name), 1)
-        by_principal.setdefault(acl.principal, []).append(acl)
+                self._count(len(name), 1)
+        by_principal.setdefault(acl.principal, {}).setdefault(acl.host, []).append(acl)
+        named = self._named.setdefault(_grant(acl), {})
+        named[name] = named.get(name, 0) + 1
 
     def remove(self, acl: Acl) -> None:
         patterns = self.patterns(acl)
-        by_principal = patterns[acl.resource_name]
-        by_principal[acl.principal].remove(acl)
-        if not by_principal[acl.principal]:
-            del by_principal[acl.principal]
-            if not by_principal:
-                del patterns[acl.resource_name]
-                if patterns is self.prefixed:
-                    self._count(len(acl.resource_name), -1)
+        name = acl.resource_name
+        by_principal = patterns[name]
+        by_host = by_principal[acl.principal]
+        by_host[acl.host].remove(acl)
+        if not by_host[acl.host]:
+            del by_host[acl.host]
+            if not by_host:
+                del by_principal[acl.principal]
+                if not by_principal:
+                    del patterns[name]
+                    if patterns is self.prefixed:
+                        self._count(len(name), -1)
+        grant = _grant(acl)
+        named = self._named[grant]
+        named[name] -= 1
+        if not named[name]:
+            del named[name]
+            if not named:
+                del self._named[grant]
+
+    def named_for(
+        self, asker: Asker, operation: int, pattern_type: int, permission: int
+    ) -> list[dict[str, int]]:
+        """The names of which the asker is told this, for any of the reasons that it may have."""
+        return [
+            named
+            for who in (asker.principal, WILDCARD_PRINCIPAL)
+            for host in (asker.host, WILDCARD)
+            for said in (operation, ALL)
+            if (named := self._named.get((pattern_type, permission, said, who, host))) is not None
+        ]
 
     def _count(self, length: int, more: int) -> None:
         counts = self._counts
@@ -107,8 +142,8 @@ class _Names:
         if known != (length in counts):
             self.lengths = sorted(counts, reverse=True)
 
-    def that_hold_of(self, name: str) -> list[dict[str, list[Acl]]]:
-        """By principal, of each pattern that fits the name: the longest first, the wildcard last."""
+    def that_hold_of(self, name: str) -> list[_ByPrincipal]:
+        """The entries of each pattern that fits the name: the longest first, the wildcard last."""
         found = []
         if (by_principal := self.literal.get(name)) is not None:
             found.append(by_principal)
@@ -201,41 +236,68 @@ class StandardAuthorizer:
         if not found:
             allowed = self.allow_everyone_if_no_acl_found
             return allowed, "DefaultAllow" if allowed else "DefaultDeny"
-        host, allowing = asker.host, None
+        hosts, allowing = (WILDCARD, asker.host), None
         for by_principal in found:
             allows: Acl | None = None
             denies: Acl | None = None
             for who in (principal, WILDCARD_PRINCIPAL):
-                for acl in by_principal.get(who, ()):
-                    if acl.host not in (WILDCARD, host) or not _concerns(acl, operation):
-                        continue
-                    if acl.permission_type == DENY:
-                        if denies is None or _place(acl) < _place(denies):
-                            denies = acl
-                    elif allows is None or _place(acl) > _place(allows):
-                        allows = acl
+                by_host = by_principal.get(who)
+                if by_host is None:
+                    continue
+                for host in hosts:
+                    for acl in by_host.get(host, ()):
+                        if not _concerns(acl, operation):
+                            continue
+                        if acl.permission_type == DENY:
+                            if denies is None or _place(acl) < _place(denies):
+                                denies = acl
+                        elif allows is None or _place(acl) > _place(allows):
+                            allows = acl
             if denies is not None:
                 return False, denies
             allowing = allows or allowing
         return (False, "DefaultDeny") if allowing is None else (True, allowing)
 
-    def allows_any_of_type(self, asker: Asker, operation: int, resource_type: int) -> bool:
-        """Whether the operation is allowed for any resource of the type, existing or not."""
+    def allows_any_of_type(
+        self, asker: Asker, operation: int, resource_type: int
+    ) -> Generator[None, None, bool]:
+        """Whether the operation is allowed for any resource of the type, existing or not (KIP-679). In steps: each name that
+        is allowed may be one that is also denied."""
         if self.allows(asker, operation, resource_type, ANY_NAME, count=0, logs_denied=False):
             return True
         names = self._names.get(resource_type)
         if names is None:
             return False
-        denied_literal, allowed_literal = _by_permission(names.literal, asker, operation)
-        denied_prefixed, allowed_prefixed = _by_permission(names.prefixed, asker, operation)
-        if WILDCARD in denied_literal:
+        denied = names.named_for(asker, operation, LITERAL, DENY)
+        allowed = names.named_for(asker, operation, LITERAL, ALLOW)
+        if any(WILDCARD in named for named in denied):
             return False
-        if WILDCARD in allowed_literal:
+        if any(WILDCARD in named for named in allowed):
             return True
-        return any(
-            not any(name[:length] in denied_prefixed for length in range(1, len(name) + 1))
-            for name in (allowed_literal - denied_literal) | allowed_prefixed
-        )
+        denied_prefixes = names.named_for(asker, operation, PREFIXED, DENY)
+        lengths = names.lengths if denied_prefixes else []
+        looked_up = 0
+        for each, banned in (
+            *((each, denied) for each in allowed),
+            *((each, []) for each in names.named_for(asker, operation, PREFIXED, ALLOW)),
+        ):
+            for name in list(each):  # the entries may change between two steps
+                if not any(name in named for named in banned) and not any(
+                    name[:length] in named
+                    for length in lengths
+                    if length <= len(name)
+                    for named in denied_prefixes
+                ):
+                    return True
+                looked_up += 1 + len(lengths)
+                if looked_up >= LOOKED_UP_A_STEP:
+                    looked_up = 0
+                    yield
+        return False
+
+
+def _grant(acl: Acl) -> _Grant:
+    return acl.pattern_type, acl.permission_type, acl.operation, acl.principal, acl.host
 
 
 def _tell_silent(by_host: Mapping[str, list[Acl]]) -> None:
@@ -280,17 +342,3 @@ def _concerns(acl: Acl, operation: int) -> bool:
     if operation == DESCRIBE:
         return said in IMPLY_DESCRIBE
     return operation == DESCRIBE_CONFIGS and said in IMPLY_DESCRIBE_CONFIGS
-
-
-def _by_permission(
-    patterns: Mapping[str, Mapping[str, list[Acl]]], asker: Asker, operation: int
-) -> tuple[set[str], set[str]]:
-    """The resource names that are denied, and those that are allowed."""
-    denied: set[str] = set()
-    allowed: set[str] = set()
-    for name, by_principal in patterns.items():
-        for who in (asker.principal, WILDCARD_PRINCIPAL):
-            for acl in by_principal.get(who, ()):
-                if acl.host in (WILDCARD, asker.host) and acl.operation in (operation, ALL):
-                    (allowed if acl.permission_type == ALLOW else denied).add(name)
-    return denied, allowed

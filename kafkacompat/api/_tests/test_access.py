@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.access import Access, RightToTopics, access_of
+from kafkacompat.api.long_requests import as_deferred
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable, Entry, broker_apis
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.api.serve import Route, serve
+from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import Principal
 from kafkacompat.security.acl import (
     CLUSTER_NAME,
@@ -155,20 +157,6 @@ def test_a_super_user_this_node_and_a_cluster_without_authorizer_are_let_through
             53,
         ),
         (
-            BROKER_APIS,
-            ApiKey.INIT_PRODUCER_ID,
-            {"transactional_id": None},
-            [(CLUSTER, AclOperation.IDEMPOTENT_WRITE, CLUSTER_NAME)],
-            31,
-        ),
-        (
-            BROKER_APIS,
-            ApiKey.INIT_PRODUCER_ID,
-            {"transactional_id": None},
-            [(TOPIC, AclOperation.WRITE, "t")],
-            31,
-        ),
-        (
             broker_apis(False, True),
             ApiKey.INIT_PRODUCER_ID,
             {"transactional_id": "x", "enable_2pc": True},
@@ -177,13 +165,6 @@ def test_a_super_user_this_node_and_a_cluster_without_authorizer_are_let_through
                 (TRANSACTIONAL_ID, AclOperation.TWO_PHASE_COMMIT, "x"),
             ],
             53,
-        ),
-        (
-            broker_apis(False, True),
-            ApiKey.INIT_PRODUCER_ID,
-            {"transactional_id": None, "enable_2pc": True},
-            [(CLUSTER, AclOperation.IDEMPOTENT_WRITE, CLUSTER_NAME)],
-            31,
         ),
         (CONTROLLER_APIS, ApiKey.VOTE, {}, [(CLUSTER, AclOperation.CLUSTER_ACTION, CLUSTER_NAME)], 31),
         (CONTROLLER_APIS, ApiKey.DESCRIBE_QUORUM, {}, [(CLUSTER, AclOperation.ALTER, CLUSTER_NAME)], 31),
@@ -202,6 +183,34 @@ def test_the_right_is_enough_and_no_less(
         assert answer != "reached"
         if number == 0:
             assert refusal in codes_in(answer)
+
+
+@pytest.mark.parametrize(
+    "right",
+    [allow(CLUSTER, AclOperation.IDEMPOTENT_WRITE, CLUSTER_NAME), allow(TOPIC, AclOperation.WRITE, "t")],
+)
+@pytest.mark.parametrize("enable_2pc", [False, True])
+def test_an_idempotent_producer_may_write_to_the_cluster_or_to_some_topic(
+    right: Acl, enable_2pc: bool
+) -> None:
+    apis = broker_apis(False, True) if enable_2pc else BROKER_APIS
+    route = Route(int(ApiKey.INIT_PRODUCER_ID), apis.by_key[ApiKey.INIT_PRODUCER_ID].max_version, apis)
+    ids = SimpleNamespace(when_available=lambda: Deferred.of(None), next_producer_id=lambda: 77)
+
+    def answered(*acls: Acl, who: int = 1, **fields: Any) -> tuple[int, int]:
+        node: Any = SimpleNamespace(
+            authorizer=authorizer(*acls), opening=None, coordinators=None, producer_ids=ids
+        )
+        request = request_class(route.key)(transactional_id=None, enable_2pc=enable_2pc, **fields)
+        answer = as_deferred(serve(route, node, context(route.key, route.version, who), request)).result()
+        return answer.error_code, answer.producer_id
+
+    assert answered(right) == (ErrorCode.NONE, 77)
+    assert answered() == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1)
+    assert answered(who=NO_CONNECTION) == (ErrorCode.NONE, 77)
+    # A right comes before the fields, as in Kafka.
+    assert answered(producer_id=7) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1)
+    assert answered(right, producer_id=7) == (ErrorCode.INVALID_REQUEST, -1)
 
 
 @pytest.mark.parametrize("operation", [AclOperation.ALTER, AclOperation.CLUSTER_ACTION])

@@ -13,6 +13,7 @@ from kafkacompat.controller._tests.test_steps import pauses
 from kafkacompat.controller.acls import create_acls, creation_disabled, delete_acls, deletion_disabled
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.security.acl import CLUSTER_NAME, Acl
+from kafkacompat.stepping.stepped import RECORDS_A_STEP
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kafkacompat.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
@@ -168,6 +169,37 @@ def test_one_operation_writes_no_more_than_the_log_takes_at_once(monkeypatch: py
     assert (result.records, codes(result.response.filter_results)) == ((), [ErrorCode.INVALID_REQUEST] * 2)
     fewer = delete(MetadataImage(acls=dict(list(acls.items())[:3])), everything(), everything())
     assert len(fewer.records) == 3
+
+
+def test_filters_that_overlap_do_not_make_an_answer_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    acls = {
+        number.to_bytes(16, "big"): Acl(TOPIC, f"t{number}", LITERAL, "User:a", "*", READ, ALLOW)
+        for number in range(4)
+    }
+    monkeypatch.setattr(module, "MATCHES_TOLD_MAX", 8)
+    image = MetadataImage(acls=acls)
+    assert len(delete(image, everything(), everything()).records) == 4
+    refused = delete(image, everything(), everything(), everything())
+    assert (refused.records, codes(refused.response.filter_results)) == ((), [ErrorCode.INVALID_REQUEST] * 3)
+
+
+def test_the_matches_of_a_filter_are_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    acls = {
+        number.to_bytes(16, "big"): Acl(TOPIC, f"t{number}", LITERAL, "User:a", "*", READ, ALLOW)
+        for number in range(3_000)
+    }
+    told: list[Acl] = []
+    matching = module._matching
+    monkeypatch.setattr(module, "_matching", lambda acl: (told.append(acl), matching(acl))[1])
+    request = DeleteAclsRequest(filters=[everything()])
+    for steps, _ in enumerate(delete_acls.in_steps(MetadataImage(acls=acls), request), 1):
+        assert len(told) <= steps * RECORDS_A_STEP
+    assert len(told) == 3_000
+
+
+def test_filters_that_are_refused_take_steps_as_well() -> None:
+    request = DeleteAclsRequest(filters=[everything(operation=99)] * 1_000)
+    assert len(list(delete_acls.in_steps(MetadataImage(), request))) == 1_000 // RECORDS_A_STEP
 
 
 def test_a_cluster_without_an_authorizer_says_so_of_each() -> None:

@@ -125,6 +125,21 @@ def test_expressions_are_compiled_and_matched_in_short_steps(
     assert max(after - before for before, after in pairwise(steps)) <= 4
 
 
+def test_a_step_asks_for_rights_to_few_topics(world: World) -> None:
+    """A question to the authorizer takes much longer than to match a short name."""
+    publish(world, **{f"topic{index}": 1 for index in range(2_000)})
+    env = world.coordinator._shard("g").machine.env  # type: ignore[attr-defined]
+    asked: list[int] = []
+
+    def may_describe(names: list[str]) -> set[str]:
+        asked.append(len(names))
+        return set(names)
+
+    assert len(list(regular_expressions._resolve(env, ["topic.*"], may_describe, 0))) > 1
+    assert sum(asked) == 2_000
+    assert max(asked) * regular_expressions.ASKED_NS <= 2_000_000
+
+
 def test_a_group_has_room_for_so_many_expressions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regular_expressions, "EXPRESSIONS_MAX", 2)
     one, two, more = (Member(world, name, regex=f"[t{name}]") for name in ("one", "two", "more"))

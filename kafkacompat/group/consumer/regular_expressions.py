@@ -34,6 +34,8 @@ EXPRESSIONS_MAX = 100
 NAMES_AT_ONCE = 5_000
 """Matched names in one write, if more than one expression has that many together."""
 COMPILE_NS = 1_000_000
+ASKED_NS = 10_000
+"""Whether the member may describe a matched topic."""
 MATCH_NS = 1_500
 """One name, before its characters count."""
 CHARACTER_NS = 15
@@ -183,6 +185,7 @@ def _resolve(
     topics = env.topics
     names = list(topics.by_name)
     meter = Meter()
+    asked_ns = 0 if may_describe is None else ASKED_NS
     resolved: dict[str, ResolvedRegularExpression] = {}
     for regex in regexes:
         found: list[str] = []
@@ -196,9 +199,11 @@ def _resolve(
             character_ns = CHARACTER_NS * pattern.programsize
             some: list[str] = []
             for name in names:
+                spent_ns = MATCH_NS + character_ns * len(name)
                 if pattern.fullmatch(name):
                     some.append(name)
-                if cost := meter.spend(MATCH_NS + character_ns * len(name)):
+                    spent_ns += asked_ns
+                if cost := meter.spend(spent_ns):
                     found += _visible(some, may_describe)
                     some = []
                     yield cost

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Callable, Generator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +23,14 @@ from kafkacompat.security.acl import (
     ResourceType,
     check_filter,
 )
-from kafkacompat.security.authorizer import HOSTS_TOLD_MAX, Asker, AuthorizerNotReady, StandardAuthorizer
+from kafkacompat.security.authorizer import (
+    HOSTS_TOLD_MAX,
+    LOOKED_UP_A_STEP,
+    Asker,
+    AuthorizerNotReady,
+    StandardAuthorizer,
+)
+from kafkacompat.stepping.jobs import all_steps
 
 ALICE = Asker("User:alice", "10.0.0.1", "Fetch")
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
@@ -51,6 +61,37 @@ def authorizer(
     made.update(by_id(*acls))
     made.is_loaded = True
     return made
+
+
+def reads_something(of: StandardAuthorizer, kind: int = ResourceType.TOPIC) -> bool:
+    return all_steps(of.allows_any_of_type(ALICE, AclOperation.READ, kind))
+
+
+def longest_step(steps: Generator[None, None, Any]) -> tuple[Any, int]:
+    """The value, and the lines of Python that the longest step runs."""
+    lines: list[int] = []
+    while True:
+        done, count = lines_of(lambda: next(steps, steps))
+        lines.append(count)
+        if done is steps:
+            return None, max(lines)
+
+
+def lines_of(function: Callable[[], Any]) -> tuple[Any, int]:
+    """The value, and how many lines of Python are run. It tells the length of a step without a clock."""
+    count = 0
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return function(), count
+    finally:
+        sys.settrace(before)
 
 
 def reads(of: StandardAuthorizer, name: str = "t", asker: Asker = ALICE) -> bool:
@@ -268,7 +309,7 @@ def test_something_of_a_type_is_allowed_where_some_name_is(acls: list[Acl]) -> N
     ]
     plain = [each for each in acls if each.operation != AclOperation.DESCRIBE]
     allowed = any(model(plain, ALICE, AclOperation.READ, ResourceType.TOPIC, name) for name in names)
-    said = authorizer(*plain).allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
+    said = reads_something(authorizer(*plain))
     if said != allowed:
         # Apache Kafka accepts a wildcard's permission, whatever single names are denied.
         assert said
@@ -290,8 +331,68 @@ def test_something_of_a_type_is_allowed_where_some_name_is(acls: list[Acl]) -> N
 )
 def test_a_ban_takes_away_what_it_covers_of_a_type(deny: Acl, allow: Acl, said: bool) -> None:
     of = authorizer(deny, allow)
-    assert of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC) is said
-    assert not of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.GROUP)
+    assert reads_something(of) is said
+    assert not reads_something(of, ResourceType.GROUP)
+
+
+def many(**others: Any) -> list[Acl]:
+    return [acl(f"t{number:05}", **others) for number in range(20_000)]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        many(pattern=PREFIXED, principal="User:bob"),
+        many(principal="User:bob", permission=DENY),
+        many(pattern=PREFIXED, operation=AclOperation.DESCRIBE),
+        many(host="10.0.0.2"),
+        many(kind=ResourceType.GROUP),
+    ],
+    ids=["prefixes of others", "denials of others", "other operations", "other hosts", "other types"],
+)
+def test_whether_something_is_allowed_is_decided_without_a_look_at_what_concerns_others(
+    others: list[Acl],
+) -> None:
+    of = authorizer(*others)
+    decided = of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
+    assert longest_step(decided)[1] < 500
+    assert not reads_something(of)
+    assert reads_something(authorizer(*others, acl("zzz")))
+
+
+@pytest.mark.parametrize("pattern", [LITERAL, PREFIXED])
+def test_what_is_allowed_and_denied_is_walked_over_in_steps(pattern: int) -> None:
+    of = authorizer(*many(pattern=pattern), acl("t", pattern=PREFIXED, permission=DENY))
+    decided = of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
+    assert longest_step(decided)[1] < 10 * LOOKED_UP_A_STEP
+    assert not reads_something(of)
+    assert reads_something(authorizer(*many(pattern=pattern), acl("t0", pattern=PREFIXED, permission=DENY)))
+
+
+def test_names_denied_one_by_one_are_walked_over_in_steps() -> None:
+    of = authorizer(*many(), *many(permission=DENY))
+    decided = of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
+    assert longest_step(decided)[1] < 10 * LOOKED_UP_A_STEP
+    assert not reads_something(of)
+
+
+def test_entries_may_change_while_they_are_walked_over() -> None:
+    entries = [*many(), acl("t", pattern=PREFIXED, permission=DENY)]
+    of = authorizer(*entries)
+    decided = of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
+    next(decided)
+    of.update(by_id(*entries[10:]))
+    assert not all_steps(decided)
+
+
+@pytest.mark.parametrize("who", ["User:alice", "User:*"])
+def test_a_decision_does_not_look_at_the_entries_of_other_hosts(who: str) -> None:
+    hosts = [f"10.{number >> 8}.{number & 255}.1" for number in range(1, 5_000)]
+    of = authorizer(*[acl("*", principal=who, host=host) for host in hosts], acl(host="10.0.0.1"))
+    allowed, lines = lines_of(lambda: reads(of))
+    assert allowed
+    assert lines < 200
+    assert reads(of, asker=ALICE._replace(host=hosts[-1]))
 
 
 @pytest.mark.parametrize(
