@@ -204,8 +204,7 @@ class ApiDispatcher:
             if isinstance(handled, LongAnswer):
                 yield handled.resting()
 
-        at_will = route.waits_at_will
-        (self._stepping.large_at_will if at_will else self._stepping.large).submit(carried_out())
+        self._stepping.line(size, waits_at_will=route.waits_at_will).submit(carried_out())
         return Pending(reply, True)
 
     def _handle(

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Timers, Workers
 
 LARGE_REQUESTS_AT_ONCE = 2
-"""Large requests that are in memory at a time, from decoding to the answer. Request and answer take some hundred bytes
-per element each."""
+"""Large requests of each line that are in memory at a time, from decoding to the answer. Request and answer take some
+hundred bytes per element each."""
+HUGE_REQUEST_BYTES = 256 * 1024
+"""A larger request may have so many elements that it takes minutes. Other large ones do not wait for it."""
 NAMED_A_STEP = 10_000
 """Elements per step that are checked for repeats. One takes a third of a microsecond."""
 CHARACTERS_A_STEP = 16_000
@@ -41,18 +43,27 @@ ONE_A_CONNECTION = 1 << 30
 
 
 class RequestSteps:
-    """Carries out a few large requests at a time. The handling of one may wait for other requests without blocking them."""
+    """Carries out a few large requests at a time. The handling of one may wait for other requests without blocking them.
 
-    __slots__ = ("handling", "large", "large_at_will")
+    A connection that waits is not read, so it has one request in a line, and all connections get their turn.
+    """
+
+    __slots__ = ("_lines", "handling")
 
     def __init__(
         self, timers: Timers, workers: Workers, monotonic: Callable[[], float] | None = None
     ) -> None:
-        self.large = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
-        self.large_at_will = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
-        """Requests whose wait the client decides have separate places. Otherwise they could block requests that they
-        wait for: replicas wait for fetches."""
+        self._lines = {
+            (waits_at_will, is_huge): Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
+            for waits_at_will in (False, True)
+            for is_huge in (False, True)
+        }
         self.handling = Stepping(timers, workers, ONE_A_CONNECTION, 0, monotonic)
+
+    def line(self, size_bytes: int, *, waits_at_will: bool) -> Stepping:
+        """The line of a large request. Requests whose wait the client decides have separate places. Otherwise they
+        could block requests that they wait for: replicas wait for fetches."""
+        return self._lines[waits_at_will, size_bytes > HUGE_REQUEST_BYTES]
 
 
 class LongAnswer(HoldingDeferred[Any]):

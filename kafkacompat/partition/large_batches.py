@@ -1,17 +1,22 @@
 """Produced batches that are too large for one step of the loop: decompressed in threads, checked in steps.
 
 The numbers of batches being opened and waiting are bounded; beyond them the client must retry. records/validate
-decides what is refused. The connection is not read meanwhile, so its batches stay in order.
+decides what is refused. The connection is not read meanwhile, so its batches stay in order. So a connection has at most
+one batch in line.
+
+Batches of usual size do not wait for huge ones, which have few places and may need minutes. Only decompression shows
+how large a body is. So each batch begins as a usual one. One that gets larger begins again in the line of huge ones.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.limits import BatchLimits
-from kafkacompat.records.validate import validate_in_steps
+from kafkacompat.records.validate import TooMuchAtOnce, validate_in_steps
 from kafkacompat.records.validated import ValidatedBatch
 from kafkacompat.stepping.jobs import Overloaded, Stepping, Steps
 from kafkacompat.wire.errors import ErrorCode
@@ -20,14 +25,18 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.ports import Buffer, Clock, Timers, Workers
 
-AT_ONCE = 2
-"""Batches opened at the same time. Each may use what batch.max.unpacked.bytes allows."""
+USUAL_BYTES = 16 * 1024 * 1024
+"""The decompressed body of a batch of usual size."""
+USUAL_AT_ONCE = 8
+HUGE_AT_ONCE = 2
+"""Batches opened at the same time. Each of the huge ones may use what batch.max.unpacked.bytes allows."""
 WAITING_MAX = 1000
-"""Waiting batches. Beyond this the answer is REQUEST_TIMED_OUT, after which a producer retries."""
+"""Waiting batches of each kind. Beyond this the answer is REQUEST_TIMED_OUT, after which a producer retries."""
 PAUSES_MAX = 1 << 30
 """Effectively unbounded: a connection has at most one, so the bound on connections applies."""
 
 T = TypeVar("T")
+Done: TypeAlias = "Callable[[Deferred[ValidatedBatch]], None]"
 
 
 def _given_back(given: T) -> Steps[T]:
@@ -39,7 +48,8 @@ class LargeBatches:
     def __init__(self, clock: Clock, timers: Timers, workers: Workers, limits: BatchLimits) -> None:
         self._clock = clock
         self._limits = limits
-        self._stepping = Stepping(timers, workers, AT_ONCE, WAITING_MAX)
+        self._usual = Stepping(timers, workers, USUAL_AT_ONCE, WAITING_MAX)
+        self._huge = Stepping(timers, workers, HUGE_AT_ONCE, WAITING_MAX)
         self._pauses = Stepping(timers, workers, PAUSES_MAX, 0)
 
     def pause(self, given: T) -> Deferred[T]:
@@ -52,12 +62,26 @@ class LargeBatches:
         """The batch, or its refusal. The records stay in use until then."""
         given: Deferred[Buffer | ValidatedBatch | LogRefused] = Deferred()
 
+        def validate(stepping: Stepping, memory_bytes: int, validated: Done) -> None:
+            steps = validate_in_steps(
+                records,
+                config,
+                self._clock.now_ms(),
+                zstd_allowed=zstd_allowed,
+                limits=self._limits,
+                memory_bytes=memory_bytes,
+            )
+            stepping.submit(steps).on_done(validated)
+
         def validated(done: Deferred[ValidatedBatch]) -> None:
             verdict: ValidatedBatch | LogRefused
             try:
                 verdict = done.result()
             except LogRefused as refused:
                 verdict = refused
+            except TooMuchAtOnce:
+                validate(self._huge, self._limits.unpacked_bytes, validated)
+                return
             except Overloaded as error:
                 verdict = LogRefused(ErrorCode.REQUEST_TIMED_OUT, str(error))
             except Exception as error:
@@ -65,8 +89,5 @@ class LargeBatches:
                 return
             given.resolve(verdict)
 
-        steps = validate_in_steps(
-            records, config, self._clock.now_ms(), zstd_allowed=zstd_allowed, limits=self._limits
-        )
-        self._stepping.submit(steps).on_done(validated)
+        validate(self._usual, USUAL_BYTES, validated)
         return given

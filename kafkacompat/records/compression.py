@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ UNPACKING_COST = {GZIP: 8, SNAPPY: 1, LZ4: 1, ZSTD: 2}
 """For how many bytes of LZ4 one packed byte counts at worst. A hostile body has a table of codes every few bytes, which
 takes longer to build than what it codes: 0.1 s for a megabyte with gzip."""
 GZIP_PACKING_COST = 4
+PIECE_BYTES = 4 * 1024 * 1024
+"""Bytes that one job of a thread unpacks, so that other bodies get their turn."""
+SLOW_PIECE_BYTES = 64 * 1024
 SLOW_PACKING_COST = 1 << 20
 """The same for packing with a level that searches. Bodies made for it take 5 us a byte."""
 LZ4_FAST = 0
@@ -96,6 +99,11 @@ def packing_cost(codec: int, level: int | None = None) -> int:
     return 1
 
 
+def packing_piece(codec: int, level: int | None) -> int:
+    """Bytes that one job of a thread compresses."""
+    return max(SLOW_PIECE_BYTES, PIECE_BYTES // 4 // packing_cost(codec, level))
+
+
 def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
     """The body compressed as Kafka's broker would. Level None is Kafka's default for the codec."""
     if codec == NONE:
@@ -147,9 +155,7 @@ class Packer:
 
     def add(self, part: Buffer) -> None:
         """Raises PackedTooLarge."""
-        view = memoryview(part)
-        for start in range(0, len(view), CHUNK_BYTES):
-            self._packed(self._pack(view[start : start + CHUNK_BYTES]))
+        self._packed(self._pack(memoryview(part)))
 
     def end(self) -> None:
         """Raises PackedTooLarge."""
@@ -162,16 +168,11 @@ class Packer:
 
 
 def pack(codec: int, body: Buffer, level: int | None, bound: int, room: int) -> bytearray:
-    """Like `compress`, behind `room` free bytes. Raises PackedTooLarge as soon as there are more than `bound` bytes."""
-    if len(body) <= CHUNK_BYTES:
-        packed = compress(codec, body, level)
-        if len(packed) > bound:
-            raise PackedTooLarge
-        return bytearray().join((bytes(room), packed))
-    packer = Packer(codec, level, bound, room)
-    packer.add(body)
-    packer.end()
-    return packer.packed
+    """A Packer's result for a small body, from one call of the library."""
+    packed = compress(codec, body, level)
+    if len(packed) > bound:
+        raise PackedTooLarge
+    return bytearray().join((bytes(room), packed))
 
 
 def decompress(
@@ -187,12 +188,34 @@ def unpack(
     """Like `decompress`, but without copying a large body in one piece, which would hold the interpreter."""
     if codec == NONE and len(body) <= FIRST_CHUNK_BYTES:
         return bytes(body)
-    opener = _OPENERS.get(codec)
-    if opener is None:
-        raise DecompressionFailed(f"no codec has the number {codec}")
-    unpacked = _Unpacked(CODEC_NAMES[codec], bound, frames_max)
-    opener(memoryview(body), unpacked)
-    return unpacked.body
+    unpacking = Unpacking(codec, body, bound, frames_max)
+    unpacking.go_on(_ALL_AT_ONCE)
+    return unpacking.body
+
+
+class Unpacking:
+    """Decompresses a body in pieces. A thread may do each of them. Raises like `unpack`."""
+
+    __slots__ = ("_opener", "_unpacked")
+
+    def __init__(self, codec: int, body: Buffer, bound: int, frames_max: int) -> None:
+        opener = _OPENERS.get(codec)
+        if opener is None:
+            raise DecompressionFailed(f"no codec has the number {codec}")
+        self._unpacked = _Unpacked(CODEC_NAMES[codec], bound, frames_max)
+        self._opener = opener(memoryview(body), self._unpacked)
+
+    @property
+    def body(self) -> bytes | bytearray:
+        return self._unpacked.body
+
+    def go_on(self, most: int) -> bool:
+        """Return whether the body is complete. Otherwise about as many bytes were unpacked and read as `most` allows."""
+        for cost in self._opener:
+            most -= cost
+            if most <= 0:
+                return False
+        return True
 
 
 def unpack_beginning(codec: int, body: Buffer, size: int) -> bytes | bytearray:
@@ -202,8 +225,15 @@ def unpack_beginning(codec: int, body: Buffer, size: int) -> bytes | bytearray:
         raise DecompressionFailed(f"no codec has the number {codec}")
     unpacked = _Beginning(CODEC_NAMES[codec], size)
     with contextlib.suppress(_Enough):
-        opener(memoryview(body), unpacked)
+        for _ in opener(memoryview(body), unpacked):
+            pass
     return unpacked.body
+
+
+Opener: TypeAlias = "Iterator[int]"
+"""Adds a body to an _Unpacked, part by part. It yields the cost of each part: the bytes unpacked, and those read as
+often as UNPACKING_COST says."""
+_ALL_AT_ONCE = 1 << 62
 
 
 class _Unpacked:
@@ -264,12 +294,13 @@ class _Beginning(_Unpacked):
             raise _Enough
 
 
-def _copy(body: memoryview, unpacked: _Unpacked) -> None:
+def _copy(body: memoryview, unpacked: _Unpacked) -> Opener:
     for start in range(0, len(body), CHUNK_BYTES):
         unpacked.add(bytes(body[start : start + CHUNK_BYTES]))
+        yield CHUNK_BYTES
 
 
-def _unpack_gzip(body: memoryview, unpacked: _Unpacked) -> None:
+def _unpack_gzip(body: memoryview, unpacked: _Unpacked) -> Opener:
     import zlib
 
     position = 0
@@ -289,7 +320,9 @@ def _unpack_gzip(body: memoryview, unpacked: _Unpacked) -> None:
                 if not left and not part:
                     raise DecompressionFailed("a gzip body ends too early")
                 unpacked.add(part)
+                read = len(left) - len(member.unconsumed_tail)
                 left = member.unconsumed_tail
+                yield len(part) + UNPACKING_COST[GZIP] * read
             position -= len(member.unused_data)
     except zlib.error as error:
         raise DecompressionFailed(str(error)) from error
@@ -297,7 +330,7 @@ def _unpack_gzip(body: memoryview, unpacked: _Unpacked) -> None:
         raise DecompressionFailed("an empty gzip body")
 
 
-def _unpack_lz4(body: memoryview, unpacked: _Unpacked) -> None:
+def _unpack_lz4(body: memoryview, unpacked: _Unpacked) -> Opener:
     import lz4.frame
 
     position = 0
@@ -320,6 +353,7 @@ def _unpack_lz4(body: memoryview, unpacked: _Unpacked) -> None:
                 # rest.
                 part = frame.decompress(left, min(unpacked.room(), _LZ4_BEST_RATIO * read + 1))
                 unpacked.add(part)
+                yield len(part) + len(left)
             position -= len(frame.unused_data or b"")
     except RuntimeError as error:
         raise DecompressionFailed(str(error)) from error
@@ -327,7 +361,7 @@ def _unpack_lz4(body: memoryview, unpacked: _Unpacked) -> None:
         raise DecompressionFailed("an empty lz4 body")
 
 
-def _unpack_zstd(body: memoryview, unpacked: _Unpacked) -> None:
+def _unpack_zstd(body: memoryview, unpacked: _Unpacked) -> Opener:
     import zstandard
 
     try:
@@ -340,6 +374,7 @@ def _unpack_zstd(body: memoryview, unpacked: _Unpacked) -> None:
             # The library allocates at once all the memory that it may fill. Most batches fit into little.
             while part := reader.read(min(unpacked.room(), 65536 + 16 * max(len(body), len(unpacked.body)))):
                 unpacked.add(part)
+                yield len(part)
     except zstandard.ZstdError as error:
         raise DecompressionFailed(str(error)) from error
 
@@ -427,9 +462,10 @@ _PACKERS: dict[int, Callable[[int | None], Pack]] = {
 }
 
 
-def _unpack_snappy(body: memoryview, unpacked: _Unpacked) -> None:
+def _unpack_snappy(body: memoryview, unpacked: _Unpacked) -> Opener:
     if body[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         _unpack_snappy_block(body, unpacked)
+        yield 0
         return
     if len(body) < len(_XERIAL_HEADER):
         raise DecompressionFailed("a snappy stream shorter than its header")
@@ -447,11 +483,13 @@ def _unpack_snappy(body: memoryview, unpacked: _Unpacked) -> None:
         position += 4
         if size < 0 or size > len(body) - position:
             raise DecompressionFailed(f"a snappy block of {size} bytes where {len(body) - position} remain")
+        before = len(unpacked.body)
         _unpack_snappy_block(body[position : position + size], unpacked)
         position += size
         blocks += 1
         if blocks > unpacked.frames_max and len(unpacked.body) < _XERIAL_BLOCK_LEAST * blocks:
             raise TooManyFrames(f"{blocks} blocks of a snappy stream unfold to {len(unpacked.body)} bytes")
+        yield len(unpacked.body) - before + size
 
 
 def _unpack_snappy_block(block: memoryview, unpacked: _Unpacked) -> None:
@@ -499,7 +537,7 @@ def _zeros(length: int) -> bytearray:
     return zeros
 
 
-_OPENERS: dict[int, Callable[[memoryview, _Unpacked], None]] = {
+_OPENERS: dict[int, Callable[[memoryview, _Unpacked], Opener]] = {
     NONE: _copy,
     GZIP: _unpack_gzip,
     SNAPPY: _unpack_snappy,

@@ -197,8 +197,10 @@ def _re_encoded(
             batch = yield from _packed_with_another_base(
                 body, header.record_count, by_ms, target, level, bound
             )
-        else:
+        elif len(body) <= codecs.packing_piece(target, level):
             batch = yield partial(codecs.pack, target, body, level, bound, HEADER_SIZE)
+        else:
+            batch = yield from _packed_in_pieces(body, target, level, bound)
     except codecs.PackedTooLarge:
         raise LogRefused(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -230,6 +232,16 @@ def _re_encoded(
     return trusted_batch(batch)
 
 
+def _packed_in_pieces(body: bytes | bytearray, codec: int, level: int | None, bound: int) -> Steps[bytearray]:
+    packer = codecs.Packer(codec, level, bound, HEADER_SIZE)
+    view = memoryview(body)
+    piece = codecs.packing_piece(codec, level)
+    for start in range(0, len(body), piece):
+        yield partial(packer.add, view[start : start + piece])
+    yield packer.end
+    return packer.packed
+
+
 def _packed_with_another_base(
     body: bytes | bytearray, count: int, by_ms: int, codec: int, level: int | None, bound: int
 ) -> Steps[bytearray]:
@@ -237,18 +249,19 @@ def _packed_with_another_base(
     copied in parts, and each part is compressed before the next one is made."""
     packer = codecs.Packer(codec, level, bound, HEADER_SIZE)
     view = memoryview(body)
+    piece = codecs.packing_piece(codec, level)
     moved = bytearray()
     for rows, _ in scan_whole(body, count, STEP_ROWS):
         for start, end in zip(column(rows, START), column(rows, END), strict=True):
             head, rest = shifted_head(body, start, end, by_ms)
             moved += head
-            while end - rest > STEP_BYTES:
-                moved += view[rest : rest + STEP_BYTES]
-                rest += STEP_BYTES
+            while end - rest > piece:
+                moved += view[rest : rest + piece]
+                rest += piece
                 yield partial(packer.add, moved)
                 moved = bytearray()
             moved += view[rest:end]
-            if len(moved) > STEP_BYTES:
+            if len(moved) > piece:
                 yield partial(packer.add, moved)
                 moved = bytearray()
         yield None

@@ -54,7 +54,8 @@ DEFAULT_LIMITS = BatchLimits()
 
 
 class TooMuchAtOnce(Exception):
-    """Not a refusal: the batch takes more than one step of the loop. Raised before anything has changed."""
+    """Not a refusal: the batch takes more than one step of the loop, or more memory than given. Raised before anything
+    has changed."""
 
 
 class Allowance:
@@ -150,13 +151,15 @@ def validate_in_steps(
     zstd_allowed: bool = True,
     origin: Origin = Origin.CLIENT,
     limits: BatchLimits = DEFAULT_LIMITS,
+    memory_bytes: int = 1 << 62,
 ) -> Steps[ValidatedBatch]:
-    """`validate_produce` as a generator with short steps. It uses the records until it ends."""
+    """`validate_produce` as a generator with short steps and jobs. It uses the records until it ends. Raises
+    TooMuchAtOnce for a body that may be larger, but not than `memory_bytes`."""
     crc: int | None = None
     if len(records) > Allowance.copied_bytes:
         crc = yield partial(crc_of, records)
     header, view, target = _begin(records, config, zstd_allowed, origin is _CLIENT, limits, crc=crc)
-    return (yield from _steps(header, view, target, config, now_ms, limits))
+    return (yield from _steps(header, view, target, config, now_ms, limits, memory_bytes))
 
 
 def _begin(
@@ -206,20 +209,26 @@ def _steps(
     config: LogConfig,
     now_ms: int,
     limits: BatchLimits,
+    memory_bytes: int,
 ) -> Steps[ValidatedBatch]:
     codec = header.attributes & CODEC_MASK
     bound = limits.unpacked_bytes
-    room = config.max_message_bytes - HEADER_SIZE
-    if target == codecs.NONE != codec and room < bound:
-        bound = room
+    stored_max = config.max_message_bytes - HEADER_SIZE
+    if target == codecs.NONE != codec:
+        bound = min(bound, stored_max)
+    unpacking = codecs.Unpacking(codec, view[HEADER_SIZE:], min(bound, memory_bytes), limits.frames)
+    go_on = partial(unpacking.go_on, codecs.PIECE_BYTES)
     try:
-        body: bytes | bytearray = yield partial(
-            codecs.unpack, codec, view[HEADER_SIZE:], bound, limits.frames
-        )
+        while not (yield go_on):
+            pass
     except codecs.DecompressionFailed as error:
-        if bound == room and isinstance(error, codecs.DecompressedTooLarge):
-            raise LogRefused(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (max.message.bytes)") from error
+        if isinstance(error, codecs.DecompressedTooLarge):
+            if bound > memory_bytes:
+                raise TooMuchAtOnce from None
+            if bound == stored_max:
+                raise LogRefused(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (max.message.bytes)") from error
         raise _not_opened(error) from error
+    body = unpacking.body
     count = header.record_count
     try:
         facts = check_records(body, count, limits, STEP_UNITS)

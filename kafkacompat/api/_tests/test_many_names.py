@@ -11,7 +11,13 @@ from kafkacompat.api._tests.test_long_requests import in_steps, pausing, steppin
 from kafkacompat.api._tests.test_produce import request, results
 from kafkacompat.api.delete_groups import DELETED_A_STEP
 from kafkacompat.api.handler import SLICES_PATIENCE_MS
-from kafkacompat.api.long_requests import FREED_A_STEP, LARGE_REQUESTS_AT_ONCE, arrays_of, freed
+from kafkacompat.api.long_requests import (
+    FREED_A_STEP,
+    HUGE_REQUEST_BYTES,
+    LARGE_REQUESTS_AT_ONCE,
+    arrays_of,
+    freed,
+)
 from kafkacompat.api.offset_fetch import GROUP_UNITS, STEP
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.fakes import batch_of, topic_image
@@ -223,6 +229,31 @@ def test_few_large_requests_are_carried_out_at_a_time(how: str) -> None:
     assert len(groups.asked) == 3
     assert isinstance(replies[0], Pending)
     assert replies[0].reply.done is (how != "let go")
+
+
+def test_a_large_request_does_not_wait_for_huge_ones() -> None:
+    api = stepping_api(topic_image("t"))
+    groups = SlowGroups()
+    api.node.groups = groups  # type: ignore[assignment]
+
+    def asked(count: int) -> memoryview:
+        topics = [OffsetFetchRequestTopics(name=f"t{each}", partition_indexes=[0]) for each in range(count)]
+        group = OffsetFetchRequestGroup(group_id=f"of {count}", topics=topics)
+        return memoryview(api.frame(OffsetFetchRequest(groups=[group]), 8))
+
+    huge = asked(40_000)
+    assert len(huge) > HUGE_REQUEST_BYTES
+    for each in range(100, 108):
+        api.dispatcher.dispatch(connection_of(each), huge)
+    turns(api)
+    assert len(groups.asked) == LARGE_REQUESTS_AT_ONCE
+    reply = api.dispatcher.dispatch(connection_of(110), asked(5_000))
+    turns(api)
+    assert len(groups.asked) == LARGE_REQUESTS_AT_ONCE + 1
+    groups.asked[-1].resolve(OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g")]))
+    turns(api)
+    assert isinstance(reply, Pending)
+    assert reply.reply.done
 
 
 def test_large_requests_that_wait_as_long_as_their_clients_like_hold_up_no_others() -> None:
