@@ -172,6 +172,11 @@ class PartitionService(Protocol):
         """Move the log start of each partition. Only a coordinator may do so in an internal topic."""
         ...
 
+    def hand_over(self, partition: TopicPartition, damaged_offset: int) -> bool:
+        """Have another replica lead the partition, because this node's log cannot be read at an offset. False if no other
+        replica is in sync and well."""
+        ...
+
 
 class FetchService(Protocol):
     """Fetch with sessions and long polling (partition/fetch)."""

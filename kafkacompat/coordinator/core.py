@@ -89,6 +89,10 @@ class LoadFailure(Exception):
     """The partition has data that this machine cannot read. The shard stays failed and the files stay as they are."""
 
 
+class Damaged(LoadFailure):
+    """The bytes on this node's disk cannot be read, or are not those that were written. Another replica may have them."""
+
+
 @dataclass(frozen=True, slots=True)
 class InTransaction:
     """The transaction of an operation's records. `verification_guard` comes from the log; None if none is needed."""
@@ -163,6 +167,11 @@ class PartitionWriter(Protocol):
 
     def log(self, partition: int) -> Log | None:
         """The log if this node leads the partition, otherwise None."""
+        ...
+
+    def hand_over(self, partition: int, damaged_offset: int) -> bool:
+        """Have another replica lead the partition, because this one cannot be read at an offset. False if there is none
+        that could."""
         ...
 
 

@@ -4,19 +4,23 @@ It passes records to `replay` and markers to `replay_end_transaction`, and reads
 unknown kind are counted and skipped, because a newer broker may have written them. The data in a log was never checked
 against the bounds of Produce. So a worker opens a batch that is large or expands to much, one per coordinator at a
 time. Headers mean nothing here and are not parsed.
+
+What passes is waited for: a read that fails is tried again, less and less often. Only damage ends a load: bytes that are
+not those that were written, or that the disk refuses again and again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkacompat.coordinator.core import LoadFailure, Machine
+from kafkacompat.coordinator.core import Damaged, LoadFailure, Machine
 from kafkacompat.faults import report
-from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.ports import FileSlice, LogRefused, passes
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
 from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressedTooLarge, unpack
 from kafkacompat.records.control import parse_end_transaction_marker
@@ -34,8 +38,11 @@ logger = logging.getLogger(__name__)
 LOAD_STEP_BYTES = 262_144
 """Bytes per read."""
 LOAD_RETRY_MS = 100
-"""Delay before a read that no worker could take is retried, or before checking again whether the loaded records are
-committed."""
+"""Delay before a read that has failed is tried again, or before checking again whether the loaded records are committed.
+It doubles with each failed read in a row."""
+RETRY_MAX_MS = 5_000
+READ_TRIES = 5
+"""Reads at one offset that the disk refuses before its bytes count as damaged. Errors that pass are not counted."""
 RECORD_COST = 12
 BATCH_COST_PER_BYTE = 1 / 200
 """Cost of the checksum, decompression and slicing, per byte."""
@@ -60,10 +67,10 @@ USUAL_COSTS = LoadCosts()
 
 
 def opened(batch: memoryview, header: BatchHeader, bound: int) -> Buffer:
-    """The decompressed records of a batch, after its CRC was checked. Raises LoadFailure, DecompressionFailed or
+    """The decompressed records of a batch, after its CRC was checked. Raises Damaged, DecompressionFailed or
     DecompressedTooLarge."""
     if not has_valid_crc(batch, header):
-        raise LoadFailure(f"offset {header.base_offset}: the batch's crc does not fit its bytes")
+        raise Damaged(f"offset {header.base_offset}: the batch's crc does not fit its bytes")
     body = batch[HEADER_SIZE:]
     return unpack(header.codec, body, bound) if header.codec or len(body) <= bound else body
 
@@ -95,7 +102,9 @@ class Loader:
                 batch = memoryview(data)[header.position : header.position + header.size]
                 yield from self._replay_batch(batch, header)
                 self.next_offset = header.last_offset + 1
-        except (BatchCorrupt, ValueError, WireError) as error:
+        except BatchCorrupt as error:
+            raise Damaged(f"offset {self.next_offset}: {error}") from error
+        except (ValueError, WireError) as error:
             raise LoadFailure(f"offset {self.next_offset}: {error}") from error
 
     def _replay_batch(self, batch: memoryview, header: BatchHeader) -> Work:
@@ -149,7 +158,7 @@ class Loader:
 
 class Loading:
     """Loads one shard's partition from start to end. `is_wanted` tells whether to continue. At the end `loaded` or
-    `failed` is called."""
+    `failed` is called. After Damaged, `read_on` may be called again later: nothing of the damaged batch was replayed."""
 
     def __init__(
         self,
@@ -179,6 +188,12 @@ class Loading:
         self._tell_failed = failed
         self.has_turn = False
         """Whether it has the permission to hold a large body."""
+        self._failures = self._refusals = 0
+        """Failed reads in a row, and those of them that do not pass by themselves."""
+
+    @property
+    def next_offset(self) -> int:
+        return self._loader.next_offset
 
     def _failed(self, error: object) -> None:
         self._give_turn_back()
@@ -187,10 +202,13 @@ class Loading:
     def read_on(self) -> None:
         if not self._is_wanted():
             return
-        log = self._log = self._newest_log() or self._log
-        offset, end_offset = self._loader.next_offset, log.log_end_offset
+        loader, log = self._loader, self._newest_log() or self._log
+        self._log = log
+        # The log may begin later by now: deleted records are not missed.
+        loader.next_offset = offset = max(loader.next_offset, log.log_start_offset)
+        end_offset = log.log_end_offset
         if offset >= end_offset:
-            self._loaded(self._loader)
+            self._loaded(loader)
             return
         try:
             records = log.read(offset, self.step_bytes, end_offset, True).records
@@ -199,35 +217,56 @@ class Loading:
                 cached = records
             elif records.length <= READ_AT_ONCE_BYTES:
                 cached = records.file.try_read(records.position, records.length)
-        except (BatchCorrupt, LogRefused, OSError) as error:
-            self._failed(error)
-            return
-        if cached is not None:
-            self._replay(cached)
-            return
-        assert isinstance(records, FileSlice)
-        if self.workers is None:
-            self._replay(records.read())
+            if cached is None and self.workers is None:
+                cached = records.read()  # type: ignore[union-attr]  # only a slice is not cached
+        except BatchCorrupt as error:
+            self._failed(Damaged(f"offset {offset}: {error}"))
+        except (LogRefused, OSError, MemoryError) as error:
+            self._not_read(error)
         else:
-            self.workers.submit(records.read).on_done(self._read_cold)
+            if cached is not None:
+                self._replay(cached)
+            else:
+                assert isinstance(records, FileSlice)
+                assert self.workers is not None
+                self.workers.submit(records.read).on_done(self._read_cold)
 
     def _read_cold(self, done: Deferred[bytes]) -> None:
         try:
             data = done.result()
-        except OSError as error:
+        except Exception as error:
             if self._newest_log() in (None, self._log):
-                self._failed(error)
+                self._not_read(error)
             else:
                 self.read_on()
             return
-        except Exception as error:  # too many jobs, or a bug in kafkacompat
-            logger.error("no worker read a coordinator's partition: %s", error)
-            self._timers.call_after(LOAD_RETRY_MS, self.read_on)
-            return
         self._replay(data)
 
+    def _not_read(self, error: Exception) -> None:
+        """Read again later. An error of the disk may pass as well, for example on a network file system, but not if it
+        repeats. A bug in kafkacompat is no damage."""
+        if not self._is_wanted():
+            return
+        self._failures += 1
+        if isinstance(error, (LogRefused, OSError)) and not passes(error):
+            self._refusals += 1
+        if self._refusals >= READ_TRIES:
+            self._failures = self._refusals = 0
+            self._failed(Damaged(f"offset {self.next_offset}: {error}"))
+            return
+        if not self._failures & (self._failures - 1):  # the 1st, 2nd, 4th ... in a row
+            name = self._log.topic_partition
+            logger.warning(
+                "%s: the coordinator reads again from offset %d: %s", name, self.next_offset, error
+            )
+        delay_ms = min(LOAD_RETRY_MS << min(self._failures - 1, 16), RETRY_MAX_MS)
+        self._timers.call_after(delay_ms, self.read_on)
+
     def _replay(self, data: Buffer) -> None:
-        self._go_on(self._loader.feed(data), self._loader.next_offset)
+        if data:
+            self._go_on(self._loader.feed(data), self._loader.next_offset)
+        else:
+            self._loaded(self._loader)  # compaction has removed the last records
 
     def _go_on(self, feed: Work, began_at: int) -> None:
         self._steps.start("loading a coordinator's partition", self._pieces(feed, began_at))
@@ -245,7 +284,7 @@ class Loading:
                     return
                 if loader.body is None:
                     self._give_turn_back()
-        except LoadFailure as error:
+        except (LoadFailure, MemoryError) as error:
             self._failed(error)
             return
         except Exception as error:
@@ -255,9 +294,10 @@ class Loading:
         self._give_turn_back()
         self._steps.keep()
         if loader.next_offset > began_at:
+            self._failures = self._refusals = 0
             self.read_on()
         else:
-            self._loaded(loader)
+            self._not_read(OSError(errno.EIO, "the file ends within a batch"))
 
     # Large batches.
 
@@ -279,6 +319,9 @@ class Loading:
             return
         try:
             loader.body = outcome()
+        except Damaged as error:
+            self._failed(error)
+            return
         except (LoadFailure, ValueError) as error:
             self._failed(f"offset {loader.next_offset}: {error}")
             return

@@ -68,6 +68,9 @@ class ServicePartitionWriter:
     def log(self, partition: int) -> Log | None:
         return self._partitions.log(self._name(partition))
 
+    def hand_over(self, partition: int, damaged_offset: int) -> bool:
+        return self._partitions.hand_over(self._name(partition), damaged_offset)
+
     def _name(self, partition: int) -> TopicPartition:
         name = self._names.get(partition)
         if name is None:

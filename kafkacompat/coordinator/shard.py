@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.coordinator.core import (
     CoordinatorResult,
+    Damaged,
     InTransaction,
     Machine,
     PartitionWriter,
@@ -26,6 +27,7 @@ from kafkacompat.coordinator.core import (
 from kafkacompat.coordinator.loading import (
     LOAD_RETRY_MS,
     LOAD_STEP_BYTES,
+    RETRY_MAX_MS,
     USUAL_COSTS,
     LoadCosts,
     Loader,
@@ -49,6 +51,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 OPERATION_COST = 200
+DAMAGED_RETRY_MS = 30_000
+"""Delay before a damaged partition that nobody else could lead is tried again. It costs one read."""
 
 
 class ShardState(Enum):
@@ -72,6 +76,7 @@ class Shard:
         "_load_step_bytes",
         "_load_times",
         "_log",
+        "_make_machine",
         "_timers",
         "_turns",
         "_workers",
@@ -124,6 +129,7 @@ class Shard:
         self.steps = steps
         self._turns = Turns()
         self._load_step_bytes = load_step_bytes
+        self._make_machine = make_machine
         self.timers = ShardTimers(clock, timers, self._run_timer)
         self.machine = make_machine(self.timers)
         self.on_active = on_active
@@ -164,12 +170,13 @@ class Shard:
 
     def _unload(self, was_active: bool) -> Work:
         """Free the state in steps, because freeing millions of objects also takes time."""
+        timers, machine = self.timers, self.machine
         if was_active:
-            for cost in self.machine.unload(self._clock.now_ms()):
+            for cost in machine.unload(self._clock.now_ms()):
                 self._send_replies()
                 yield cost
-        yield from self.timers.cancel_all()
-        yield from self.machine.take_apart()
+        yield from timers.cancel_all()
+        yield from machine.take_apart()
 
     @property
     def end_offset(self) -> int:
@@ -361,11 +368,46 @@ class Shard:
             report(f"writing to coordinator partition {self.partition}", error)
 
     def _fail(self, reason: object) -> None:
+        if isinstance(reason, MemoryError):
+            self._begin_anew()
+            return
+        self.state = ShardState.FAILED
+        if isinstance(reason, Damaged):
+            self._leave_to_others(reason)
+            return
         logger.error(
             "coordinator partition %d cannot be loaded, its groups are not served: %s", self.partition, reason
         )
-        self.state = ShardState.FAILED
         self.loading = None
+
+    def _begin_anew(self) -> None:
+        """A part of a batch may be applied already, so the whole state is loaded again."""
+        logger.error("coordinator partition %d is loaded anew: there was no memory for it", self.partition)
+        self.steps.start_now("unloading a coordinator's partition", self._unload(was_active=False))
+        self.loading = None
+        self.timers = ShardTimers(self._clock, self._timers, self._run_timer)
+        self.machine = self._make_machine(self.timers)
+        self._timers.call_after(RETRY_MAX_MS, self._load_again)
+
+    def _leave_to_others(self, damage: Damaged) -> None:
+        """Clients look for the coordinator again, and find the new leader. Without one the load is tried again: the files
+        may be repaired, or a replica may return."""
+        assert self.loading is not None
+        is_handed_over = self._log.hand_over(self.loading.next_offset)
+        logger.error(
+            "coordinator partition %d is damaged on this node's disk and cannot be loaded: %s; %s",
+            self.partition,
+            damage,
+            "another replica takes over" if is_handed_over else "no other replica could take over",
+        )
+        self._timers.call_after(DAMAGED_RETRY_MS, self._load_again)
+
+    def _load_again(self) -> None:
+        if self.state is ShardState.LOADING and self.loading is None:
+            self.start()
+        elif self.state is ShardState.FAILED and self.loading is not None:
+            self.state = ShardState.LOADING
+            self.loading.read_on()
 
     def _finish_load(self, loader: Loader) -> None:
         for kind, count in loader.skipped.items():

@@ -50,6 +50,9 @@ class ShardLog:
         """The log if this node leads the partition, otherwise None."""
         return self._writer.log(self._partition)
 
+    def hand_over(self, damaged_offset: int) -> bool:
+        return self._writer.hand_over(self._partition, damaged_offset)
+
     @property
     def end_offset(self) -> int:
         """The present log end offset. -1 without a log."""

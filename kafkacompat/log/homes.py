@@ -30,7 +30,7 @@ from kafkacompat.log.predecessors import Predecessors
 from kafkacompat.log.rolled import RolledLogs
 from kafkacompat.log.soundness import DAMAGE
 from kafkacompat.meters import Histogram
-from kafkacompat.ports import HalfDone, LogDirStatus, SyncFailed
+from kafkacompat.ports import HalfDone, LogDirStatus, SyncFailed, passes
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
@@ -44,8 +44,6 @@ takes the directory offline, and stops if it was the only one. This node does so
 (`spares_full`). A sync that fails with one of these errors is different: the data it covered is lost."""
 EXPECTED_DAMAGE = (OSError, CheckpointCorrupt, *DAMAGE)
 """The errors that opening a partition may raise without a bug in kafkacompat."""
-SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Shortages of the process, not of a directory."""
 
 
 class LogHomes:
@@ -274,7 +272,7 @@ class LogHomes:
         """Whether the refused operation may succeed later. Such an error takes no directory offline."""
         if not isinstance(error, OSError) or isinstance(error, (SyncFailed, HalfDone)):
             return False
-        return error.errno in SHORTAGES or (error.errno in FULL_ERRORS and self.spares_full())
+        return passes(error) or (error.errno in FULL_ERRORS and self.spares_full())
 
     def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
         """Take a directory with all its partitions offline until the next start."""

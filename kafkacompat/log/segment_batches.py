@@ -21,7 +21,7 @@ from kafkacompat.log.segment_indexes import (
     SegmentIndexes,
     last_time_entry,
 )
-from kafkacompat.ports import LogRefused
+from kafkacompat.ports import IndexesRebuilt
 from kafkacompat.records.batch import BatchCorrupt, BatchHeader
 from kafkacompat.wire.errors import ErrorCode
 
@@ -281,12 +281,13 @@ class SegmentBatches:
         return self._search(lambda offsets, times: (offsets.view(), times.view()))
 
     def report_damage(self) -> None:
-        """Like `_mend`, if another thread found the damage. Raises LogRefused unless the indexes are rebuilt at once."""
+        """Like `_mend`, if another thread found the damage. Raises IndexesRebuilt unless the indexes are rebuilt at
+        once."""
         self.indexes.forget()
         self._mend()
 
     def _mend(self) -> None:
-        """Have the damaged indexes rebuilt. Raises LogRefused KAFKA_STORAGE_ERROR while that happens in the
+        """Have the damaged indexes rebuilt. Raises IndexesRebuilt KAFKA_STORAGE_ERROR while that happens in the
         background."""
         if self.unreadable is not None:
             raise self.unreadable
@@ -294,7 +295,9 @@ class SegmentBatches:
             self.rebuild_indexes()
             return
         self.mend_later(self)
-        raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"the indexes of {self.stem} are being built anew")
+        raise IndexesRebuilt(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"the indexes of {self.stem} are being built anew"
+        )
 
     def rebuild_indexes(self) -> None:
         """Rebuild offset and time index from the batch headers. Blocks as long as that takes."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import DIRECTORY_UNASSIGNED, NO_LEADER, is_reserved_uuid
+from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, NO_LEADER, is_reserved_uuid
 from kafkacompat.log.directory import can_be_marked
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.moves import Assign, Moves
+    from kafkacompat.ports import Log
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ class Placement:
         self._assign = assign
         self._make_moves = make_moves
         self._moves: Moves | None = None
+        self._damaged: dict[TopicPartition, tuple[Log, int]] = {}
+        """Replicas that are given up, with an offset at which their log cannot be read."""
         hosted.placing = self
 
     def close(self) -> None:
@@ -161,13 +164,55 @@ class Placement:
             self._begin(core)
         if move is not None and move.is_being_told:
             return
-        if image.directory(self._hosted.node_id) != home.directory_id:
-            self._assign(core.topic_id, name.partition, home.directory_id, None)
+        directory_id = DIRECTORY_LOST if self._is_given_up(core, image) else home.directory_id
+        if image.directory(self._hosted.node_id) != directory_id:
+            self._assign(core.topic_id, name.partition, directory_id, None)
 
     def gone(self, core: PartitionCore) -> None:
         """The replica is no longer on this node."""
+        self._damaged.pop(core.topic_partition, None)
         if self._moves is not None:
             self._moves.end(core.topic_partition)
+
+    # Damaged replicas. A broker cannot name another leader. But it can tell the controller that a replica's directory is
+    # lost, as it does for one that fails (KIP-858): the controller then elects another leader from the ISR. The replica
+    # goes on following, and may even be in sync, but is not elected while it is lost.
+
+    def give_up(self, core: PartitionCore, damaged_offset: int) -> bool:
+        topic = self._hosted.image.topics_by_id.get(core.topic_id)
+        image = None if topic is None else topic.partitions.get(core.topic_partition.partition)
+        if image is None:
+            return False
+        self._damaged[core.topic_partition] = core.log, damaged_offset
+        if not self._is_given_up(core, image):
+            return False
+        self.role_taken(core, image)
+        return True
+
+    def _is_given_up(self, core: PartitionCore, image: PartitionRegistration) -> bool:
+        """Whether the replica is damaged, and another one leads or could."""
+        damage = self._damaged.get(core.topic_partition)
+        if damage is None:
+            return False
+        log, offset = damage
+        if core.log is not log or not log.log_start_offset <= offset < log.log_end_offset:
+            del self._damaged[core.topic_partition]
+            return False
+        if image.leader != self._hosted.node_id:
+            return image.leader != NO_LEADER
+        return any(self._could_lead(replica, image) for replica in image.isr)
+
+    def _could_lead(self, replica: int, image: PartitionRegistration) -> bool:
+        here, broker = (self._hosted.image.brokers.get(each) for each in (self._hosted.node_id, replica))
+        if here is None or not here.directories:
+            return False  # the metadata version has no directories
+        return (
+            broker is not None
+            and broker is not here
+            and not broker.fenced
+            and not broker.in_controlled_shutdown
+            and image.directory(replica) != DIRECTORY_LOST
+        )
 
     # AlterReplicaLogDirs
 

@@ -313,6 +313,10 @@ class ReplicaManager:
                     self.wakeups.appended(core)
         return self.wakeups.deletions.wait(refused, required, timeout_ms)
 
+    def hand_over(self, partition: TopicPartition, damaged_offset: int) -> bool:
+        core, placing = self.core(partition), self.hosted.placing
+        return core is not None and placing is not None and placing.give_up(core, damaged_offset)
+
     # Refusals
 
     def _not_led(self, partition: Key, core: PartitionCore | None) -> ProduceResult:

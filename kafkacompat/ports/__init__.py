@@ -15,6 +15,7 @@ from kafkacompat.ports.logs import (
     AbortedTransaction,
     AppendInfo,
     Fault,
+    IndexesRebuilt,
     Log,
     LogDirStatus,
     LogFlush,
@@ -38,6 +39,7 @@ from kafkacompat.ports.network import (
     ProbeResult,
     SocketServer,
 )
+from kafkacompat.ports.passing import passes
 from kafkacompat.ports.process import (
     Clock,
     PlacedWorkers,
@@ -63,6 +65,7 @@ __all__ = [
     "File",
     "FileSlice",
     "HalfDone",
+    "IndexesRebuilt",
     "Log",
     "LogDirStatus",
     "LogFlush",
@@ -89,4 +92,5 @@ __all__ = [
     "WorkerPools",
     "Workers",
     "WorkersBusy",
+    "passes",
 ]

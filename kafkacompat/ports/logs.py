@@ -50,6 +50,10 @@ class RefusedAtSight(LogRefused):
     """A refusal because of the structure of the produced bytes, before the log is used: it has no data of the log."""
 
 
+class IndexesRebuilt(LogRefused):
+    """Indexes that the operation needs are damaged and are being rebuilt. It will succeed afterwards."""
+
+
 @dataclass(slots=True)
 class AppendInfo:
     """The result of an append. For a duplicate of an idempotent producer: the original's values and duplicate=True."""

@@ -141,6 +141,9 @@ class Partitions:
         for ends, deferred in waiting:
             deferred.resolve(dict.fromkeys(ends, error))
 
+    def hand_over(self, partition: TopicPartition, damaged_offset: int) -> bool:
+        return False
+
     def log(self, partition: TopicPartition) -> KeptLog | None:
         return self.log_of(partition) if self.led else None
 

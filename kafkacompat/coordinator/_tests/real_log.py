@@ -9,14 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkacompat.config import LogConfig
-from kafkacompat.controller.image import TopicImage
+from kafkacompat.controller.image import BrokerRegistration, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, World, image_of, topic_image
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
-from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.ids import DIRECTORY_LOST, OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.manager import LogManager
-from kafkacompat.partition._tests.fakes import partition_image
+from kafkacompat.partition._tests.fakes import broker_image, partition_image
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import FileSlice, Log, WorkerPools
 from kafkacompat.records.batch import BatchHeader, iterate_batches
@@ -24,6 +24,11 @@ from kafkacompat.wire.errors import ErrorCode
 
 FOLLOWER = NODE_ID + 1
 NAME = TopicPartition(OFFSETS_TOPIC, 0)
+DIRECTORY_ID = bytes(15) + b"\xd1"
+
+
+def broker(broker_id: int, *, fenced: bool = False) -> BrokerRegistration:
+    return replace(broker_image(broker_id, fenced=fenced), directories=(DIRECTORY_ID,))
 
 
 def at_once(function: Callable[[], Any]) -> Deferred[Any]:
@@ -47,10 +52,11 @@ class RealWorld(World):
         self.disk.make_directory("/data")
         self.min_isr = 1
         self.leader_epoch = 0
+        self.brokers = (broker(NODE_ID), broker(FOLLOWER))
         super().__init__(group)
 
     def _make(self) -> Any:
-        logs = LogManager(self.disk, [("/data", bytes(15) + b"\1")], LogConfig(), self.time)
+        logs = LogManager(self.disk, [("/data", DIRECTORY_ID)], LogConfig(), self.time)
         logs.load_all()
         self.manager = ReplicaManager(
             NODE_ID,
@@ -76,10 +82,13 @@ class RealWorld(World):
     def _offsets_topic(self, leader: int, in_sync: tuple[int, ...] | None = None) -> TopicImage:
         replicas = (NODE_ID, FOLLOWER) if self.followed else (NODE_ID,)
         one = partition_image(replicas=replicas, isr=in_sync, leader=leader, epoch=self.leader_epoch)
+        one = replace(one, directories=(DIRECTORY_ID, *one.directories[1:]))
         return TopicImage(OFFSETS_TOPIC, topic_image(OFFSETS_TOPIC, 1).id, {0: one})
 
     def _publish(self, topics: list[TopicImage]) -> None:
-        old, self.image = self.image, image_of(topics)
+        features = {**image_of([]).features, "metadata.version": 30}
+        brokers = {each.id: each for each in self.brokers}
+        old, self.image = self.image, replace(image_of(topics), brokers=brokers, features=features)
         self.manager.on_image(old, self.image)
         self.coordinator.on_image(old, self.image)
 
@@ -114,6 +123,14 @@ class RealWorld(World):
     def resign(self) -> None:
         self.leader_epoch += 1
         self._with_offsets_topic(self._offsets_topic(FOLLOWER))
+
+    def lose_and_lead_by(self, leader: int) -> None:
+        """The controller names this node's replica lost, and this leader."""
+        self.leader_epoch += 1
+        topic = self._offsets_topic(leader)
+        image = topic.partitions[0]
+        lost = replace(image, directories=(DIRECTORY_LOST, *image.directories[1:]))
+        self._with_offsets_topic(replace(topic, partitions={0: lost}))
 
     def lead_again(self) -> None:
         self.leader_epoch += 1

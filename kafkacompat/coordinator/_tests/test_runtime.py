@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat._tests.doubles import HandTime, HandWorkers
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api.delete_groups import HANDLER as DELETE
 from kafkacompat.api.find_coordinator import HANDLER as FIND
 from kafkacompat.api.list_groups import HANDLER as LIST
@@ -27,7 +27,6 @@ from kafkacompat.coordinator._tests.clients import (
 )
 from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, image_of, topic_image
 from kafkacompat.coordinator._tests.test_offsets import delete_offsets, describe, listed
-from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.settings import coordinator_settings
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.coordinator.timers import ShardTimers
@@ -36,7 +35,6 @@ from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord, decode_record, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
-from kafkacompat.ports import FileSlice, LogRead
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.read import records_of
@@ -314,44 +312,6 @@ def test_a_load_takes_as_many_steps_as_its_bound_asks_for() -> None:
     assert world.kept - kept == 50  # before the garbage collector examines all of it
     assert shard.state is ShardState.ACTIVE
     assert fetch(world).committed_offset == 49
-
-
-class ColdLog(KeptLog):
-    """A log without anything in the page cache."""
-
-    def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
-        records = super().read(offset, max_bytes, upper_bound_offset, minimum_one_batch).records
-        self.data = records.read() if isinstance(records, FileSlice) else records
-        return LogRead(FileSlice(self, 0, len(self.data)))  # type: ignore[arg-type]
-
-    def try_read(self, position: int, length: int) -> None:
-        return None
-
-    def read_cold(self, position: int, length: int) -> bytes:
-        return self.data
-
-
-@pytest.mark.parametrize(
-    ("failure", "state"),
-    [(RuntimeError("10000 jobs wait"), ShardState.ACTIVE), (OSError("broken"), ShardState.FAILED)],
-)
-def test_a_load_that_no_worker_could_read_for_is_tried_again(failure: Exception, state: ShardState) -> None:
-    world = loading_world()
-    (shard,) = world.coordinator._shards
-    log = world.log()
-    log.__class__ = ColdLog
-    assert shard.loading is not None
-    workers = HandWorkers()
-    shard.loading.workers = workers
-    world.time.advance(0)
-    _, answer = workers.submitted.pop()
-    answer.fail(failure)
-    assert shard.state is (ShardState.LOADING if state is ShardState.ACTIVE else state)
-    world.time.advance(LOAD_RETRY_MS)
-    workers.run()
-    world.time.advance(LOAD_RETRY_MS)
-    assert shard.state is state
-    assert (commit(world, 60) == E.NONE) is (state is ShardState.ACTIVE)
 
 
 def test_members_get_a_whole_session_after_a_restart() -> None:
