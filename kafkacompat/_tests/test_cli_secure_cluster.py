@@ -68,6 +68,27 @@ def test_every_file_with_a_key_or_a_password_is_private(files: ClusterFiles) -> 
     assert (files.root / "security").stat().st_mode & 0o777 == 0o700
 
 
+def test_no_other_user_reads_the_keys_of_users_in_bootstrap_checkpoint_or_a_nodes_folder(
+    files: ClusterFiles,
+) -> None:
+    layout = made(files, 2)
+    for node in layout.nodes:
+        folder = files.folder(node.node_id)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        checkpoint = folder / "data" / "bootstrap.checkpoint"
+        assert b"admin" in checkpoint.read_bytes()
+        assert checkpoint.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_whose_overrides_may_hold_a_password_is_private_in_any_cluster(files: ClusterFiles) -> None:
+    layout = new_layout(1, 9092, IDS[8], IDS, overrides={"ssl.key.password": "sesame"})
+    files.save(layout)
+    files.write_settings(layout, layout.nodes[0], {})
+    for path in (files.layout_path, files.settings_path(1)):
+        assert "sesame" in path.read_text()
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_private_file_is_private_from_its_first_byte_on(tmp_path: Path) -> None:
     """Also where a killed command has left a file of another mode behind."""
     path = tmp_path / "ca.key"

@@ -267,12 +267,14 @@ class ClusterFiles:
             raise CommandFailed(f"{self.layout_path} cannot be read: {error}") from error
 
     def save(self, layout: Layout) -> None:
+        """The overrides may have passwords."""
         self._make(self.root)
-        write_whole(self.layout_path, json.dumps(asdict(layout), indent=2) + "\n", "utf-8")
+        write_whole(self.layout_path, json.dumps(asdict(layout), indent=2) + "\n", "utf-8", is_private=True)
 
-    def make_folder(self, node_id: int) -> Path:
+    def make_folder(self, node_id: int, *, is_private: bool = False) -> Path:
+        """is_private: nobody else may read a new folder. Its logs have what access control entries protect."""
         folder = self.folder(node_id)
-        self._make(folder)
+        self._make(folder, 0o700 if is_private else 0o777)
         return folder
 
     def write_settings(
@@ -284,10 +286,10 @@ class ClusterFiles:
     ) -> None:
         """Write the server.properties of a new node. overrides: settings of this node only. security: as in
         `settings_of`, with passwords."""
-        folder = self.make_folder(node.node_id)
+        folder = self.make_folder(node.node_id, is_private=layout.is_secure)
         settings = {**settings_of(layout, node, folder / "data", security), **overrides}
         text = "".join(property_line(name, value) for name, value in settings.items())
-        write_whole(self.settings_path(node.node_id), text, is_private=layout.is_secure)
+        write_whole(self.settings_path(node.node_id), text, is_private=True)
 
     def tell_of_controllers(self, layout: Layout) -> None:
         """Update the line with the controllers in each node's file, for the node's next start. The rest of the file
@@ -326,9 +328,9 @@ class ClusterFiles:
                 raise CommandFailed(refusal) from None
             yield
 
-    def _make(self, path: Path) -> None:
+    def _make(self, path: Path, mode: int = 0o777) -> None:
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode, parents=True, exist_ok=True)
         except OSError as error:
             raise CommandFailed(f"cannot create {path}: {error.strerror}") from error
 
@@ -336,8 +338,8 @@ class ClusterFiles:
 def write_whole(path: Path, text: str, encoding: str = "latin-1", *, is_private: bool = False) -> None:
     """Replace the file atomically: after a crash or on a full disk it has either the old or the new content.
 
-    A symbolic link stays a link, and the file keeps its mode. is_private: a new file has mode 0600 from its first byte
-    on. Raises CommandFailed if the disk fails.
+    A symbolic link stays a link, and the file keeps its mode. is_private: the file may hold a password. A new one has mode
+    0600 from its first byte on. Raises CommandFailed if the disk fails.
     """
     target = path.resolve()
     written = target.with_name(f"{target.name}.new")

@@ -3,7 +3,7 @@ cluster.
 
 Clients and brokers use SCRAM-SHA-512. Its users are in the metadata from the first start on. Controllers use PLAIN
 between each other, because a controller that starts has no metadata yet. Files that hold a key or a password have mode
-0600.
+0600, and the nodes' folders 0700.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ClusterSecurity:
             store = issue(key, authority, name, HOSTS, datetime.now(UTC))
         except AuthorityError as error:
             raise CommandFailed(f"{self._folder}: {error}") from error
-        path = self._files.make_folder(node.node_id) / "node.pem"
+        path = self._files.make_folder(node.node_id, is_private=True) / "node.pem"
         write_whole(path, store, is_private=True)
         return {
             "ssl.keystore.type": "PEM",

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from kafkacompat.config.errors import ConfigError
+from kafkacompat.config.files import open_regular
 from kafkacompat.config.properties import parse_properties
 
 PROVIDERS = "config.providers"
@@ -142,7 +143,7 @@ def _allowed_paths(prefix: str, settings: Mapping[str, str]) -> Callable[[str], 
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(open_regular(path), encoding="utf-8", newline="") as file:
             return file.read()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no UTF-8"

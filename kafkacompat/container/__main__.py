@@ -22,6 +22,7 @@ from kafkacompat.cli.settings import load_settings, warn_of_settings
 from kafkacompat.cli.start import LOG_LEVEL_VARIABLE, announce, log_level, node_logging, serve
 from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.config.errors import ConfigError
+from kafkacompat.config.files import open_regular
 from kafkacompat.container import environment as image
 from kafkacompat.container.folders import Folders
 from kafkacompat.container.login_modules import jaas_settings
@@ -123,7 +124,8 @@ def _utf8_text(path: str | Path) -> str | None:
 
 def _data(path: str | Path) -> bytes | None:
     try:
-        return Path(path).read_bytes()
+        with open(open_regular(path), "rb") as file:
+            return file.read()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:

@@ -152,24 +152,30 @@ class RealDisk:
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, private: bool = False) -> None:
+        mode = 0o700 if private else 0o777
         try:
-            os.mkdir(path)
+            os.mkdir(path, mode)
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
         except FileNotFoundError:
-            os.makedirs(path)
+            os.makedirs(path, mode)
 
     def read_bytes(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
 
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, private: bool = False) -> None:
         temporary = path + ".tmp"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600 if private else 0o644
+        )
         try:
             try:
+                if private:
+                    # A killed process may have left a file of this name with another mode.
+                    os.fchmod(fd, 0o600)
                 view = memoryview(data)
                 while view:
                     view = view[os.write(fd, view) :]

@@ -81,12 +81,17 @@ class Disk(Protocol):
         """Names, sorted."""
         ...
 
-    def make_directory(self, path: str) -> None: ...
+    def make_directory(self, path: str, *, private: bool = False) -> None:
+        """An existing one stays as it is. `private`: nobody but the node's user may open a new one."""
+        ...
 
     def read_bytes(self, path: str) -> bytes: ...
 
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Write path.tmp, fsync it, rename it, and fsync the directory. Raises SyncFailed like a file's sync."""
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, private: bool = False) -> None:
+        """Write path.tmp, fsync it, rename it, and fsync the directory. Raises SyncFailed like a file's sync.
+
+        `private`: nobody but the node's user may read the file, from its first byte on.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None: ...

@@ -22,7 +22,7 @@ from kafkacompat.log.recovery import open_directory, trust_syncs_again
 from kafkacompat.ports import HalfDone, SyncFailed
 from kafkacompat.raft.packing import MAX_BATCH_BYTES
 from kafkacompat.raft.room import NO_ROOM
-from kafkacompat.raft.storage import METADATA_PARTITION
+from kafkacompat.raft.storage import METADATA_PARTITION, make_metadata_directory
 from kafkacompat.records.batch import parse_header
 from kafkacompat.records.validated import ValidatedBatch
 
@@ -167,6 +167,7 @@ def open_metadata_log(
     `note` is called with each problem that recovery found.
     """
     directory = posixpath.join(metadata_directory, METADATA_PARTITION)
+    make_metadata_directory(disk, directory)
     parts = open_directory(
         disk, directory, config, clock.now_ms(), clean=clean, recovery_point=recovery_point, note=note
     )

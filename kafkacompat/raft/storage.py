@@ -167,9 +167,10 @@ def format_storage(
 
 
 def _write_bootstrap(disk: Disk, directory: str, request: FormatRequest, now_ms: int) -> None:
+    # It may have SCRAM credentials, as the metadata log has later.
     bootstrap = SnapshotContent(values=request.bootstrap_values)
     data = format_snapshot(bootstrap, epoch=0, now_ms=now_ms)
-    disk.write_atomic(posixpath.join(directory, BOOTSTRAP_CHECKPOINT), data)
+    disk.write_atomic(posixpath.join(directory, BOOTSTRAP_CHECKPOINT), data, private=True)
 
 
 def _write_initial_snapshots(
@@ -182,9 +183,15 @@ def _write_initial_snapshots(
     if voters:
         content = SnapshotContent(last_contained_timestamp_ms=now_ms, kraft_version=1, voters=voters)
         partition = posixpath.join(directory, METADATA_PARTITION)
-        disk.make_directory(partition)
+        make_metadata_directory(disk, partition)
         data = format_snapshot(content, epoch=0, now_ms=now_ms)
         disk.write_atomic(posixpath.join(partition, snapshot_file_name(0, 0)), data)
+
+
+def make_metadata_directory(disk: Disk, partition: str) -> None:
+    """The metadata log and its snapshots have the keys of SCRAM users, and passwords among dynamic settings. So only the
+    node's user may open a new directory. One that exists keeps its mode: its administrator, or Apache Kafka, made it."""
+    disk.make_directory(partition, private=True)
 
 
 def load_directories(

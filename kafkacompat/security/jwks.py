@@ -9,6 +9,8 @@ import json
 import os
 from typing import Any, NamedTuple
 
+from kafkacompat.config.files import open_regular
+
 JWKS_BYTES_MAX = 1024 * 1024
 RSA_BITS_MIN = 2048
 """Apache Kafka's library accepts no shorter keys."""
@@ -101,7 +103,7 @@ class JwksFile:
         try:
             modified_ns = os.stat(self._path).st_mtime_ns
             if modified_ns != self._modified_ns:
-                with open(self._path, "rb") as file:
+                with open(open_regular(self._path), "rb") as file:
                     text = file.read(JWKS_BYTES_MAX + 1)
                 if len(text) > JWKS_BYTES_MAX:
                     raise JwksError(f"{self._path} is larger than {JWKS_BYTES_MAX} bytes")

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.config import ConfigError
+from kafkacompat.config.files import NOT_REGULAR, is_unusual
 from kafkacompat.security.gssapi_contexts import MECHANISM
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def login_of_client(module: LoginModule, setting: str, service_name: str | None)
     """`setting`: the one with the login module. Raises ConfigError."""
     service = service_of(module, setting, service_name)
     principal = module.options.get("principal") or None
-    keytab, cache = (module.options.get(name) or None for name in ("keyTab", "ticketCache"))
+    keytab, cache = (file_of(module, name, setting) for name in ("keyTab", "ticketCache"))
     if is_true(module, "useKeyTab"):
         if principal is None:
             raise lacks(setting, "principal")
@@ -51,6 +52,15 @@ def login_of_client(module: LoginModule, setting: str, service_name: str | None)
     if not is_true(module, "useTicketCache"):
         raise lacks(setting, 'useKeyTab="true" or useTicketCache="true"')
     return KerberosLogin(service, principal, None, True, cache)
+
+
+def file_of(module: LoginModule, option: str, setting: str) -> str | None:
+    """The path in an option of the login module. Raises ConfigError for a named pipe or a device: the library would
+    wait for it."""
+    path = module.options.get(option) or None
+    if path is not None and is_unusual(path.removeprefix("FILE:")):
+        raise ConfigError(setting, None, f"{setting}: {option} {path}: {NOT_REGULAR}", whole=True)
+    return path
 
 
 def service_name_of(properties: Mapping[str, str], prefix: str) -> str | None:

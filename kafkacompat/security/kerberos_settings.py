@@ -9,7 +9,14 @@ from kafkacompat.config import ConfigError
 from kafkacompat.config.keys import as_list
 from kafkacompat.security.gssapi_contexts import MECHANISM, GssRefused
 from kafkacompat.security.gssapi_server import GssapiSaslServer
-from kafkacompat.security.kerberos_login import SERVICE_NAME, is_true, kerberos_library, lacks, service_of
+from kafkacompat.security.kerberos_login import (
+    SERVICE_NAME,
+    file_of,
+    is_true,
+    kerberos_library,
+    lacks,
+    service_of,
+)
 from kafkacompat.security.kerberos_names import SETTING as RULES
 from kafkacompat.security.kerberos_names import KerberosPrincipal, KerberosShortNamer, MalformedPrincipal
 
@@ -38,7 +45,7 @@ def exchanges_of(
     library = kerberos_library(setting)
     rules = as_list(config.of_listener(listener, RULES, MECHANISM))
     namer = KerberosShortNamer(rules, library.default_realm())
-    keytab = module.options.get("keyTab") or None
+    keytab = file_of(module, "keyTab", setting)
     try:
         acceptor = library.Acceptor(principal, keytab)
     except GssRefused as refusal:

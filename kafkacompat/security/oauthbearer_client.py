@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from kafkacompat.config.files import open_regular
 from kafkacompat.security.oauthbearer import ACKNOWLEDGED, AUTH, SEPARATOR, TOKEN, TOKEN_CHARACTERS_MAX
 from kafkacompat.security.sasl_client import AuthenticationFailed
 
@@ -18,7 +19,7 @@ class TokenFile(NamedTuple):
     def token(self) -> str:
         """Raises AuthenticationFailed."""
         try:
-            with open(self.path, encoding="ascii") as file:
+            with open(open_regular(self.path), encoding="ascii") as file:
                 text = file.read(TOKEN_CHARACTERS_MAX).strip()
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no ASCII"

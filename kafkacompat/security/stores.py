@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkacompat.config.files import open_regular
 from kafkacompat.security import der, pem
 from kafkacompat.security.distinguished_name import rfc2253
 from kafkacompat.security.jks import MAGIC, JksError, JksStore, WrongPassword, parse_jks
@@ -74,7 +75,7 @@ class Store:
 def read_file(path: str) -> bytes:
     """Raises StoreError if it cannot be read, or is too long for a store."""
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             data = file.read(STORE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -235,7 +235,7 @@ class FileDisk:
         self.meet("list_directory", path)
         return sorted(self._names.directory(path).entries)
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, private: bool = False) -> None:
         self.meet("make_directory", path)
         self._names.make_directory(path)
 
@@ -245,7 +245,7 @@ class FileDisk:
         self.moved(len(found))
         return found
 
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, private: bool = False) -> None:
         content = Content(bytearray(data), b"")
         try:
             self.meet("write_atomic", path)

@@ -310,7 +310,7 @@ class MemoryDisk:
         self._need_directory(path)
         return sorted({*self.files.tree.names_in(path), *self.directories.tree.names_in(path)})
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, private: bool = False) -> None:
         self.meet("make_directory", path)
         if path in self.files:
             raise FileExistsError(errno.EEXIST, "a file", path)
@@ -326,7 +326,7 @@ class MemoryDisk:
         self.meet("read_bytes", path)
         return bytes(self._inode(path))
 
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, private: bool = False) -> None:
         self.meet("write_atomic", path)
         self._need_directory(posixpath.dirname(path))
         inode = Inode(data)

@@ -119,3 +119,21 @@ def test_a_disk_that_is_full_names_the_file(path: Path, monkeypatch: pytest.Monk
         RealDisk().write_atomic(str(path), b"a checkpoint")
     assert path.read_bytes() == BEFORE
     file.close()
+
+
+def test_private_directories_and_files_are_private_whatever_a_killed_process_left(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made, real = tmp_path / "above" / "private", RealDisk()
+        real.make_directory(str(made), private=True)
+        assert [each.stat().st_mode & 0o777 for each in (made, made.parent)] == [0o700, 0o777]
+        made.chmod(0o750)
+        real.make_directory(str(made), private=True)
+        assert made.stat().st_mode & 0o777 == 0o750
+        (made / "file.tmp").write_bytes(b"left behind")
+        real.write_atomic(str(made / "file"), b"secret", private=True)
+        real.write_atomic(str(made / "other"), b"told")
+        modes = {each.name: each.stat().st_mode & 0o777 for each in made.iterdir()}
+        assert modes == {"file": 0o600, "other": 0o644}
+    finally:
+        os.umask(before)

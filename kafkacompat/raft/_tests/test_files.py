@@ -358,3 +358,32 @@ def _all_of(log: PartitionMetadataLog) -> bytes:
     records = log.read(0, 1 << 20, log.log_end_offset, True).records
     assert isinstance(records, FileSlice)
     return records.read()
+
+
+def test_the_directory_of_a_new_metadata_log_is_private_and_an_old_ones_mode_stays(tmp_path: Path) -> None:
+    """It has the keys of SCRAM users. An administrator may open it to a group."""
+    config, before = LogConfig(), os.umask(0)
+    try:
+        for _ in range(2):
+            open_metadata_log(RealDisk(), str(tmp_path), config, HandTime(), clean=True).log.close()
+            directory = tmp_path / "__cluster_metadata-0"
+            mode = directory.stat().st_mode & 0o777
+            directory.chmod(0o750)
+    finally:
+        os.umask(before)
+    assert (mode, directory.stat().st_mode & 0o777) == (0o750, 0o750)
+
+
+def test_the_first_snapshots_of_a_formatted_directory_are_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        voter = VoterNode(1, bytes(15) + b"\x09", (("CONTROLLER", "127.0.0.1", 1),))
+        request = FormatRequest(
+            (str(tmp_path),), None, 1, "AAAAAAAAAAAAAAAAAAAAAQ", (), initial_voters=(voter,)
+        )
+        format_storage(RealDisk(), request, CountingRandom(), NOW_MS)
+        modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes["bootstrap.checkpoint"] == 0o600
+    assert modes["__cluster_metadata-0"] == 0o700
