@@ -277,7 +277,7 @@ class FetchReads:
         limit: int = asked.partition_max_bytes
         try:
             return min(log.readable_bytes(offset, end), limit)
-        except (OSError, BatchCorrupt):
+        except (OSError, BatchCorrupt, LogRefused):
             return ANSWER_NOW  # the read gets the same error and reports it
 
     def find(self, asked: Any, parameters: FetchParameters) -> PartitionCore | None:

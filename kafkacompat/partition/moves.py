@@ -3,7 +3,8 @@ KIP-858).
 
 For each move, whole batches are copied until the future log has everything. It is then synced, and the controller is
 told the new directory. Only after that the logs are swapped, and the old log is deleted once the new one is durable.
-This is the shell around copying.py: it reads, waits and throttles. Imported when something moves. Settings:
+This is the shell around copying.py: it reads, waits and throttles. Only a failed directory, a cancellation and the end
+of the replica end a move: any other problem delays it. Imported when something moves. Settings:
 num.replica.alter.log.dirs.threads (concurrent moves), replica.alter.log.dirs.io.max.bytes.per.second,
 alter.log.dirs.replication.quota.window.num and .size.seconds, replica.fetch.backoff.ms.
 """
@@ -183,7 +184,21 @@ class Moves:
     def _go_on(self, move: Move) -> None:
         move.busy = False
         if not self._is_over(move):
-            self._step(move)
+            self._attempt(move, partial(self._step, move))
+
+    def _attempt(self, move: Move, act: Callable[[], None]) -> None:
+        """Do what is next. A refusal by either log, damaged data and a lack of memory delay the move: indexes are rebuilt
+        meanwhile, and damage may be cleaned away or be repaired."""
+        try:
+            act()
+        except (LogRefused, BatchCorrupt, MemoryError) as problem:
+            logger.warning(
+                "the copy of %s stops at %d for now: %s",
+                move.topic_partition,
+                move.log.log_end_offset,
+                problem or "no memory",
+            )
+            self._back_off(move)
 
     def _step(self, move: Move) -> None:
         """Copy the next piece, or take the next step if everything is copied."""
@@ -225,12 +240,6 @@ class Moves:
             self._failed(move.core, error)
             self._back_off(move)
             return
-        except BatchCorrupt as damage:
-            logger.error(
-                "the copy of %s stops at %d: %s", move.topic_partition, future.log_end_offset, damage
-            )
-            self._back_off(move)
-            return
         if data is None:
             move.busy = True
             self._workers.reads.submit(records.read).on_done(
@@ -254,7 +263,7 @@ class Moves:
             self._back_off(move)
             return
         if move.log.log_end_offset == offset:
-            self._append(move, data)
+            self._attempt(move, partial(self._append, move, data))
         else:
             self._later(move, 0)
 
@@ -266,10 +275,6 @@ class Moves:
             copy_records(move, move.core.log, data)
         except OSError as error:
             self._logs.future_failed(move.topic_partition, error)
-            self._back_off(move)
-            return
-        except LogRefused as refused:
-            logger.warning("the copy of %s stops at %d for now: %s", move.topic_partition, before, refused)
             self._back_off(move)
             return
         self._rate.record(len(data), self._clock.monotonic_ms())
@@ -322,7 +327,7 @@ class Moves:
             return
         move.log.finish_flush(flush)
         move.is_synced = True
-        self._step(move)
+        self._attempt(move, partial(self._step, move))
 
     def _syncs_of(self, log: PartitionLog) -> Workers:
         return self._workers.log_sync.at(posixpath.dirname(log.directory))
@@ -337,12 +342,7 @@ class Moves:
         change."""
         core, name = move.core, move.topic_partition
         config = core.log.config
-        try:
-            log = self._logs.promote_future(name)
-        except LogRefused as refused:
-            logger.error("the copy of %s cannot take its place: %s", name, refused)
-            self._back_off(move)
-            return
+        log = self._logs.promote_future(name)
         log.config = config
         core.log = log
         if core.is_leader and log.latest_epoch() < core.leader_epoch:

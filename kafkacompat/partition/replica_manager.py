@@ -21,6 +21,7 @@ from kafkacompat.partition.large_batches import LargeBatches
 from kafkacompat.partition.lookup import Question, delete_records_on_leader, look_up
 from kafkacompat.partition.searches import Searches
 from kafkacompat.ports import LogRefused, RefusedAtSight
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.validate import Allowance, Origin, validate_produce
 from kafkacompat.records.validated import ValidatedBatch
@@ -181,6 +182,10 @@ class ReplicaManager:
             )
         except OSError as error:
             self.hosted.storage_failed(core, error)
+            return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
+        except BatchCorrupt as damage:
+            # The indexes of the active segment cannot be rebuilt. Producers try again, perhaps with another leader.
+            logger.error("%s takes no records, it is damaged on disk: %s", partition, damage)
             return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
             if log.config.flush_messages != NEVER_FLUSH:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.partition.lookup import Question, answer_found, refusal
-from kafkacompat.ports import LogRefused
+from kafkacompat.ports import LogRefused, passes
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
@@ -140,10 +141,8 @@ class Searches:
         search.log, search.leader_epoch = search.core.log, search.core.leader_epoch
         try:
             search.running = search.log.begin_lookup(search.question.searched_timestamp_ms)
-        except LogRefused as problem:
-            self._answer(search, OffsetLookup(problem.code))
-        except OSError as problem:
-            self._answer(search, self._unreadable(search, problem))
+        except Exception as problem:
+            self._answer(search, _refused_by(search, problem))
         return search.running
 
     def _ran(self, begun: Sequence[_Begun], done: Deferred[None]) -> None:
@@ -172,15 +171,8 @@ class Searches:
             return
         try:
             holds = log.finish_lookup(running)
-        except LogRefused as problem:
-            self._answer(search, OffsetLookup(problem.code))
-            return
-        except (BatchCorrupt, RecordMalformed, DecompressionFailed) as damage:
-            logger.error("%s is damaged on disk: %s", search.core.topic_partition, damage)
-            self._answer(search, OffsetLookup(ErrorCode.CORRUPT_MESSAGE))
-            return
-        except OSError as problem:
-            self._answer(search, self._unreadable(search, problem))
+        except Exception as problem:
+            self._answer(search, _refused_by(search, problem))
             return
         if holds and log is search.core.log and search.leader_epoch == search.core.leader_epoch:
             self._answer(search, answer_found(search.core, search.question, running.found))
@@ -194,13 +186,27 @@ class Searches:
             return OffsetLookup(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return refusal(search.core, search.question)
 
-    def _unreadable(self, search: Search, problem: OSError) -> OffsetLookup:
-        logger.error("offsets of %s could not be looked up: %s", search.core.topic_partition, problem)
-        return OffsetLookup(ErrorCode.KAFKA_STORAGE_ERROR)
-
     def _answer(self, search: Search, found: OffsetLookup) -> None:
         search.answer.resolve(found)
         self._done_with_one()
+
+
+def _refused_by(search: Search, problem: Exception) -> OffsetLookup:
+    """The answer to a search that has failed, whatever the reason: the others go on. Clients retry unless the data is
+    damaged."""
+    name = search.core.topic_partition
+    if isinstance(problem, LogRefused):
+        return OffsetLookup(problem.code)
+    if isinstance(problem, OSError):
+        logger.error("offsets of %s could not be looked up: %s", name, problem)
+        return OffsetLookup(ErrorCode.KAFKA_STORAGE_ERROR)
+    if isinstance(problem, (BatchCorrupt, RecordMalformed, DecompressionFailed)):
+        logger.error("%s is damaged on disk: %s", name, problem)
+        return OffsetLookup(ErrorCode.CORRUPT_MESSAGE)
+    if passes(problem):
+        return OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE)
+    report(f"a search by time in {name}", problem)
+    return OffsetLookup(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _run(begun: Sequence[_Begun]) -> None:

@@ -106,6 +106,11 @@ class Deliveries:
         """How many attempts have failed for the range."""
         return self.failures - max(delivery.failures_before, self.failures_before_success)
 
+    def is_at_last_attempt(self, delivery: Delivery, now_ms: int) -> bool:
+        """Whether the range is given up if the present attempt fails too."""
+        held_ms = now_ms - max(delivery.since_ms, self.succeeded_at_ms)
+        return self.attempts_of(delivery) >= ATTEMPTS - 1 or held_ms >= HELD_MAX_MS
+
     def is_over(self, delivery: Delivery, now_ms: int) -> bool:
         attempts = self.attempts_of(delivery)
         held_ms = now_ms - max(delivery.since_ms, self.succeeded_at_ms)

@@ -17,7 +17,7 @@ from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
-from kafkacompat.ports import FileSlice, LogRefused, WorkersBusy
+from kafkacompat.ports import FileSlice, LogRefused, passes
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.share.dead_letter_deliveries import GIVEN_UP_AT_ONCE, TIMEOUT_MS, Deliveries, Delivery
 from kafkacompat.share.dead_letter_losses import Losses
@@ -206,32 +206,45 @@ class DeadLetterQueue:
         try:
             records = log.read(first, READ_BYTES, log.log_end_offset, True).records
         except (BatchCorrupt, LogRefused, OSError) as error:
-            # The dead letter then tells only where the record was.
-            logger.info("%s: dead letters are written without their records: %s", delivery.source, error)
-            self._write(delivery, policy, Sources({}, last))
+            self._not_read(delivery, policy, error)
             return
 
         def opened() -> Sources:
             data: Buffer = records.read() if isinstance(records, FileSlice) else records
             return sources_in(data, first, last)
 
-        if self._workers is None:
-            self._write(delivery, policy, opened())
-        else:
+        if self._workers is not None:
             self._workers.submit(opened).on_done(partial(self._was_read, delivery, policy))
+            return
+        try:
+            sources = opened()
+        except OSError as error:
+            self._not_read(delivery, policy, error)
+        else:
+            self._write(delivery, policy, sources)
 
     def _was_read(self, delivery: Delivery, policy: DeadLetterPolicy, done: Deferred[Sources]) -> None:
-        sources = Sources({}, delivery.letters.last_offset)
         try:
             sources = done.result()
-        except OSError as error:
-            logger.info("%s: dead letters are written without their records: %s", delivery.source, error)
+        except (BatchCorrupt, OSError) as error:
+            problem = error
+            self._step(delivery, lambda: self._not_read(delivery, policy, problem))
         except Exception as error:
-            if not isinstance(error, WorkersBusy):
+            if not passes(error):
                 report("reading records for dead letters", error)
             self._again(delivery, f"the records cannot be read: {error!r}")
+        else:
+            self._step(delivery, lambda: self._write(delivery, policy, sources))
+
+    def _not_read(self, delivery: Delivery, policy: DeadLetterPolicy, error: Exception) -> None:
+        """What may pass takes an attempt. The last attempt, and one that meets damage, writes the dead letters without
+        their records: they tell where those were."""
+        is_last = self._queues[delivery.key].is_at_last_attempt(delivery, self._clock.monotonic_ms())
+        if not is_last and (passes(error) or isinstance(error, OSError)):
+            self._again(delivery, f"the records cannot be read: {error}")
             return
-        self._step(delivery, lambda: self._write(delivery, policy, sources))
+        logger.warning("%s: dead letters are written without their records: %s", delivery.source, error)
+        self._write(delivery, policy, Sources({}, delivery.letters.last_offset))
 
     def _write(self, delivery: Delivery, policy: DeadLetterPolicy, sources: Sources) -> None:
         topic = self._image().topics.get(policy.topic)

@@ -26,7 +26,7 @@ from kafkacompat.partition._tests.fakes import (
     topic_image,
     with_partitions,
 )
-from kafkacompat.ports import FileSlice
+from kafkacompat.ports import FileSlice, IndexesRebuilt
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.validated import trusted_batch
 from kafkacompat.wire.errors import ErrorCode
@@ -438,6 +438,25 @@ def test_min_bytes_are_summed_over_partitions() -> None:
     assert not waiting.done
     world.produce("t", 1)
     assert sizes(waiting.result()) == [BATCH, BATCH]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        IndexesRebuilt(ErrorCode.KAFKA_STORAGE_ERROR),
+        OSError(24, "too many open files"),
+        BatchCorrupt("a batch with the length -7"),
+    ],
+)
+def test_a_size_that_cannot_be_told_ends_the_wait(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producer that woke the fetch gets no error because of it."""
+    world = filled()
+    waiting = parked(world, want(world, offset=1), min_bytes=10 * BATCH)
+    monkeypatch.setattr(PartitionLog, "readable_bytes", failing(world.log(), "readable_bytes", problem))
+    world.produce()
+    assert sizes(waiting.result()) == [BATCH]
 
 
 def test_min_bytes_count_each_partition_up_to_its_limit_only() -> None:

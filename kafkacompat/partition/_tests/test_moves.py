@@ -23,13 +23,15 @@ from kafkacompat.log.flush import LogFlush
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
+from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.following import BATCHES_AT_ONCE
 from kafkacompat.partition.moves import ASSIGNED_POLL_MS, AT_ONCE_BYTES, COPY_BYTES, Moves
 from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.ports import SyncFailed, WorkerPools
+from kafkacompat.ports import LogRefused, SyncFailed, WorkerPools
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
 A, B, C = b"\xa0" * 16, b"\xb0" * 16, b"\xc0" * 16
@@ -594,6 +596,69 @@ def test_a_sync_of_the_copy_that_cannot_begin_is_tried_again(
     disks.time.advance(disks.settings.get_int("replica.fetch.backoff.ms"))
     disks.run()
     assert [each[2] for each in disks.told] == [B]
+
+
+def small_segments(disks: Disks, tmp_path: Path, count: int = 40) -> Disks:
+    """The same directories after a clean restart. The partition's log has several closed segments."""
+    disks.config = LogConfig(internal_segment_bytes=1000)
+    disks.publish(A)
+    disks.append(count)
+    assert len(disks.log().segments) > 3
+    disks.logs.shut_down(1)
+    again = Disks(tmp_path)
+    again.config = disks.config
+    again.publish(A)
+    return again
+
+
+def test_a_move_goes_on_when_the_damaged_indexes_of_its_log_are_rebuilt(disks: Disks, tmp_path: Path) -> None:
+    disks = small_segments(disks, tmp_path)
+    Path(disks.log().segments[1].stem + ".index").write_bytes(b"\xff" * 11)
+    assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
+    disks.run()
+    assert disks.told == []
+    plan = LogUpkeep(disks.logs).mend_indexes()
+    assert plan is not None
+    plan.run()
+    plan.finish()
+    disks.time.advance(1000)
+    disks.run()
+    disks.accept()
+    assert disks.home() == "b"
+    assert disks.log().log_end_offset == 40
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        BatchCorrupt("a batch with the length -7"),
+        LogRefused(ErrorCode.KAFKA_STORAGE_ERROR),
+        OSError(errno.EMFILE, "too many open files"),
+        MemoryError(),
+    ],
+)
+@pytest.mark.parametrize("method", ["read", "end_offset_for_epoch", "append_as_follower", "begin_flush"])
+def test_no_problem_that_passes_ends_a_move(
+    disks: Disks, method: str, problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks.publish(A)
+    disks.append(3)
+    right, left = getattr(PartitionLog, method), [problem]
+
+    def once(log: PartitionLog, *arguments: Any, **options: Any) -> Any:
+        if left and disks.logs.futures.logs:
+            raise left.pop()
+        return right(log, *arguments, **options)
+
+    monkeypatch.setattr(PartitionLog, method, once)
+    assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
+    for _ in range(3):
+        disks.run()
+        disks.time.advance(1000)
+    assert left == []
+    disks.run()
+    disks.accept()
+    assert disks.home() == "b"
 
 
 def test_the_origin_fails_while_copying(disks: Disks) -> None:

@@ -25,7 +25,7 @@ from kafkacompat.partition._tests.fakes import (
     with_partitions,
 )
 from kafkacompat.ports import TimestampOffset
-from kafkacompat.records.batch import iterate_batches
+from kafkacompat.records.batch import BatchCorrupt, iterate_batches
 from kafkacompat.wire.errors import ErrorCode
 
 OPEN_TRANSACTION = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
@@ -95,6 +95,15 @@ def test_too_large_and_keyless_in_a_compacted_topic() -> None:
     refused = world.produce("t", 0, b"x", key=None)
     assert refused.error is ErrorCode.INVALID_RECORD
     assert [index for index, _ in refused.record_errors] == [0]
+
+
+def test_an_active_segment_whose_indexes_cannot_be_rebuilt_sends_producers_to_try_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(topic_image("t"))
+    damage = BatchCorrupt("a batch with the length -7")
+    monkeypatch.setattr(PartitionLog, "append_as_leader", failing(world.log(), "append_as_leader", damage))
+    assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_disk_failure_is_a_storage_error_and_nothing_moved() -> None:

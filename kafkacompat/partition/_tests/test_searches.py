@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkacompat.api.partition_services import OffsetLookup
@@ -14,11 +16,14 @@ from kafkacompat.log.lookup import TimestampLookup
 from kafkacompat.partition import searches
 from kafkacompat.partition._tests.fakes import (
     World,
+    failing,
     partition_image,
     topic_image,
     with_partitions,
 )
 from kafkacompat.partition.searches import JOBS_MAX, SEARCHES_AT_ONCE, TRIES_MAX
+from kafkacompat.ports import LogRefused
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
 T0 = TopicPartition("t", 0)
@@ -113,6 +118,41 @@ def test_a_log_that_never_stands_still_is_not_available(monkeypatch: pytest.Monk
     monkeypatch.setattr(PartitionLog, "finish_lookup", lambda log, lookup: tries.append(lookup))
     assert world.found(ask(world)).error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert len(tries) == TRIES_MAX
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (LogRefused(ErrorCode.KAFKA_STORAGE_ERROR), ErrorCode.KAFKA_STORAGE_ERROR),
+        (OSError(24, "too many open files"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (BatchCorrupt("a batch with the length -7"), ErrorCode.CORRUPT_MESSAGE),
+        (MemoryError(), ErrorCode.OFFSET_NOT_AVAILABLE),
+    ],
+)
+@pytest.mark.parametrize("method", ["begin_lookup", "finish_lookup"])
+def test_a_search_that_fails_leaves_no_other_without_an_answer(
+    method: str, problem: Exception, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_with(partitions=3)
+    monkeypatch.setattr(PartitionLog, method, failing(world.log(partition=1), method, problem))
+    asked = [ask(world, at) for at in range(3)]
+    for _ in range(3):
+        world.workers.run()
+    assert [each.result().error for each in asked] == [ErrorCode.NONE, code, ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("method", ["begin_lookup", "finish_lookup"])
+def test_a_bug_in_one_search_leaves_no_other_without_an_answer(
+    method: str, monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    world = world_with(partitions=3)
+    monkeypatch.setattr(PartitionLog, method, failing(world.log(partition=1), method, KeyError("a bug")))
+    asked = [ask(world, at) for at in range(3)]
+    for _ in range(3):
+        world.workers.run()
+    codes = [each.result().error for each in asked]
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+    assert len(faults.take()) == 1
 
 
 def test_another_log_in_its_place() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +16,11 @@ from kafkacompat.coordinator._tests.harness import NODE_ID, image_of, topic_imag
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
-from kafkacompat.partition._tests.fakes import partition_image
+from kafkacompat.partition._tests.fakes import failing, partition_image
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.ports import FileSlice, WorkerPools
+from kafkacompat.ports import FileSlice, IndexesRebuilt, WorkerPools
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
@@ -158,6 +160,58 @@ def test_a_record_that_retention_took_is_told_without_its_contents() -> None:
     log.set_high_watermark(2)
     log.increment_log_start_offset(2)
     assert world.send(0, 1).result() is True
+    assert world.letters() == [(None, "0"), (None, "1")]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
+def test_a_source_that_cannot_be_read_for_a_while_is_copied_later(number: int) -> None:
+    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world.fill(b"a", b"b")
+    refused: list[str] = []
+
+    def refuse(operation: str, path: str) -> OSError | None:
+        if operation != "read" or "/orders-" not in path or len(refused) == ATTEMPTS - 1:
+            return None
+        refused.append(path)
+        return OSError(number, "not now")
+
+    world.disk.refuse = refuse
+    sent = world.send(0, 1)
+    for attempt in range(ATTEMPTS - 1):
+        assert not sent.done
+        world.time.advance(BACKOFF_MS << attempt)
+        world.run()
+    assert sent.result() is True
+    assert world.letters() == [(b"a", "0"), (b"b", "1")]
+
+
+def test_the_indexes_of_a_source_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world.fill(b"a", b"b")
+    log = world.manager.log(SOURCE)
+    assert isinstance(log, PartitionLog)
+    rebuilt = IndexesRebuilt(ErrorCode.KAFKA_STORAGE_ERROR)
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionLog, "read", failing(log, "read", rebuilt))
+        sent = world.send(0, 1)
+    world.time.advance(BACKOFF_MS)
+    world.run()
+    assert sent.result() is True
+    assert world.letters() == [(b"a", "0"), (b"b", "1")]
+
+
+def test_a_source_that_stays_unreadable_is_told_without_its_contents() -> None:
+    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world.fill(b"a", b"b")
+    world.disk.refuse = lambda operation, path: (
+        OSError(errno.EIO, "broken") if operation == "read" and "/orders-" in path else None
+    )
+    sent = world.send(0, 1)
+    for attempt in range(ATTEMPTS - 1):
+        assert not sent.done
+        world.time.advance(BACKOFF_MS << attempt)
+        world.run()
+    assert sent.result() is True
     assert world.letters() == [(None, "0"), (None, "1")]
 
 
