@@ -6,7 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.partition.delayed_operations import DelayedOperation, DelayedOperationPurgatory
+from kafkacompat.partition.delayed_operations import (
+    ANSWER_US,
+    DelayedOperation,
+    DelayedOperationPurgatory,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
@@ -15,6 +19,10 @@ if TYPE_CHECKING:
     from kafkacompat.partition.fetch_reads import FetchReads
     from kafkacompat.partition.sessions import FetchContext
     from kafkacompat.wire.messages.fetch_response import FetchResponse
+
+
+PARTITION_US = 6
+"""Of an answer: it is read again, remembered in the session, and encoded."""
 
 
 class DelayedFetch(DelayedOperation):
@@ -56,8 +64,11 @@ class DelayedFetch(DelayedOperation):
 
     def finish(self, partitions: Iterable[Any]) -> None:
         """Answer with what these partitions can give now."""
+        reads = self._reads
         try:
-            response = self._reads.read_again(self.context, self.parameters, partitions)
+            answers = reads.read_all(self.context, self.parameters, partitions, arrived=False)[0]
+            self.cost_us = ANSWER_US + PARTITION_US * len(answers)
+            response = reads.answers.respond(self.context, self.parameters, answers)
         except Exception as error:
             self.answer.fail(error)
         else:
@@ -82,6 +93,7 @@ class LongFetch(DelayedFetch):
         followers, the role for both."""
 
     def finish(self, partitions: Iterable[Any]) -> None:
+        self.cost_us = ANSWER_US
         self.answer.resolve(partitions)  # type: ignore[arg-type]  # its answer is the partitions, not the response
 
     def asks_of(self, core: PartitionCore) -> Any:

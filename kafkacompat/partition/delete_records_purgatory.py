@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition.delayed_operations import DelayedOperation, DelayedOperationPurgatory
+from kafkacompat.partition.delayed_operations import (
+    ANSWER_US,
+    DelayedOperation,
+    DelayedOperationPurgatory,
+    TurnBudget,
+)
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.ports import Clock, Timers
 
+PARTITION_US = 3
+"""Of an answer, also its encoding."""
 Outcome = tuple[ErrorCode, int]
 """(error, low watermark or -1)."""
 
@@ -37,6 +44,7 @@ class DelayedDeleteRecords(DelayedOperation):
         self.epochs: dict[TopicPartition, int] = {}
 
     def expire(self) -> None:
+        self.cost_us = ANSWER_US + PARTITION_US * (len(self.outcomes) + len(self.required))
         for partition in self.required:
             self.outcomes[partition] = ErrorCode.REQUEST_TIMED_OUT, -1
         self.answer.resolve(self.outcomes)
@@ -45,10 +53,16 @@ class DelayedDeleteRecords(DelayedOperation):
 class DeleteRecordsPurgatory:
     """`cores` is the manager's table, by (topic, partition)."""
 
-    def __init__(self, cores: Mapping[tuple[str, int], PartitionCore], clock: Clock, timers: Timers) -> None:
+    def __init__(
+        self,
+        cores: Mapping[tuple[str, int], PartitionCore],
+        clock: Clock,
+        timers: Timers,
+        budget: TurnBudget,
+    ) -> None:
         self._cores = cores
         self._parked: DelayedOperationPurgatory[DelayedDeleteRecords] = DelayedOperationPurgatory(
-            clock, timers
+            clock, timers, budget
         )
 
     def __bool__(self) -> bool:

@@ -36,8 +36,11 @@ class FetchPurgatory:
         self._manager = manager
         self._reads = reads
         self._clock = clock
-        self.consumers: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(clock, timers)
-        self.followers: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(clock, timers)
+        budget = manager.wakeups.budget
+        self.consumers: DelayedOperationPurgatory[DelayedFetch]
+        self.consumers = DelayedOperationPurgatory(clock, timers, budget)
+        self.followers: DelayedOperationPurgatory[DelayedFetch]
+        self.followers = DelayedOperationPurgatory(clock, timers, budget)
         self.reading: list[dict[tuple[str, int], PartitionCore]] = []
         """For each fetch that is being read now: the partitions whose end, start or role has changed meanwhile."""
         self.long_fetches: dict[LongFetch, None] = {}

@@ -22,7 +22,6 @@ from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
-    FetchResponse,
     PartitionData,
 )
 
@@ -88,13 +87,6 @@ class FetchReads:
         self._selects_by_rack = selects_by_rack
         self._throttle = throttle
         self.answers = FetchAnswers(manager, clock)
-
-    def read_again(
-        self, context: FetchContext, parameters: FetchParameters, partitions: Iterable[Any]
-    ) -> FetchResponse:
-        """The response after a wait."""
-        answers = self.read_all(context, parameters, partitions, arrived=False)[0]
-        return self.answers.respond(context, parameters, answers)
 
     def read_all(
         self,

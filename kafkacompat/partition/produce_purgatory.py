@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition.delayed_operations import DelayedOperation, DelayedOperationPurgatory
+from kafkacompat.partition.delayed_operations import (
+    ANSWER_US,
+    DelayedOperation,
+    DelayedOperationPurgatory,
+    TurnBudget,
+)
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.ports import Clock, Timers
 
+PARTITION_US = 3
+"""Of an answer, also its encoding."""
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
@@ -45,6 +52,7 @@ class DelayedProduce(DelayedOperation):
         return len(self.ends) - len(self.errors)
 
     def expire(self) -> None:
+        self.cost_us = ANSWER_US + PARTITION_US * len(self.ends)
         self.answer.resolve(
             {partition: self.errors.get(partition, ErrorCode.REQUEST_TIMED_OUT) for partition in self.ends}
         )
@@ -53,9 +61,17 @@ class DelayedProduce(DelayedOperation):
 class ProducePurgatory:
     """`cores` is the manager's table, by (topic, partition)."""
 
-    def __init__(self, cores: Mapping[tuple[str, int], PartitionCore], clock: Clock, timers: Timers) -> None:
+    def __init__(
+        self,
+        cores: Mapping[tuple[str, int], PartitionCore],
+        clock: Clock,
+        timers: Timers,
+        budget: TurnBudget,
+    ) -> None:
         self._cores = cores
-        self._parked: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(clock, timers)
+        self._parked: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(
+            clock, timers, budget
+        )
 
     @property
     def sizes(self) -> tuple[int, int]:

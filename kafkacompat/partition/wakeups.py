@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
+from kafkacompat.partition.delayed_operations import TurnBudget
 from kafkacompat.partition.delete_records_purgatory import DeleteRecordsPurgatory
 from kafkacompat.partition.produce_purgatory import ProducePurgatory
 
@@ -25,8 +26,10 @@ class Wakeups:
     """`cores` is the manager's table."""
 
     def __init__(self, cores: Mapping[Key, PartitionCore], clock: Clock, timers: Timers) -> None:
-        self.produces = ProducePurgatory(cores, clock, timers)
-        self.deletions = DeleteRecordsPurgatory(cores, clock, timers)
+        self.budget = TurnBudget(timers)
+        """Of all who are woken."""
+        self.produces = ProducePurgatory(cores, clock, timers, self.budget)
+        self.deletions = DeleteRecordsPurgatory(cores, clock, timers, self.budget)
         self._watchers: list[Watcher] = []
         self._append_watchers: list[Watcher] = []
         self._held: dict[Key, PartitionCore] | None = None

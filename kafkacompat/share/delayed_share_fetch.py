@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
-from kafkacompat.partition.delayed_operations import DelayedOperation
+from kafkacompat.partition.delayed_operations import ANSWER_US, LOOK_US, DelayedOperation
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused, WorkersBusy
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed
@@ -41,8 +41,12 @@ ACQUIRED_AT_ONCE = 1_000
 RANGES_MAX = 5_000
 """Acquired ranges in one answer, beyond which no further share-partition is fetched from. A member decides how many
 records it wants and how long the ranges are, but it gets the records in its next fetches just as well."""
-WOKEN_AT_ONCE = 50
-"""Fetches that look in one step because something has moved. Each may read and acquire, at some 70 microseconds."""
+READ_WORK = 10
+"""A share-partition of which records are read, as batches count. One without records counts 1."""
+WORK_US = 7
+"""The cost of a batch or range. Reading and acquiring the first batch of a share-partition takes some 70 microseconds."""
+PARTITION_US = 6
+"""Locking a share-partition, releasing it, and what an answer says of it."""
 UNREADABLE = (OSError, BatchCorrupt, RecordMalformed, DecompressionFailed)
 
 
@@ -106,6 +110,7 @@ class ShareFetches:
 
 def _look_again(fetch: DelayedShareFetch, led: LedPartition) -> None:
     # Most fetches that wait find that another one has taken what there was.
+    fetch.cost_us = LOOK_US
     core = led.core
     if core.state is not ACTIVE or not core.can_acquire_records():
         return
@@ -178,6 +183,7 @@ class DelayedShareFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Answer if enough can be acquired now. False: the fetch waits."""
+        self.cost_us = LOOK_US + PARTITION_US * len(self.asked)
         held = self._acquirable()
         if not held:
             return False
@@ -258,6 +264,7 @@ class DelayedShareFetch(DelayedOperation):
 
     def _fetch(self, held: list[tuple[LedPartition, int]]) -> None:
         self._held = held
+        locked = len(self.asked)
         if self._meter is not None:
             self._meter.acquired_percent.note(100 * len(held) // len(self.asked))
         if held:
@@ -267,6 +274,7 @@ class DelayedShareFetch(DelayedOperation):
             self._go_on(None)
         else:
             self._finish()
+        self.cost_us = ANSWER_US + PARTITION_US * locked + WORK_US * self._work
 
     def _go_on(self, read: FetchedRecords | None) -> None:
         """Fetch from one share-partition after the other. `read`: what a worker has read of the next one."""
@@ -294,6 +302,7 @@ class DelayedShareFetch(DelayedOperation):
         key = led.key.topic_id_partition
         data = self._answers[key] = PartitionData(partition_index=key.partition, records=EMPTY_RECORDS)
         parameters, core = self.parameters, led.core
+        self._work += 1
         left = parameters.max_records - self._count
         if self._is_abandoned or left <= 0 or self._ranges >= RANGES_MAX or core.state is not ACTIVE:
             return True
@@ -306,6 +315,7 @@ class DelayedShareFetch(DelayedOperation):
             read = log.read(offset, min(self._limits[self._next], self._budget), end, not self._has_records)
             if not len(read.records):
                 return True
+            self._work += READ_WORK
             aborted = self._aborted(led, offset, read)
             if fetched is None:
                 until = max(core.end_offset, offset) + min(left, led.settings().max_record_locks)

@@ -14,7 +14,7 @@ from kafkacompat.meters import Histogram
 from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
 from kafkacompat.share.acknowledging import AcknowledgementMeter, acknowledge, is_long
 from kafkacompat.share.answers import share_acknowledge_response
-from kafkacompat.share.delayed_share_fetch import WOKEN_AT_ONCE, DelayedShareFetch, ShareFetches
+from kafkacompat.share.delayed_share_fetch import DelayedShareFetch, ShareFetches
 from kafkacompat.share.partition_cache import SharePartitionCache
 from kafkacompat.share.parts import ShareParts
 from kafkacompat.share.requests import ACKNOWLEDGED_MAX, names_more
@@ -66,7 +66,7 @@ class SharePartitionManager:
         """Of the states of share-partitions."""
         cache.load_times_ms = self.load_times_ms.note
         purgatory: DelayedOperationPurgatory[DelayedShareFetch] = DelayedOperationPurgatory(
-            clock, timers, acted_at_once=WOKEN_AT_ONCE
+            clock, timers, manager.wakeups.budget
         )
         self.fetches = fetches = ShareFetches(cache, purgatory, clock, timers, random, workers)
         self._ends = ends = SessionEnds(sessions, cache, timers)

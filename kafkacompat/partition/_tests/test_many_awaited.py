@@ -3,11 +3,17 @@ partitions."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import World, broker_image, partition_image, topic_image
+from kafkacompat.partition._tests.test_fetch import BATCH, filled, parked, rows, want
 from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.delayed_fetch import PARTITION_US
+from kafkacompat.partition.delayed_operations import LOOK_US, TURN_US
+from kafkacompat.partition.fetch_reads import FetchReads
 from kafkacompat.wire.errors import ErrorCode
 
 COUNT = 60
@@ -61,3 +67,82 @@ def test_a_deletion_from_many_looks_at_the_partition_that_moved(monkeypatch: pyt
         world.manager.follower_fetched(world.manager.by_name[each], 2, 1, 1)
     assert waiting.result() == dict.fromkeys(AWAITED, (ErrorCode.NONE, 1))
     assert COUNT <= looks.count <= LOOKS_A_MOVE * COUNT
+
+
+@pytest.mark.parametrize("has_sessions", [False, True])
+@pytest.mark.parametrize("is_woken", [True, False])
+def test_fetches_of_many_partitions_are_read_again_a_few_a_turn(
+    has_sessions: bool, is_woken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One record, or one moment, ends the wait of many fetches."""
+    partitions, fetches = 150, 40
+    world = World(topic_image("t", partitions))
+    asked = [want(world, each) for each in range(partitions)]
+    waiting = [
+        parked(world, *asked, session_epoch=0 if has_sessions else -1, max_wait_ms=1_000)
+        for _ in range(fetches)
+    ]
+    read: list[int] = []
+    original = FetchReads._read
+
+    def counted(*arguments: Any) -> Any:
+        read.append(1)
+        return original(*arguments)
+
+    monkeypatch.setattr(FetchReads, "_read", counted)
+    if is_woken:
+        world.produce("t", 7)
+    else:
+        world.time.ms += 1_000
+        world.time.step()
+    most = TURN_US // PARTITION_US + partitions
+    while not all(each.done for each in waiting):
+        assert len(read) <= most
+        read.clear()
+        assert world.time.step()
+    for each in waiting:
+        found = [row.partition_index for row in rows(each.result()) if row.records]
+        assert found == ([7] if is_woken else [])
+
+
+def test_an_append_to_many_partitions_looks_at_a_few_of_those_who_wait_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fetches ask for more bytes than there are, so each of them is looked at for each partition."""
+    partitions, fetches = 60, 50
+    world = filled(partitions)
+    world.settle()
+    asked = [want(world, each, offset=1) for each in range(partitions)]
+    waiting = [parked(world, *asked, min_bytes=1 << 20, max_wait_ms=60_000) for _ in range(fetches)]
+    looks: list[int] = []
+    original = FetchReads.available
+
+    def counted(*arguments: Any) -> Any:
+        looks.append(1)
+        return original(*arguments)
+
+    monkeypatch.setattr(FetchReads, "available", counted)
+    world.manager.hold_wakeups()
+    for each in range(partitions):
+        world.produce("t", each)
+    world.manager.release_wakeups()
+    most = TURN_US // LOOK_US + 1
+    count = 0
+    while True:
+        assert len(looks) <= most
+        count += len(looks)
+        looks.clear()
+        if not world.time.step():
+            break
+    assert count == partitions * fetches
+    assert not any(each.done for each in waiting)
+    assert {each.total for each in world.engine.purgatory.consumers.all()} == {partitions * BATCH}
+
+
+def test_a_fetch_that_waits_alone_is_answered_before_the_append_returns() -> None:
+    world = World(topic_image("t"))
+    for offset in range(50):
+        waiting = parked(world, want(world, offset=offset))
+        world.produce()
+        assert waiting.done
+        assert len(world.time.pending()) <= 1, "only the timer of the deadlines"
