@@ -48,6 +48,14 @@ class Deferred(Generic[T]):
             tell, self.when_abandoned = self.when_abandoned, None
             tell()
 
+    def forget(self, callback: Callable[[Deferred[T]], None]) -> None:
+        """Take a callback back. If it was the last one, nobody wants the value any more."""
+        if self._callbacks is not None and callback in self._callbacks:
+            self._callbacks.remove(callback)
+            if not self._callbacks:
+                self._callbacks = None
+                self.abandon()
+
     @property
     def has_failed(self) -> bool:
         return self._error is not None

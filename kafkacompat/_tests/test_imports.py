@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FREE = {"addresses", "ids", "ports", "config", "deferred", "faults", "late", "meters", "stepping"}
+FREE = {"addresses", "ids", "ports", "config", "deferred", "faults", "late", "meters", "stepping", "tasks"}
 """What every package may import."""
 
 EVERYTHING = {"*"}
@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "meters": set(),
     "ports": {"wire.errors"},
     "stepping": set(),
+    "tasks": set(),
     "config": set(),
     "wire": set(),
     "telemetry": {"quota.counted", "records", "wire"},
@@ -94,7 +95,7 @@ ALLOWED: dict[str, set[str]] = {
         "coordinator.service",
         "coordinator.share_service",
         "coordinator.transaction_service",
-        "coordinator.verifier",
+        "coordinator.add_partitions_to_txn_manager",
         "log",
         "net.thread_times",
         "partition",

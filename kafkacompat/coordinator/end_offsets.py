@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.api.partition_services import OffsetLookup
-from kafkacompat.coordinator.node_queues import NodeLost, NodeQueues, Requests
+from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost, Requests
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import NO_LEADER, TopicPartition
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -20,7 +22,6 @@ from kafkacompat.wire.messages.list_offsets_request import (
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.ports import Timers
 
 CONSUMER = -1
 LATEST_TIMESTAMP = -1
@@ -36,14 +37,9 @@ class EndOffset(NamedTuple):
     offset: int = -1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Question:
-    __slots__ = ("answer", "attempts", "node_id", "partitions")
-
-    def __init__(self, node_id: int, partitions: list[TopicPartition]) -> None:
-        self.node_id = node_id
-        self.partitions = partitions
-        self.attempts = 0
-        self.answer: Deferred[EndOffsets] = Deferred()
+    partitions: list[TopicPartition]
 
 
 class EndOffsetReader:
@@ -55,24 +51,27 @@ class EndOffsetReader:
         partitions: PartitionService,
         image: Callable[[], MetadataImage],
         channel: Callable[[int], Requests | None],
-        timers: Timers,
+        tasks: Tasks,
     ) -> None:
         self._node_id = node_id
         self._partitions = partitions
         self._image = image
-        self._timers = timers
+        self._tasks = tasks
         self._closed = False
-        self._queues: NodeQueues[_Question] = NodeQueues(
-            channel, REQUEST_TIMEOUT_MS, _request, self._answered
+        self._sender: InterBrokerSender[_Question, EndOffsets] = InterBrokerSender(
+            tasks, channel, REQUEST_TIMEOUT_MS, _request, _ends_of
         )
 
     def close(self) -> None:
         """Waiting questions are answered with NETWORK_EXCEPTION."""
         self._closed = True
-        self._queues.close()
+        self._sender.close()
 
     def latest(self, partitions: Collection[TopicPartition]) -> Deferred[EndOffsets]:
         """An end offset or an error for each."""
+        return self._tasks.run("reading end offsets", self._latest(partitions))
+
+    async def _latest(self, partitions: Collection[TopicPartition]) -> EndOffsets:
         topics = self._image().topics
         by_leader: dict[int, list[TopicPartition]] = {}
         for each in partitions:
@@ -80,45 +79,33 @@ class EndOffsetReader:
             registration = None if topic is None else topic.partitions.get(each.partition)
             leader = NO_LEADER if registration is None else registration.leader
             by_leader.setdefault(leader, []).append(each)
-        answers = [self._ask(leader, asked) for leader, asked in by_leader.items()]
-        return gather(answers).then(lambda found: {name: end for each in found for name, end in each.items()})
+        asked = [self._ask(leader, part) for leader, part in by_leader.items()]
+        found = await self._tasks.all("reading end offsets", asked)
+        return {name: end for each in found for name, end in each.items()}
 
-    def _ask(self, leader: int, partitions: list[TopicPartition]) -> Deferred[EndOffsets]:
+    async def _ask(self, leader: int, partitions: list[TopicPartition]) -> EndOffsets:
         if leader == NO_LEADER:
-            return Deferred.of(dict.fromkeys(partitions, EndOffset(ErrorCode.LEADER_NOT_AVAILABLE)))
+            return dict.fromkeys(partitions, EndOffset(ErrorCode.LEADER_NOT_AVAILABLE))
         if leader == self._node_id:
-            return gather([self._own(each) for each in partitions]).then(
-                lambda ends: dict(zip(partitions, ends, strict=True))
-            )
-        question = _Question(leader, partitions)
-        self._queues.put(leader, question)
-        return question.answer
+            lookups = await gather([self._own(each) for each in partitions])
+            ends = [EndOffset(each.error, each.offset) for each in lookups]
+            return dict(zip(partitions, ends, strict=True))
+        for attempt in range(ATTEMPTS):
+            try:
+                found = await self._sender.ask(leader, _Question(partitions))
+            except Exception as error:
+                code = _code_of(error)
+                if code is ErrorCode.UNKNOWN_SERVER_ERROR or self._closed or attempt == ATTEMPTS - 1:
+                    break
+                await self._tasks.sleep(FIRST_BACKOFF_MS << attempt)
+            else:
+                unknown = EndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                return {each: found.get(each, unknown) for each in partitions}
+        return dict.fromkeys(partitions, EndOffset(code))
 
-    def _own(self, partition: TopicPartition) -> Deferred[EndOffset]:
+    def _own(self, partition: TopicPartition) -> Deferred[OffsetLookup]:
         found = self._partitions.list_offset(partition, LATEST_TIMESTAMP, False, -1, CONSUMER)
-        lookup = Deferred.of(found) if isinstance(found, OffsetLookup) else found
-        return lookup.then(lambda ended: EndOffset(ended.error, ended.offset))
-
-    def _answered(self, questions: list[_Question], done: Deferred[Any]) -> None:
-        try:
-            ends = _ends_of(done.result())
-        except Exception as error:
-            for question in questions:
-                self._lost(question, error)
-            return
-        unknown = EndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        for question in questions:
-            question.answer.resolve({each: ends.get(each, unknown) for each in question.partitions})
-
-    def _lost(self, question: _Question, error: Exception) -> None:
-        code = _code_of(error)
-        question.attempts += 1
-        may_repeat = code is not ErrorCode.UNKNOWN_SERVER_ERROR and question.attempts < ATTEMPTS
-        if may_repeat and not self._closed:
-            delay_ms = FIRST_BACKOFF_MS << (question.attempts - 1)
-            self._timers.call_after(delay_ms, lambda: self._queues.put(question.node_id, question))
-            return
-        question.answer.resolve(dict.fromkeys(question.partitions, EndOffset(code)))
+        return Deferred.of(found) if isinstance(found, OffsetLookup) else found
 
 
 def _code_of(error: Exception) -> ErrorCode:

@@ -40,7 +40,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import ShareCoordinatorService
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.coordinator.node_queues import Requests
+    from kafkacompat.coordinator.inter_broker_sender import Requests
     from kafkacompat.ports import Random, Timers
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.end_offsets import EndOffsetReader
-from kafkacompat.coordinator.node_queues import channels_to
+from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.coordinator.share_persister import ShareStatePersister, Topics
 from kafkacompat.coordinator.share_service import ShareCoordinator, ShareCoordinatorSettings
+from kafkacompat.tasks import Tasks
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import PartitionService
@@ -35,6 +36,7 @@ class SharesSide:
         image: Callable[[], MetadataImage],
         clock: Clock,
         timers: Timers,
+        tasks: Tasks,
         random: Random,
         workers: Workers | None,
         settings: ShareCoordinatorSettings,
@@ -57,7 +59,7 @@ class SharesSide:
             partitions,
             image,
             channels_to(channels, image, listener_name, END_OFFSETS_PURPOSE),
-            timers,
+            tasks,
         )
         groups.share.persister = self.persister
         groups.share_offsets.ends = self._ends

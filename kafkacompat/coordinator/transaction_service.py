@@ -15,20 +15,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
-from kafkacompat.coordinator.marker_sender import MarkerSender, Sending
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.coordinator.shards import Shards
 from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.coordinator.transaction_marker_channel_manager import (
+    Sending,
+    TransactionMarkerChannelManager,
+)
 from kafkacompat.coordinator.transaction_sweeps import TransactionSweeps
 from kafkacompat.coordinator.transaction_sweeps import machine_of as _machine
 from kafkacompat.deferred import Deferred
-from kafkacompat.faults import report
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.meters import RecentTimes
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.stepping.works import Steps
+from kafkacompat.tasks import Tasks
 from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
 from kafkacompat.txn.end import EndRequest, end_transaction
 from kafkacompat.txn.environment import Environment, Markers, TransactionSettings
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.transaction_services import MarkerWriter
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.coordinator.node_queues import Requests
+    from kafkacompat.coordinator.inter_broker_sender import Requests
     from kafkacompat.ports import Clock, Timers, Workers
     from kafkacompat.stepping.jobs import Steps as RequestSteps
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
@@ -63,7 +66,6 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 TRANSACTION_VERSION = "transaction.version"
-COMPLETION_RETRY_MS = 100
 NAMED_A_STEP = 5_000
 """States of a filter handled in one step."""
 DESCRIBED_A_STEP = 2_000
@@ -97,6 +99,7 @@ class TransactionCoordinator:
         channel: Callable[[int], Requests | None],
         clock: Clock,
         timers: Timers,
+        tasks: Tasks,
         workers: Workers | None,
         settings: TransactionCoordinatorSettings,
         keep: Callable[[], None] = lambda: None,
@@ -112,18 +115,12 @@ class TransactionCoordinator:
         self._steps = Steps(timers, keep)
         self.load_times = RecentTimes()
         """Of partitions of the transaction topic."""
-        self.ends_to_write_again = 0
-        """Transactions whose markers are written, and whose end the log has refused."""
         self._shards = Shards(node_id, TRANSACTION_TOPIC, self._make_shard, reloads_for_new_epoch=True)
-        self._sender = MarkerSender(
-            node_id, image, markers, channel, timers, settings.request_timeout_ms, self._markers_written
+        self.markers = TransactionMarkerChannelManager(
+            node_id, image, markers, channel, tasks, settings.request_timeout_ms, self._write_end
         )
         self._active = False
         self._sweeps = TransactionSweeps(self._steps, clock, timers, self._shards)
-
-    @property
-    def markers_without_leader(self) -> int:
-        return self._sender.without_leader
 
     # --- life
 
@@ -137,13 +134,13 @@ class TransactionCoordinator:
         self._sweeps.stop()
         self._shards.close()
         self._steps.finish()
-        self._sender.close()
+        self.markers.close()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Call it after the partition service has applied the same image, because that must know the logs it leads."""
         before = {shard.partition: shard for shard in self._shards}
         for partition in self._lost(old, new, before):
-            self._sender.cancel(partition)
+            self.markers.cancel(partition)
         self._shards.on_image(old, new)
 
     def _lost(self, old: MetadataImage, new: MetadataImage, before: Mapping[int, Shard]) -> list[int]:
@@ -158,7 +155,7 @@ class TransactionCoordinator:
         ]
 
     def _make_shard(self, partition: int, epoch: int) -> Shard:
-        send = partial(self._sender.send, shard_partition=partition, coordinator_epoch=epoch)
+        send = partial(self.markers.send, shard_partition=partition, coordinator_epoch=epoch)
         return Shard(
             partition,
             epoch,
@@ -333,35 +330,12 @@ class TransactionCoordinator:
 
     # --- the end of transactions
 
-    def _markers_written(self, sending: Sending) -> None:
+    def _write_end(self, sending: Sending) -> Deferred[None]:
         shard = self._shards.get(sending.shard_partition)
         if shard is None or shard.epoch != sending.coordinator_epoch or shard.state is not ShardState.ACTIVE:
-            return
+            return Deferred.of(None)
         transactional_id = sending.markers.transactional_id
-        try:
-            written = shard.write(lambda _: _machine(shard).complete(transactional_id))
-        except Exception as error:
-            # No other component would end it, so it stays pending.
-            report(f"writing the end of {transactional_id!r}", error)
-            self._end_later(sending)
-            return
-
-        def done(finished: Deferred[None]) -> None:
-            try:
-                finished.result()
-            except Refused as refusal:
-                logger.info("the end of %r could not be written: %s", transactional_id, refusal)
-                self._end_later(sending)
-
-        written.on_done(done)
-
-    def _end_later(self, sending: Sending) -> None:
-        self.ends_to_write_again += 1
-        self._timers.call_after(COMPLETION_RETRY_MS, partial(self._end_again, sending))
-
-    def _end_again(self, sending: Sending) -> None:
-        self.ends_to_write_again -= 1
-        self._markers_written(sending)
+        return shard.write(lambda _: _machine(shard).complete(transactional_id))
 
     # --- finding the shard
 

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.transaction_services import Transactions
+from kafkacompat.coordinator.add_partitions_to_txn_manager import AddPartitionsToTxnManager, VerifierMeter
+from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.coordinator.marker_writer import LocalMarkerWriter
-from kafkacompat.coordinator.node_queues import channels_to
 from kafkacompat.coordinator.transaction_service import (
     TransactionCoordinator,
     TransactionCoordinatorSettings,
 )
-from kafkacompat.coordinator.verifier import PartitionVerifier, VerifierMeter
 from kafkacompat.net.failures import UnsupportedByPeer
+from kafkacompat.tasks import Tasks
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import ProducerIds
@@ -40,6 +41,7 @@ class TransactionsSide:
         image: Callable[[], MetadataImage],
         clock: Clock,
         timers: Timers,
+        tasks: Tasks,
         workers: Workers | None,
         settings: TransactionCoordinatorSettings,
         verifies: Callable[[], bool],
@@ -57,15 +59,17 @@ class TransactionsSide:
             channels_to(channels, image, listener_name, MARKERS_PURPOSE),
             clock,
             timers,
+            tasks,
             workers,
             settings,
             keep,
         )
-        self._verifier = PartitionVerifier(
+        self._verifier = AddPartitionsToTxnManager(
             node_id,
             image,
             self.coordinator,
             channels_to(channels, image, listener_name, VERIFICATION_PURPOSE),
+            tasks,
             settings.request_timeout_ms,
             UnsupportedByPeer,
             verifies,

@@ -17,9 +17,9 @@ from kafkacompat.metrics.families import (
 from kafkacompat.metrics.histograms import histogram_families
 
 if TYPE_CHECKING:
+    from kafkacompat.coordinator.add_partitions_to_txn_manager import VerifierMeter
     from kafkacompat.coordinator.share_service import ShareCoordinator
     from kafkacompat.coordinator.transaction_service import TransactionCoordinator
-    from kafkacompat.coordinator.verifier import VerifierMeter
     from kafkacompat.meters import RecentTimes
     from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
     from kafkacompat.partition.fetch import FetchEngine
@@ -186,12 +186,12 @@ def transaction_families(coordinator: TransactionCoordinator, verifications: Ver
     yield gauge(
         f"{name}unknowndestinationqueuesize",
         "Markers of transactions that wait for a partition's leader.",
-        coordinator.markers_without_leader,
+        coordinator.markers.without_leader,
     )
     yield gauge(
         f"{name}logappendretryqueuesize",
         "Transactions that have all their markers, and whose end the log has refused: it is written again.",
-        coordinator.ends_to_write_again,
+        coordinator.markers.ends_to_write_again,
     )
     name = "kafka_server_addpartitionstotxnmanager_verification"
     yield from histogram_families(

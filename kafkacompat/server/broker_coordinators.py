@@ -60,6 +60,7 @@ class BrokerCoordinators:
             lambda: partitions.image,
             doors.clock,
             doors.timers,
+            doors.tasks,
             doors.workers.loading,
             transaction_settings(settings.effective),
             lambda: settings.get_boolean("transaction.partition.verification.enable"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
-from kafkacompat.coordinator.node_queues import channels_to
+from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.coordinator.settings import share_settings
 from kafkacompat.coordinator.shares_side import SharesSide
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
@@ -52,6 +52,7 @@ class BrokerShares:
             image,
             clock,
             timers,
+            doors.tasks,
             random,
             doors.workers.loading,
             share_settings(settings.effective),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.config import ServerConfig
 from kafkacompat.log.directory import random_text
 from kafkacompat.ports import Clock, Disk, Network, Random, Timers, WorkerPools
+from kafkacompat.tasks import Tasks
 
 if TYPE_CHECKING:
     from kafkacompat.api.meters import RequestMeters
@@ -24,6 +25,8 @@ class NodeDoors:
     config: ServerConfig
     clock: Clock
     timers: Timers
+    tasks: Tasks
+    """Over these timers."""
     random: Random
     disk: Disk
     workers: WorkerPools

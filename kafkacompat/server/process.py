@@ -36,6 +36,7 @@ from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.garbage import freeze_long_lived, keep_long_lived
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.server.signals import StopSignals
+from kafkacompat.tasks import Tasks
 
 if TYPE_CHECKING:
     from kafkacompat.api.meters import RequestMeters
@@ -199,6 +200,7 @@ def _doors_of_the_system(
         config=config,
         clock=clock,
         timers=timers,
+        tasks=Tasks(timers),
         random=SystemRandom(),
         disk=RealDisk(),
         workers=workers,

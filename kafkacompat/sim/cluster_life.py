@@ -19,6 +19,7 @@ from kafkacompat.sim.hosts import Host, ProcessEnded, Timer
 from kafkacompat.sim.links import BROKER_PORT, Connection
 from kafkacompat.sim.sockets import SimulatedNetwork, SimulatedSocketServer
 from kafkacompat.sim.work import Work
+from kafkacompat.tasks import Tasks
 
 if TYPE_CHECKING:
     from kafkacompat.controller.liveness import Liveness
@@ -67,6 +68,7 @@ class Life(Host):
                 config=config,
                 clock=self,
                 timers=self,
+                tasks=Tasks(self),
                 random=machine.chance,
                 disk=machine.disk,
                 workers=self.pools.ports,

@@ -29,6 +29,7 @@ from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.errands import Errand
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS
 from kafkacompat.sim.scheduler import Scheduler
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import WireError
 
 from .doors import CountingDisk, FrameNetwork, FrameServer, FullPool, Time
@@ -294,6 +295,7 @@ class FuzzedNode(logging.Handler):
                 config=self._config,
                 clock=self._time,
                 timers=self._time,
+                tasks=Tasks(self._time),
                 random=self._random,
                 disk=self.disk,
                 workers=replace(WorkerPools.of_one(self._time), reads=self.reads),

@@ -27,6 +27,7 @@ from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.jobs import driven
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode as E
@@ -615,7 +616,7 @@ def reader(world: ShareWorld, channel: Channel | None) -> EndOffsetReader:
         Own(),  # type: ignore[arg-type]  # as much of it as is used
         lambda: world.image,
         lambda node_id: channel,
-        world.time,
+        Tasks(world.time),
     )
 
 

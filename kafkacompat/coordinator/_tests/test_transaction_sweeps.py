@@ -3,19 +3,22 @@ others."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.coordinator import transaction_sweeps as sweeps
 from kafkacompat.coordinator._tests.test_transactions import T0, T1, Channel, World
 from kafkacompat.coordinator.group_sweeps import STRETCH
-from kafkacompat.coordinator.node_queues import NodeQueues
+from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost
 from kafkacompat.coordinator.shard import Shard
-from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.stepping.works import TURN_COST
+from kafkacompat.tasks import Tasks
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.wire.errors import ErrorCode as E
 
@@ -129,43 +132,79 @@ def test_an_id_whose_first_record_the_log_refused_is_not_kept() -> None:
 # Requests to other nodes
 
 
+@dataclass(eq=False)
+class Item:
+    name: str
+
+
+def names(items: list[Item]) -> list[str]:
+    return [item.name for item in items]
+
+
+def sender_over(
+    channel: Channel, make: Callable[[list[Item]], list[str]] = names
+) -> InterBrokerSender[Item, Any]:
+    return InterBrokerSender(Tasks(HandTime()), lambda _: channel, 1_000, make, lambda response: response)
+
+
 def test_what_gathers_for_a_node_is_sent_though_an_answer_could_not_be_taken(faults: Any) -> None:
     channel = Channel()
-    taken: list[list[str]] = []
+    taken: list[str] = []
 
-    def answered(items: list[str], done: Deferred[Any]) -> None:
-        taken.append(items)
-        if "bad" in items:
+    def take(item: str) -> None:
+        taken.append(item)
+        if item == "bad":
             raise KeyError("bad")
 
-    queues: NodeQueues[str] = NodeQueues(lambda _: channel, 1_000, list, answered)
-    for item in ("bad", "good", "better"):
-        queues.put(2, item)
+    sender = sender_over(channel)
+    for item in map(Item, ("bad", "good", "better")):
+        sender.ask(2, item).on_done(lambda _, item=item: take(item.name))  # type: ignore[misc]
     channel.asked[0][1].resolve(None)
     channel.asked[1][1].resolve(None)
-    assert taken == [["bad"], ["good", "better"]]
+    assert taken == ["bad", "good", "better"]
     assert [type(error) for error in faults.take()] == [KeyError]
 
 
 def test_a_request_that_cannot_be_made_is_answered_and_the_next_one_is_sent(faults: Any) -> None:
     channel = Channel()
-    failed: list[str] = []
 
-    def answered(items: list[str], done: Deferred[Any]) -> None:
-        if done.has_failed:
-            failed.extend(items)
-
-    def make(items: list[str]) -> list[str]:
-        if "bad" in items:
+    def make(items: list[Item]) -> list[str]:
+        names = [item.name for item in items]
+        if "bad" in names:
             raise ValueError("bad")
-        return items
+        return names
 
-    queues: NodeQueues[str] = NodeQueues(lambda _: channel, 1_000, make, answered)
-    queues.put(2, "bad")
-    queues.put(2, "good")
-    assert failed == ["bad"]
+    sender = sender_over(channel, make)
+    bad, good = (sender.ask(2, Item(name)) for name in ("bad", "good"))
+    assert bad.has_failed
+    assert not good.done
     assert [message for message, _ in channel.asked] == [["good"]]
     assert [type(error) for error in faults.take()] == [ValueError]
+
+
+def test_what_is_withdrawn_while_it_waits_is_not_sent() -> None:
+    channel = Channel()
+    sender = sender_over(channel)
+    items = [Item(name) for name in ("first", "second", "third")]
+    answers = [sender.ask(2, item) for item in items]
+    for item in items[:2]:
+        sender.withdraw(2, item, KeyError("withdrawn"))
+    assert [answer.has_failed for answer in answers] == [False, True, False]
+    channel.asked[0][1].resolve(None)
+    assert [message for message, _ in channel.asked] == [["first"], ["third"]]
+
+
+def test_all_that_wait_for_a_node_are_told_of_the_end(faults: Any) -> None:
+    channel = Channel()
+    sender = sender_over(channel)
+    answers = [sender.ask(2, Item(name)) for name in ("in flight", "waiting")]
+    sender.close()
+    answers.append(sender.ask(2, Item("late")))
+    for answer in answers:
+        with pytest.raises(NodeLost):
+            answer.result()
+    channel.asked[0][1].resolve(None)
+    assert len(channel.asked) == 1
 
 
 def test_an_end_that_fails_to_be_written_is_written_again(

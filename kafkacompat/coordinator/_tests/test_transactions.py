@@ -12,18 +12,19 @@ from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api.write_txn_markers import error_response
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, Partitions, image_of, topic_image
+from kafkacompat.coordinator.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.marker_writer import LocalMarkerWriter
+from kafkacompat.coordinator.transaction_marker_channel_manager import END_RETRY_MS
 from kafkacompat.coordinator.transaction_service import (
-    COMPLETION_RETRY_MS,
     TransactionCoordinator,
     TransactionCoordinatorSettings,
 )
-from kafkacompat.coordinator.verifier import PartitionVerifier
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import Tasks
 from kafkacompat.txn.environment import TransactionSettings
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
@@ -106,6 +107,7 @@ class World:
             lambda node_id: self.channel,
             self.time,
             self.time,
+            Tasks(self.time),
             None,
             self.settings,
         )
@@ -338,13 +340,13 @@ def test_the_completion_is_written_again_until_it_is() -> None:
     ((request, answer),) = channel.asked
     answer.resolve(written(request, E.NONE))
     assert world.state() == "PrepareCommit"
-    assert world.coordinator.ends_to_write_again == 1
-    world.time.advance(COMPLETION_RETRY_MS)
-    assert world.coordinator.ends_to_write_again == 1
+    assert world.coordinator.markers.ends_to_write_again == 1
+    world.time.advance(END_RETRY_MS)
+    assert world.coordinator.markers.ends_to_write_again == 1
     world.partitions.refusal = None
-    world.time.advance(COMPLETION_RETRY_MS)
+    world.time.advance(END_RETRY_MS)
     assert world.state() == "CompleteCommit"
-    assert world.coordinator.ends_to_write_again == 0
+    assert world.coordinator.markers.ends_to_write_again == 0
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -499,8 +501,14 @@ class Verifying:
         world.publish(led_by(world.image.topics[TRANSACTION_TOPIC], OTHER_NODE, 1))
         self.channel = world.channel
         assert self.channel is not None
-        self.verifier = PartitionVerifier(
-            NODE_ID, lambda: world.image, world.coordinator, lambda node_id: world.channel, 30_000, NotServed
+        self.verifier = AddPartitionsToTxnManager(
+            NODE_ID,
+            lambda: world.image,
+            world.coordinator,
+            lambda node_id: world.channel,
+            Tasks(world.time),
+            30_000,
+            NotServed,
         )
         self.world = world
 
@@ -633,11 +641,12 @@ def test_a_coordinator_that_is_here_is_asked_directly() -> None:
 
 def test_old_producers_are_believed_where_verification_is_off() -> None:
     world = World()
-    verifier = PartitionVerifier(
+    verifier = AddPartitionsToTxnManager(
         NODE_ID,
         lambda: world.image,
         world.coordinator,
         lambda node_id: world.channel,
+        Tasks(world.time),
         30_000,
         NotServed,
         lambda: False,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator import loading, partition_writer, verifier
+from kafkacompat.coordinator import add_partitions_to_txn_manager, loading, partition_writer
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.log.reading import ReadableLog
@@ -39,7 +39,7 @@ def leaders_do_not_verify(patch: pytest.MonkeyPatch) -> None:
     def ask(self: Any, name: str, producer_id: int, epoch: int, partitions: Any, adds: bool) -> Deferred[Any]:
         return Deferred.of(dict.fromkeys(partitions, ErrorCode.NONE))
 
-    patch.setattr(verifier.PartitionVerifier, "ask", ask)
+    patch.setattr(add_partitions_to_txn_manager.AddPartitionsToTxnManager, "ask", ask)
 
 
 def offsets_count_before_their_transaction_ends(patch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,16 @@ import pytest
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, image_of, topic_image
-from kafkacompat.coordinator.marker_sender import (
+from kafkacompat.coordinator.transaction_marker_channel_manager import (
     RETRY_MS,
     WRITTEN_AT_ONCE,
     WRONG_RETRY_MS,
-    MarkerSender,
     Sending,
+    TransactionMarkerChannelManager,
 )
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, TopicPartition
+from kafkacompat.tasks import Tasks
 from kafkacompat.txn.environment import Markers
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest
@@ -105,15 +106,19 @@ class World:
         self.lead({T0: NODE_ID, T1: SECOND, T2: THIRD})
         self.finished: list[Sending] = []
         own: Any = self.nodes[NODE_ID]
-        self.sender = MarkerSender(
+        self.sender = TransactionMarkerChannelManager(
             NODE_ID,
             lambda: self.image,
             own,
             lambda node_id: self.nodes[node_id],
-            self.time,
+            Tasks(self.time),
             30_000,
-            self.finished.append,
+            self.write_end,
         )
+
+    def write_end(self, sending: Sending) -> Deferred[None]:
+        self.finished.append(sending)
+        return Deferred.of(None)
 
     def lead(self, leaders: dict[TopicPartition, int]) -> None:
         """Set the leaders. There are no other partitions."""

@@ -8,15 +8,16 @@ requests for the same id wait for a node, the newer one replaces the older one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.node_queues import NodeQueues, Requests
+from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, Requests
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, TRANSACTION_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.meters import Histogram
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 EPOCH_BUMP_VERSION = 2
 Errors = Mapping[TopicPartition, ErrorCode]
+Found = ErrorCode | Mapping[str, Errors]
+"""Of a request: the error of all its questions, or the errors by transactional id."""
 
 
 class VerifierMeter:
@@ -45,28 +48,26 @@ class VerifierMeter:
         self.failures += sum(code is not ErrorCode.NONE for code in answer.values())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Question:
-    __slots__ = ("answer", "partitions", "transaction")
-
-    def __init__(
-        self, transaction: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
-    ) -> None:
-        self.transaction = transaction
-        self.partitions = partitions
-        self.answer: Deferred[Errors] = Deferred()
-
-    def settle(self, code: ErrorCode) -> None:
-        if not self.answer.done:
-            self.answer.resolve(dict.fromkeys(self.partitions, code))
+    transaction: AddPartitionsToTxnTransaction
 
 
-class PartitionVerifier:
+class _Replaced(Exception):
+    """A newer request for the same transactional id waits for the node."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        self.code = code
+
+
+class AddPartitionsToTxnManager:
     def __init__(
         self,
         node_id: int,
         image: Callable[[], MetadataImage],
         coordinator: TransactionService,
         channel: Callable[[int], Requests | None],
+        tasks: Tasks,
         timeout_ms: int,
         not_known: type[Exception],
         verifies: Callable[[], bool] = lambda: True,
@@ -85,11 +86,14 @@ class PartitionVerifier:
         self._not_known = not_known
         self._waiting: dict[int, dict[str, _Question]] = {}
         """Node -> transactional id -> request that waits to be sent."""
-        self._queues: NodeQueues[_Question] = NodeQueues(channel, timeout_ms, self._request, self._answered)
+        self._tasks = tasks
+        self._sender: InterBrokerSender[_Question, Found] = InterBrokerSender(
+            tasks, channel, timeout_ms, self._request, _found
+        )
 
     def close(self) -> None:
         """Fail all waiting requests with NETWORK_EXCEPTION."""
-        self._queues.close()
+        self._sender.close()
 
     def ask(
         self,
@@ -104,19 +108,19 @@ class PartitionVerifier:
         node_id = self._coordinator_of(transactional_id)
         if node_id == NO_LEADER:
             return Deferred.of(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        began_s = self.meter.monotonic_s()
         if node_id == self._node_id:
             answer = self._ask_here(transactional_id, producer_id, producer_epoch, partitions, adds)
         else:
             answer = self._ask_node(node_id, transactional_id, producer_id, producer_epoch, partitions, adds)
-        answer.on_done(partial(self._answered_one, began_s))
+        return self._tasks.run(f"verifying a partition of {transactional_id!r}", self._timed(answer))
+
+    async def _timed(self, asked: Awaitable[Errors]) -> Errors:
+        began_s = self.meter.monotonic_s()
+        answer = await asked
+        self.meter.note(began_s, answer)
         return answer
 
-    def _answered_one(self, began_s: float, done: Deferred[Errors]) -> None:
-        if not done.has_failed:
-            self.meter.note(began_s, done.result())
-
-    def _ask_node(
+    async def _ask_node(
         self,
         node_id: int,
         transactional_id: str,
@@ -124,7 +128,7 @@ class PartitionVerifier:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         adds: bool,
-    ) -> Deferred[Errors]:
+    ) -> Errors:
         topics: dict[str, list[int]] = {}
         for partition in partitions:
             topics.setdefault(partition.topic, []).append(partition.partition)
@@ -138,8 +142,7 @@ class PartitionVerifier:
                     AddPartitionsToTxnTopic(name=topic, partitions=indexes)
                     for topic, indexes in topics.items()
                 ],
-            ),
-            partitions,
+            )
         )
         waiting = self._waiting.setdefault(node_id, {})
         older = waiting.get(transactional_id)
@@ -147,29 +150,42 @@ class PartitionVerifier:
             known = older.transaction
             is_same = known.producer_id == producer_id  # another producer id has its own epochs
             if is_same and known.producer_epoch > producer_epoch:
-                question.settle(ErrorCode.INVALID_PRODUCER_EPOCH)
-                return question.answer
+                return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_EPOCH)
             is_fenced = is_same and known.producer_epoch < producer_epoch
-            older.settle(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
+            code = ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION
+            self._sender.withdraw(node_id, older, _Replaced(code))
         waiting[transactional_id] = question
-        self._queues.put(node_id, question)
-        return question.answer
+        try:
+            found = await self._sender.ask(node_id, question)
+        except _Replaced as newer:
+            found = newer.code
+        except self._not_known:  # an older release, which does not verify either
+            found = ErrorCode.NONE
+        except Exception:
+            found = ErrorCode.NETWORK_EXCEPTION
+        finally:
+            self._no_longer_waits(question)  # if it was never sent
+        if isinstance(found, ErrorCode):
+            return dict.fromkeys(partitions, found)
+        codes = found.get(transactional_id, {})
+        return {each: codes.get(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in partitions}
 
-    def _ask_here(
+    async def _ask_here(
         self,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         adds: bool,
-    ) -> Deferred[Errors]:
+    ) -> Errors:
         wanted = frozenset(partitions)
         if adds:
-            return self._coordinator.add_partitions(
+            code = await self._coordinator.add_partitions(
                 transactional_id, producer_id, producer_epoch, wanted, EPOCH_BUMP_VERSION
-            ).then(lambda code: dict.fromkeys(partitions, _for_leader(code)))
+            )
+            return dict.fromkeys(partitions, _for_leader(code))
         found = self._coordinator.verify_partitions(transactional_id, producer_id, producer_epoch, wanted)
-        return Deferred.of({partition: _for_leader(code) for partition, code in found.items()})
+        return {partition: _for_leader(code) for partition, code in found.items()}
 
     def _coordinator_of(self, transactional_id: str) -> int:
         topic = self._image().topics.get(TRANSACTION_TOPIC)
@@ -177,53 +193,30 @@ class PartitionVerifier:
             return NO_LEADER
         return topic.partitions[partition_for_key(transactional_id, len(topic.partitions))].leader
 
-    def _forget(self, questions: list[_Question]) -> None:
-        for waiting in self._waiting.values():
-            for question in questions:
-                transactional_id = question.transaction.transactional_id
-                if waiting.get(transactional_id) is question:
-                    del waiting[transactional_id]
-
     def _request(self, questions: list[_Question]) -> AddPartitionsToTxnRequest:
-        self._forget(questions)
-        return AddPartitionsToTxnRequest(
-            transactions=[question.transaction for question in questions if not question.answer.done]
-        )
+        for each in questions:
+            self._no_longer_waits(each)
+        return AddPartitionsToTxnRequest(transactions=[each.transaction for each in questions])
 
-    def _answered(self, questions: list[_Question], done: Deferred[Any]) -> None:
-        self._forget(questions)  # those without a request
-        try:
-            response = done.result()
-        except self._not_known:  # an older release, which does not verify either
-            for question in questions:
-                question.settle(ErrorCode.NONE)
-            return
-        except Exception:
-            for question in questions:
-                question.settle(ErrorCode.NETWORK_EXCEPTION)
-            return
-        if response.error_code:
-            refused = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            code = ErrorCode.INVALID_TXN_STATE if refused else _code(response.error_code)
-            for question in questions:
-                question.settle(code)
-            return
-        found = {
-            result.transactional_id: {
-                TopicPartition(topic.name, each.partition_index): _for_leader(
-                    _code(each.partition_error_code)
-                )
-                for topic in result.topic_results
-                for each in topic.results_by_partition
-            }
-            for result in response.results_by_transaction
+    def _no_longer_waits(self, question: _Question) -> None:
+        transactional_id = question.transaction.transactional_id
+        for waiting in self._waiting.values():
+            if waiting.get(transactional_id) is question:
+                del waiting[transactional_id]
+
+
+def _found(response: Any) -> Found:
+    if response.error_code:
+        refused = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return ErrorCode.INVALID_TXN_STATE if refused else _code(response.error_code)
+    return {
+        result.transactional_id: {
+            TopicPartition(topic.name, each.partition_index): _for_leader(_code(each.partition_error_code))
+            for topic in result.topic_results
+            for each in topic.results_by_partition
         }
-        for question in questions:
-            if not question.answer.done:
-                codes = found.get(question.transaction.transactional_id, {})
-                question.answer.resolve(
-                    {each: codes.get(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in question.partitions}
-                )
+        for result in response.results_by_transaction
+    }
 
 
 def _code(number: int) -> ErrorCode:

@@ -1,0 +1,248 @@
+"""Coroutines that wait for values and times, carried out in steps."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from kafkacompat._tests.doubles import HandTime
+from kafkacompat.deferred import Deferred
+from kafkacompat.tasks import TURN_COST, Cancelled, Tasks, carried_out, pause
+
+
+class World:
+    def __init__(self) -> None:
+        self.time = HandTime()
+        self.tasks = Tasks(self.time)
+        self.seen: list[Any] = []
+
+    def turn(self) -> None:
+        assert self.time.step()
+
+    async def note(self, value: Deferred[Any], before: str = "", after: str = "") -> Any:
+        try:
+            found = await value
+            self.seen.append(found)
+            return found
+        finally:
+            self.seen.append(after)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_task_runs_until_it_waits_and_goes_on_where_the_value_is_given(world: World) -> None:
+    value: Deferred[int] = Deferred()
+    task = world.tasks.run("waiting", world.note(value, after="end"))
+    assert [each.what for each in world.tasks] == ["waiting"]
+    assert task.waits_for is value
+    value.resolve(3)
+    assert world.seen == [3, "end"]
+    assert task.result() == 3
+    assert not list(world.tasks)
+    assert not world.time.waiting
+
+
+def test_a_value_that_is_there_is_not_waited_for(world: World) -> None:
+    assert world.tasks.run("waiting", world.note(Deferred.of(3))).result() == 3
+
+
+def test_a_failure_is_raised_where_the_value_is_awaited_and_goes_on_to_whoever_waits(world: World) -> None:
+    async def failing() -> None:
+        await world.note(value)
+
+    value: Deferred[int] = Deferred()
+    task = world.tasks.run("failing", failing())
+    value.fail(KeyError("x"))
+    with pytest.raises(KeyError):
+        task.result()
+
+
+def test_the_failure_of_a_task_that_nobody_waits_for_is_reported(world: World, faults: Any) -> None:
+    value: Deferred[int] = Deferred()
+    world.tasks.start("failing", world.note(value))
+    error = KeyError("x")
+    value.fail(error)
+    assert faults.take() == [error]
+
+
+def test_short_pauses_cost_no_turn_and_long_ones_one_each(world: World) -> None:
+    async def work() -> None:
+        for number in range(4):
+            world.seen.append(number)
+            await pause(TURN_COST // 2)
+
+    world.tasks.start("work", work())
+    assert world.seen == [0, 1]
+    world.turn()
+    assert world.seen == [0, 1, 2, 3]
+    world.turn()
+    assert not world.time.waiting
+
+
+def test_those_that_pause_take_turns(world: World) -> None:
+    async def work(name: str, pieces: int) -> None:
+        for _ in range(pieces):
+            await pause()
+            world.seen.append(name)
+
+    world.tasks.start("a", work("a", 3))
+    world.tasks.start("b", work("b", 1))
+    for turns in range(1, 5):
+        world.turn()
+        assert len(world.seen) == turns
+    assert world.seen == ["a", "b", "a", "a"]
+    assert not world.time.waiting
+    world.tasks.start("c", work("c", 1))
+    world.turn()
+    assert world.seen[-1] == "c"
+
+
+def test_a_sleep_ends_at_its_time(world: World) -> None:
+    task = world.tasks.run("sleeping", world.note(world.tasks.sleep(50)))
+    world.time.advance(49)
+    assert not task.done
+    world.time.advance(1)
+    assert task.done
+
+
+def test_a_cancelled_task_ends_at_its_await_and_leaves_no_timer(world: World) -> None:
+    task = world.tasks.run("sleeping", world.note(world.tasks.sleep(50), after="end"))
+    task.cancel()
+    task.cancel()
+    assert world.seen == ["end"]
+    assert not world.time.waiting
+    assert not list(world.tasks)
+    with pytest.raises(Cancelled):
+        task.result()
+
+
+def test_a_value_that_others_wait_for_is_not_abandoned_by_a_cancelled_task(world: World) -> None:
+    value: Deferred[int] = Deferred()
+    value.when_abandoned = lambda: world.seen.append("abandoned")
+    tasks = [world.tasks.run("waiting", world.note(value)) for _ in range(2)]
+    tasks[0].cancel()
+    assert "abandoned" not in world.seen
+    tasks[1].cancel()
+    assert "abandoned" in world.seen
+    value.resolve(3)
+    assert 3 not in world.seen
+
+
+def test_a_task_may_be_cancelled_by_another_that_waits_for_the_same_value(world: World) -> None:
+    value: Deferred[int] = Deferred()
+
+    async def first() -> None:
+        await value
+        second.cancel()
+
+    world.tasks.start("first", first())
+    second = world.tasks.run("second", world.note(value, after="end"))
+    value.resolve(3)
+    assert world.seen == ["end"]
+
+
+def test_a_paused_task_that_is_cancelled_does_not_go_on(world: World) -> None:
+    async def work() -> None:
+        await pause()
+        world.seen.append("more")
+
+    world.tasks.start("work", work()).cancel()
+    world.time.advance(0)
+    assert not world.seen
+
+
+def test_a_task_that_cancels_itself_ends_at_its_next_await(world: World) -> None:
+    async def work() -> None:
+        await Deferred.of(None)
+        (task,) = world.tasks
+        task.cancel()
+        world.seen.append("until here")
+        await world.tasks.sleep(1)
+        world.seen.append("no further")
+
+    world.tasks.start("work", work())
+    assert world.seen == ["until here"]
+    assert not list(world.tasks)
+    world.time.advance(10)
+    assert world.seen == ["until here"]
+
+
+def test_an_error_in_the_end_of_a_cancelled_task_is_reported(world: World, faults: Any) -> None:
+    async def work() -> None:
+        try:
+            await world.tasks.sleep(1)
+        finally:
+            raise KeyError("x")
+
+    world.tasks.start("work", work()).cancel()
+    assert [type(error) for error in faults.take()] == [KeyError]
+    assert not list(world.tasks)
+
+
+def test_all_gives_the_values_in_order(world: World) -> None:
+    values: list[Deferred[Any]] = [Deferred(), Deferred(), Deferred.of(3)]
+    task = world.tasks.all("each", [world.note(each) for each in values])
+    values[1].resolve(2)
+    assert not task.done
+    values[0].resolve(1)
+    assert task.result() == [1, 2, 3]
+    assert world.tasks.all("none", []).result() == []
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_the_first_of_all_that_fails_ends_the_others(world: World, failing: int) -> None:
+    values: list[Deferred[Any]] = [Deferred(), Deferred(), Deferred()]
+    task = world.tasks.all("each", [world.note(each) for each in values])
+    values[failing].fail(KeyError(failing))
+    with pytest.raises(KeyError):
+        task.result()
+    assert not list(world.tasks)
+
+
+def test_the_first_of_all_may_fail_before_the_others_have_begun(world: World) -> None:
+    async def fail() -> None:
+        raise KeyError
+
+    task = world.tasks.all("each", [fail(), world.note(Deferred(), after="begun")])
+    with pytest.raises(KeyError):
+        task.result()
+    assert not world.seen
+    assert not list(world.tasks)
+
+
+def test_all_end_with_whoever_waits_for_them(world: World) -> None:
+    async def wait(depth: int) -> None:
+        if depth:
+            await world.tasks.all("each", [wait(depth - 1), wait(depth - 1)])
+        await world.tasks.sleep(depth)
+
+    world.tasks.start("all", wait(2)).cancel()
+    assert not list(world.tasks)
+    assert not world.time.waiting
+
+
+def test_tasks_that_are_dropped_with_their_node_do_nothing_more(world: World, faults: Any) -> None:
+    async def wait() -> None:
+        await world.tasks.all("each", [world.note(Deferred(), after="end"), world.note(Deferred())])
+        world.seen.append("more")
+
+    world.tasks.start("all", wait())
+    del world.tasks
+    gc.collect()
+    assert "more" not in world.seen
+    assert not faults.take()
+
+
+def test_what_need_not_wait_is_carried_out_at_once(world: World) -> None:
+    async def work(value: Deferred[int]) -> int:
+        await pause()
+        return await value
+
+    assert carried_out(work(Deferred.of(3))) == 3
+    with pytest.raises(RuntimeError):
+        carried_out(work(Deferred()))

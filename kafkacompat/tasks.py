@@ -1,0 +1,222 @@
+"""The one way to wait: carries out coroutines that await Deferred values and pauses, over the ports' timers.
+
+What answers at once is a plain function. What waits is an `async def`, given to `Tasks.start` or `Tasks.run`:
+
+- `await deferred` goes on where the value is given, in the same step of the loop. So whoever gives a value sees its effects when
+  the call returns, as with a callback.
+- `await pause(cost)` goes on at once until the task has done as much as one turn of the loop may cost, then in a later turn.
+- `await tasks.sleep(ms)` waits for a time of the clock.
+
+Between two awaits nothing else runs. After one, everything may have changed.
+
+It knows no loop and no threads, so it is the same in a node and in the simulation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Coroutine, Generator, Iterator, Sequence
+from types import coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Timers
+
+T = TypeVar("T")
+
+TURN_COST = 4_000
+"""Estimated microseconds after which a turn ends: a fifth of the 20 ms that a step of the loop may take, because the
+estimates are for an idle machine."""
+
+
+class Cancelled(Exception):
+    """The failure of a task that was cancelled."""
+
+
+@coroutine
+def pause(cost: int = TURN_COST) -> Generator[int, None, None]:
+    """Let others run if the task has done enough. `cost`: microseconds of what was done since the last pause, on an idle
+    machine. By default the task goes on in a later turn."""
+    yield cost
+
+
+class Task(Deferred[T]):
+    """A coroutine that is carried out, and its value."""
+
+    __slots__ = ("_coroutine", "_is_ending", "_left", "_tasks", "is_reported", "waits_for", "what")
+
+    def __init__(
+        self, tasks: Tasks, what: str, coroutine: Coroutine[Any, None, T], is_reported: bool
+    ) -> None:
+        super().__init__()
+        self.what = what
+        """For reports, and for whoever looks what a node is doing."""
+        self.waits_for: Deferred[Any] | None = None
+        """None while it runs, pauses or has ended."""
+        self.is_reported = is_reported
+        """Nobody waits for the value, so a failure is reported."""
+        self._tasks = tasks
+        self._coroutine = coroutine
+        self._left = TURN_COST
+        self._is_ending = False
+
+    def cancel(self) -> None:
+        """End it at its present await, whose `finally` blocks run. It fails with Cancelled. Does nothing after its end."""
+        if self.done or self._is_ending:
+            return
+        self._is_ending = True
+        if not self._coroutine.cr_running:  # type: ignore[attr-defined]  # which every coroutine has
+            self._end()
+
+    def go_on(self) -> None:
+        """Carry it out until it waits, pauses or ends."""
+        send = self._coroutine.send
+        while True:
+            try:
+                waits_for = send(None)
+            except StopIteration as end:
+                self._tasks.remove(self)
+                self.resolve(end.value)
+                return
+            except Exception as error:
+                self._tasks.remove(self)
+                if self.is_reported:
+                    report(self.what, error)
+                self.fail(error)
+                return
+            if self._is_ending:  # it was cancelled by what it called
+                self._end()
+                return
+            if type(waits_for) is int:
+                self._left -= waits_for
+                if self._left <= 0:
+                    self._left = TURN_COST
+                    self._tasks.go_on_later(self)
+                    return
+            elif not waits_for.done:
+                self.waits_for = waits_for
+                waits_for.on_done(self._value_is_there)
+                return
+
+    def _value_is_there(self, _: Deferred[Any]) -> None:
+        if not self.done:  # it was cancelled by another that waited for the same value
+            self.waits_for = None
+            self.go_on()
+
+    def _end(self) -> None:
+        waited_for, self.waits_for = self.waits_for, None
+        if waited_for is not None:
+            waited_for.forget(self._value_is_there)
+        try:
+            self._coroutine.close()
+        except Exception as error:
+            report(f"ending {self.what}", error)
+        self._tasks.remove(self)
+        self.fail(Cancelled(self.what))
+
+
+class Tasks:
+    """The tasks of a node. Those that have paused take turns, a piece in each turn of the loop."""
+
+    __slots__ = ("_paused", "_timers", "_unfinished")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._unfinished: dict[Task[Any], None] = {}
+        self._paused: deque[Task[Any]] = deque()
+
+    def __iter__(self) -> Iterator[Task[Any]]:
+        """Those that have not ended, oldest first."""
+        return iter(list(self._unfinished))
+
+    def start(self, what: str, coroutine: Coroutine[Any, None, object]) -> Task[Any]:
+        """Carry out what nobody waits for, at once until it first waits. If it fails, that is reported as a bug."""
+        return self._begun(Task(self, what, coroutine, is_reported=True))
+
+    def run(self, what: str, coroutine: Coroutine[Any, None, T]) -> Task[T]:
+        """Carry out what the caller waits for, at once until it first waits. A failure is the caller's."""
+        return self._begun(Task(self, what, coroutine, is_reported=False))
+
+    def all(self, what: str, coroutines: Sequence[Coroutine[Any, None, T]]) -> Deferred[list[T]]:
+        """Carry them out side by side. Their values in this order. If one fails, the others end, and so they do when nobody
+        waits for the values any more."""
+        together: Deferred[list[T]] = Deferred()
+        tasks = [Task(self, what, each, is_reported=False) for each in coroutines]
+        left = len(tasks)
+
+        def cancel() -> None:
+            nonlocal left
+            left = 0
+            for task in tasks:
+                task.cancel()
+
+        def one_is_over(done: Deferred[T]) -> None:
+            nonlocal left
+            if left == 0:  # it was cancelled here
+                return
+            left -= 1
+            try:
+                done.result()
+            except Exception as error:
+                cancel()
+                together.fail(error)
+            else:
+                if left == 0:
+                    together.resolve([task.result() for task in tasks])
+
+        together.when_abandoned = cancel
+        for task in tasks:
+            self._unfinished[task] = None
+            task.on_done(one_is_over)
+        for task in tasks:
+            if not task.done:  # an earlier one may have failed at once
+                task.go_on()
+        return together if tasks else Deferred.of([])
+
+    def sleep(self, delay_ms: int) -> Deferred[None]:
+        """Done after some milliseconds."""
+        over: Deferred[None] = Deferred()
+        over.when_abandoned = self._timers.call_after(delay_ms, lambda: over.resolve(None)).cancel
+        return over
+
+    def remove(self, task: Task[Any]) -> None:
+        """It has ended."""
+        del self._unfinished[task]
+
+    def go_on_later(self, task: Task[Any]) -> None:
+        """In a later turn of the loop, after those that paused before."""
+        self._paused.append(task)
+        if len(self._paused) == 1:
+            self._timers.call_after(0, self._turn)
+
+    def _begun(self, task: Task[T]) -> Task[T]:
+        self._unfinished[task] = None
+        task.go_on()
+        return task
+
+    def _turn(self) -> None:
+        # The first one stays in its place meanwhile, so that a task that pauses sets no timer.
+        task = self._paused[0]
+        try:
+            if not task.done:
+                task.go_on()
+        finally:
+            self._paused.popleft()
+            if self._paused:
+                self._timers.call_after(0, self._turn)
+
+
+def carried_out(coroutine: Coroutine[Any, None, T]) -> T:
+    """The value of a coroutine that waits for nothing that is not there yet: all its steps at once. Otherwise RuntimeError."""
+    while True:
+        try:
+            waits_for = coroutine.send(None)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        if type(waits_for) is not int and not waits_for.done:
+            coroutine.close()
+            raise RuntimeError("it waits for a value that is not there yet")
