@@ -97,7 +97,7 @@ def in_steps(
             if mentioned > 1:
                 found = OffsetLookup(ErrorCode.INVALID_REQUEST)
             else:
-                found = _look_up(node, TopicPartition(topic.name, one.partition_index), one, request, version)
+                found = _look_up(node, context, TopicPartition(topic.name, one.partition_index), one, request)
             answer = ListOffsetsPartitionResponse(partition_index=one.partition_index)
             of_topic = topics.get(topic.name)
             if of_topic is None:
@@ -140,13 +140,13 @@ def _fill(answer: ListOffsetsPartitionResponse, version: int, found: OffsetLooku
 
 def _look_up(
     node: Node,
+    context: RequestContext,
     partition: TopicPartition,
     one: ListOffsetsPartition,
     request: ListOffsetsRequest,
-    version: int,
 ) -> OffsetLookup | Deferred[OffsetLookup]:
     first = FIRST_VERSION_OF_SPECIAL.get(one.timestamp)
-    if one.timestamp < 0 and (first is None or version < first):
+    if one.timestamp < 0 and (first is None or context.api_version < first):
         return OffsetLookup(ErrorCode.UNSUPPORTED_VERSION)
     return node.partitions.list_offset(
         partition,
@@ -154,6 +154,7 @@ def _look_up(
         request.isolation_level == READ_COMMITTED,
         one.current_leader_epoch,
         request.replica_id,
+        context.connection_id,
     )
 
 

@@ -152,8 +152,10 @@ class PartitionService(Protocol):
         read_committed: bool,
         current_leader_epoch: int,
         replica_id: int,
+        connection_id: int = ...,
     ) -> OffsetLookup | Deferred[OffsetLookup]:
-        """Return the offset. It comes later if the log must be searched for a timestamp."""
+        """Return the offset. It comes later if the log must be searched for a timestamp. Connections take turns with
+        their searches."""
         ...
 
     def search_room(self) -> Deferred[None] | None:

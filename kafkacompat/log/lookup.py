@@ -7,8 +7,8 @@ of the log at its start. Afterwards the log checks whether that state still hold
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from kafkacompat.log import scan
 from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt
@@ -20,7 +20,7 @@ from kafkacompat.log.time_index import TimeIndex
 from kafkacompat.ports import AbortedTransaction, TimestampOffset
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed
-from kafkacompat.records.read import contents_of
+from kafkacompat.records.read import BYTES_A_UNIT, find_by_time
 from kafkacompat.records.record import RecordMalformed
 
 if TYPE_CHECKING:
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk
 
 UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
+ALL_AT_ONCE = 1 << 62
+HEADER_COST = 16
+"""The cost of a batch that is passed over, in units of `find_by_time`."""
+
+T = TypeVar("T")
+Pieces: TypeAlias = Generator[int, None, T]
 
 
 class Learned(NamedTuple):
@@ -47,6 +53,7 @@ class TimestampLookup:
         "_active_timestamp_ms",
         "_disk",
         "_log_start_offset",
+        "_pieces",
         "_segments",
         "_timestamp_ms",
         "abandoned",
@@ -81,33 +88,51 @@ class TimestampLookup:
         self.damaged: Segment | None = None
         """The segment whose indexes are damaged."""
         self.error: OSError | BatchCorrupt | RecordMalformed | DecompressionFailed | None = None
+        self._pieces = self._search()
 
-    def run(self) -> None:
+    def run(self, most: int = ALL_AT_ONCE) -> bool:
+        """Do a piece of the search, in units of about a record. Returns whether the search is over."""
         try:
-            if self._timestamp_ms is None:
-                self.found = self._of_largest()
-            else:
-                self.found = self._first_at_or_after(self._segments, self._timestamp_ms)
+            for cost in self._pieces:
+                most -= cost
+                if most <= 0:
+                    return False
         except FileNotFoundError as error:
             self.moved, self.error = True, error
         except (OSError, *UNREADABLE) as error:
             self.error = error
+        return True
 
-    def _of_largest(self) -> TimestampOffset | None:
+    def give_up(self) -> None:
+        """Close the file, and free what is decompressed."""
+        self._pieces.close()
+
+    def _search(self) -> Pieces[None]:
+        if self._timestamp_ms is None:
+            self.found = yield from self._of_largest()
+        else:
+            self.found = yield from self._first_at_or_after(self._segments, self._timestamp_ms)
+
+    def _of_largest(self) -> Pieces[TimestampOffset | None]:
         best: Segment | None = None
         best_ms = -1
         for segment in self._segments:
             timestamp_ms = self._largest(segment)
             if timestamp_ms > best_ms:
                 best, best_ms = segment, timestamp_ms
-        return None if best is None else self._first_at_or_after([best], best_ms)
+            yield HEADER_COST
+        # If no record has a timestamp, the first one is the answer, as in Kafka.
+        return (yield from self._first_at_or_after(self._segments if best is None else [best], best_ms))
 
-    def _first_at_or_after(self, segments: Sequence[Segment], timestamp_ms: int) -> TimestampOffset | None:
+    def _first_at_or_after(
+        self, segments: Sequence[Segment], timestamp_ms: int
+    ) -> Pieces[TimestampOffset | None]:
         for segment in segments:
             if self.abandoned:
                 break
+            yield HEADER_COST
             if self._largest(segment) >= timestamp_ms:
-                found = self._within(segment, timestamp_ms)
+                found = yield from self._within(segment, timestamp_ms)
                 if found is not None or self.damaged is not None:
                     return found
         return None
@@ -125,7 +150,7 @@ class TimestampLookup:
         self.learned.append(Learned(segment, *found))
         return found[0]
 
-    def _within(self, segment: Segment, timestamp_ms: int) -> TimestampOffset | None:
+    def _within(self, segment: Segment, timestamp_ms: int) -> Pieces[TimestampOffset | None]:
         try:
             offsets, times = self._indexes(segment)
             known, start = offsets.lookup(
@@ -138,6 +163,9 @@ class TimestampLookup:
         file = self._disk.open(segment.stem + LOG_SUFFIX)
         try:
             for header in scan.headers(file, start, size, SCAN_CHUNK):
+                yield HEADER_COST
+                if self.abandoned:
+                    return None
                 if known >= 0:
                     if header.last_offset > known:
                         self.damaged = segment
@@ -146,11 +174,11 @@ class TimestampLookup:
                         known = -1
                 if header.max_timestamp_ms < timestamp_ms or header.last_offset < self._log_start_offset:
                     continue
-                for offset, record in contents_of(file.read_cold(header.position, header.size), header):
-                    if self.abandoned:
-                        return None
-                    if record.timestamp_ms >= timestamp_ms and offset >= self._log_start_offset:
-                        return TimestampOffset(record.timestamp_ms, offset, header.leader_epoch)
+                batch = file.read_cold(header.position, header.size)
+                yield header.size // BYTES_A_UNIT
+                found = yield from find_by_time(batch, header, timestamp_ms, self._log_start_offset)
+                if found is not None:
+                    return TimestampOffset(*found, header.leader_epoch)
         except BatchCorrupt:
             if not start or known < 0:
                 raise

@@ -31,6 +31,7 @@ class Question(NamedTuple):
     read_committed: bool
     current_leader_epoch: int
     replica_id: int
+    connection_id: int
 
     @property
     def searched_timestamp_ms(self) -> int | None:

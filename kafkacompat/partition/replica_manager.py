@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.partition_services import OffsetLookup, ProduceResult
+from kafkacompat.api.request_context import NO_CONNECTION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
@@ -255,11 +256,12 @@ class ReplicaManager:
         read_committed: bool,
         current_leader_epoch: int,
         replica_id: int,
+        connection_id: int = NO_CONNECTION,
     ) -> OffsetLookup | Deferred[OffsetLookup]:
         core = self.core(partition)
         if core is None:
             return OffsetLookup(self.hosted.absent(partition))
-        question = Question(timestamp_ms, read_committed, current_leader_epoch, replica_id)
+        question = Question(timestamp_ms, read_committed, current_leader_epoch, replica_id, connection_id)
         if core.is_leader and replica_id < 0 and core.cannot_be_read_yet():
             anchored = self.hosted.anchoring.answers.get(partition)
             if anchored is not None:

@@ -1,8 +1,11 @@
 """ListOffsets by time: searches that read files in worker threads, and answers that are still valid.
 
-The numbers of running and waiting searches are bounded. A result counts only if the partition is still led in the
-requested epoch, the log is the one that was searched, and the found record was not truncated or deleted meanwhile.
-Otherwise the search is repeated. Versions are unknown here.
+The numbers of running and waiting searches are bounded. Connections take turns, so that one with many searches does not
+keep others waiting. A search that is not over soon begins again in a line of its own, in which one is carried out at a
+time: it may have a body of hundreds of megabytes in memory. It is done in pieces.
+
+A result counts only if the partition is still led in the requested epoch, the log is the one that was searched, and the
+found record was not truncated or deleted meanwhile. Otherwise the search is repeated. Versions are unknown here.
 """
 
 from __future__ import annotations
@@ -37,7 +40,11 @@ connections limits the small ones."""
 SEARCHES_AT_ONCE = 16
 """Searches that one job of a thread runs in a row."""
 JOBS_MAX = 2
-"""Concurrent jobs, so that threads are left for other cold reads."""
+"""Concurrent jobs, and one more for a long search, so that threads are left for other cold reads."""
+USUAL_WORK = 256 * 1024
+"""What a search may look at before it is a long one, in records or units of 16 bytes."""
+PIECE_WORK = 8 * 1024
+"""What a job looks at of a long search. Python text that runs longer in a thread would slow the loop down."""
 TRIES_MAX = 5
 """Attempts of one search whose log changes meanwhile. Compaction may replace segments at any time."""
 
@@ -45,11 +52,22 @@ TRIES_MAX = 5
 class Search:
     """One partition of one request."""
 
-    __slots__ = ("abandoned", "answer", "core", "leader_epoch", "log", "question", "running", "tries")
+    __slots__ = (
+        "abandoned",
+        "answer",
+        "core",
+        "is_long",
+        "leader_epoch",
+        "log",
+        "question",
+        "running",
+        "tries",
+    )
 
     def __init__(self, core: PartitionCore, question: Question) -> None:
         self.core = core
         self.question = question
+        self.is_long = False
         self.answer: Deferred[OffsetLookup] = Deferred()
         self.answer.when_abandoned = self.abandon
         self.tries = 0
@@ -69,13 +87,38 @@ class _Begun(NamedTuple):
     running: OffsetSearch
 
 
+class _Line:
+    """Searches that wait. Connections take turns."""
+
+    __slots__ = ("_of_connection",)
+
+    def __init__(self) -> None:
+        self._of_connection: dict[int, deque[Search]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._of_connection)
+
+    def add(self, search: Search) -> None:
+        self._of_connection.setdefault(search.question.connection_id, deque()).append(search)
+
+    def pop(self) -> Search:
+        connection_id = next(iter(self._of_connection))
+        own = self._of_connection.pop(connection_id)
+        search = own.popleft()
+        if own:
+            self._of_connection[connection_id] = own
+        return search
+
+
 class Searches:
     """The searches of a node, in the loop's thread. `core_of` gives the present core of a partition."""
 
     def __init__(self, workers: Workers, core_of: Callable[[PartitionCore], PartitionCore | None]) -> None:
         self._workers = workers
         self._core_of = core_of
-        self._waiting: deque[Search] = deque()
+        self._waiting = _Line()
+        self._long = _Line()
+        self._has_long_job = False
         self._unanswered = 0
         self._jobs = 0
         self._rooms: deque[Deferred[None]] = deque()
@@ -110,7 +153,7 @@ class Searches:
         if self._unanswered >= SEARCHES_MAX:
             return Deferred.of(OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))
         self._unanswered += 1
-        self._waiting.append(search)
+        self._waiting.add(search)
         self._start()
         return search.answer
 
@@ -118,7 +161,7 @@ class Searches:
         while self._waiting and self._jobs < JOBS_MAX:
             begun: list[_Begun] = []
             while self._waiting and len(begun) < SEARCHES_AT_ONCE:
-                search = self._waiting.popleft()
+                search = self._waiting.pop()
                 running = self._begin(search)
                 if running is not None:
                     begun.append(_Begun(search, running))
@@ -127,6 +170,35 @@ class Searches:
                 self._workers.submit(lambda begun=begun: _run(begun)).on_done(  # type: ignore[misc]
                     lambda done, begun=begun: self._ran(begun, done)  # type: ignore[misc]
                 )
+
+    def _start_long(self) -> None:
+        while self._long and not self._has_long_job:
+            search = self._long.pop()
+            running = self._begin(search)
+            if running is not None:
+                self._has_long_job = True
+                self._go_on(_Begun(search, running))
+
+    def _go_on(self, begun: _Begun) -> None:
+        self._workers.submit(partial(begun.running.run, PIECE_WORK)).on_done(partial(self._went_on, begun))
+
+    def _went_on(self, begun: _Begun, done: Deferred[bool]) -> None:
+        try:
+            is_over = done.result()
+        except Exception as problem:
+            self._failed([begun], problem)
+        else:
+            if not is_over and not begun.search.abandoned:
+                self._go_on(begun)
+                return
+            self._finish(*begun)
+        self._has_long_job = False
+        self._start_long()
+
+    def _failed(self, begun: Sequence[_Begun], problem: Exception) -> None:
+        logger.warning("offsets could not be looked up by time: %s", problem)
+        for search, _ in begun:
+            self._answer(search, OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))
 
     def _begin(self, search: Search) -> OffsetSearch | None:
         """Start a search. Returns None if it is answered without one."""
@@ -145,18 +217,22 @@ class Searches:
             self._answer(search, _refused_by(search, problem))
         return search.running
 
-    def _ran(self, begun: Sequence[_Begun], done: Deferred[None]) -> None:
+    def _ran(self, begun: Sequence[_Begun], done: Deferred[list[bool]]) -> None:
         self._jobs -= 1
         try:
-            done.result()
+            over = done.result()
         except Exception as problem:
-            logger.warning("offsets could not be looked up by time: %s", problem)
-            for search, _ in begun:
-                self._answer(search, OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))
+            self._failed(begun, problem)
         else:
-            for search, running in begun:
-                self._finish(search, running)
+            for (search, running), is_over in zip(begun, over, strict=True):
+                if is_over or search.abandoned:
+                    self._finish(search, running)
+                else:
+                    search.running = None
+                    search.is_long = True
+                    self._long.add(search)
         self._start()
+        self._start_long()
 
     def _finish(self, search: Search, running: OffsetSearch) -> None:
         search.running = None
@@ -177,7 +253,7 @@ class Searches:
         if holds and log is search.core.log and search.leader_epoch == search.core.leader_epoch:
             self._answer(search, answer_found(search.core, search.question, running.found))
         elif search.tries < TRIES_MAX:
-            self._waiting.append(search)
+            (self._long if search.is_long else self._waiting).add(search)
         else:
             self._answer(search, OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))
 
@@ -209,6 +285,11 @@ def _refused_by(search: Search, problem: Exception) -> OffsetLookup:
     return OffsetLookup(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _run(begun: Sequence[_Begun]) -> None:
+def _run(begun: Sequence[_Begun]) -> list[bool]:
+    """Whether each search is over."""
+    over = []
     for _, running in begun:
-        running.run()
+        over.append(running.run(USUAL_WORK))
+        if not over[-1]:
+            running.give_up()
+    return over

@@ -274,8 +274,13 @@ class OffsetSearch(Protocol):
     abandoned: bool
     """Set when the answer is no longer needed: the search may end."""
 
-    def run(self) -> None:
-        """Run the search. Blocks, so a worker calls it. Errors are kept for `finish_lookup`."""
+    def run(self, most: int = ...) -> bool:
+        """Do a piece of the search, in units of about a record. Blocks, so a worker calls it. Returns whether the search
+        is over. Errors are kept for `finish_lookup`."""
+        ...
+
+    def give_up(self) -> None:
+        """Free what an unfinished search has in memory."""
         ...
 
 

@@ -168,6 +168,42 @@ scan(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         (long long)headers, (long long)least, (long long)greatest, (long long)nulls, rows);
 }
 
+PyDoc_STRVAR(find_doc,
+"find(data, position, end, most, timestamp, offset)\n\
+As find_in_python, but it returns a count of 0 where that raises. Other threads run meanwhile.");
+
+static PyObject *
+find(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    long long position, end, most, timestamp, offset;
+    if (!PyArg_ParseTuple(args, "y*LLLLL", &data, &position, &end, &most, &timestamp, &offset))
+        return NULL;
+    if (position < 0 || end < position || end > data.len) {
+        PyBuffer_Release(&data);
+        PyErr_SetString(PyExc_ValueError, "positions outside the data");
+        return NULL;
+    }
+    const uint8_t *base = data.buf;
+    Cursor body = {base + position, base + end};
+    int64_t row[FIELDS];
+    long long count = 0;
+    int is_found = 0;
+    Py_BEGIN_ALLOW_THREADS
+    while (count < most && !is_found) {
+        if (read_record(&body, base, ANY_OFFSET, HEADERS_UNSEEN, row) < 0)
+            break;
+        is_found = row[TIMESTAMP] >= timestamp && row[OFFSET] >= offset;
+        position = row[END];
+        count++;
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&data);
+    if (!is_found)
+        return Py_BuildValue("LLO", position, count, Py_None);
+    return Py_BuildValue("LL(LL)", position, count, (long long)row[TIMESTAMP], (long long)row[OFFSET]);
+}
+
 PyDoc_STRVAR(cut_doc, "cut(data, rows, first, last)\nAs cut_in_python.");
 
 static PyObject *
@@ -209,6 +245,7 @@ done:
 
 static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, scan_doc},
+    {"find", find, METH_VARARGS, find_doc},
     {"cut", cut, METH_VARARGS, cut_doc},
     {NULL, NULL, 0, NULL},
 };

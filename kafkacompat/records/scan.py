@@ -21,7 +21,9 @@ from kafkacompat.records.record import Headers, Record, RecordMalformed, read_va
 
 try:
     from kafkacompat.records import _scan
-except ImportError:  # it was not compiled
+
+    _ = _scan.find
+except (ImportError, AttributeError):  # it was not compiled, or from older source text
     _scan = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def scan(
 
 
 def scan_in_python(
-    data: bytes | bytearray,
+    data: Buffer,
     position: int,
     end: int,
     first_offset: int,
@@ -198,7 +200,7 @@ def scan_in_python(
     )
 
 
-def _skip_headers(data: bytes | bytearray, position: int, end: int, most: int) -> tuple[int, int, int]:
+def _skip_headers(data: Buffer, position: int, end: int, most: int) -> tuple[int, int, int]:
     """(number of a record's headers, number of varints of several bytes among them, position after them)."""
     count, position = read_varint(data, position)
     if count < 0 or count > end - position:
@@ -229,6 +231,49 @@ def _skip_headers(data: bytes | bytearray, position: int, end: int, most: int) -
         if position > end:
             raise RecordMalformed("a header beyond its record")
     return count, varints, position
+
+
+def find(
+    data: Buffer, position: int, end: int, most: int, timestamp: int, offset: int
+) -> tuple[int, int, tuple[int, int] | None]:
+    """Look for the first record whose timestamp and offset delta are not below the given ones, among at most `most`
+    from a position on.
+
+    Returns the position after the last record looked at, the number of those, and (timestamp delta, offset delta) of
+    the record if it is found. It stops before an invalid record. If the first record is invalid, it raises
+    RecordMalformed. Nothing after the values is read. Other threads run while the compiled one looks.
+    """
+    if _scan is not None:
+        found = _scan.find(data, position, end, most, timestamp, offset)
+        if found[1]:
+            return found
+    return find_in_python(data, position, end, most, timestamp, offset)
+
+
+def find_in_python(
+    data: Buffer, position: int, end: int, most: int, timestamp: int, offset: int
+) -> tuple[int, int, tuple[int, int] | None]:
+    """`find` without the compiled extension."""
+    looked_at = 0
+    while looked_at < most:
+        count = min(most - looked_at, ROWS_AT_ONCE)
+        try:
+            after, found, *_, rows = scan_in_python(
+                data, position, end, ANY_OFFSET, count, ALL_AT_ONCE, HEADERS_UNSEEN, True
+            )
+        except RecordMalformed:
+            if looked_at:
+                break
+            raise
+        assert rows is not None
+        for at, each in enumerate(zip(column(rows, TIMESTAMP), column(rows, OFFSET), strict=True)):
+            if each[0] >= timestamp and each[1] >= offset:
+                return column(rows, END)[at], looked_at + at + 1, each
+        position = after
+        looked_at += found
+        if found < count:
+            break
+    return position, looked_at, None
 
 
 def column(rows: Buffer, field: int) -> list[int]:

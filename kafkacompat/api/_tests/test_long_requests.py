@@ -229,7 +229,7 @@ def test_searches_are_let_go_with_a_connection_that_ends_while_there_is_no_room_
     api, _ = searching(monkeypatch, 300)
     api.dispatcher.connection_closed(api.connection)
     turns(api)
-    waiting = api.world.manager._searches._waiting
+    (waiting,) = api.world.manager._searches._waiting._of_connection.values()
     assert waiting
     assert all(search.abandoned for search in waiting)
     assert not api.world.manager._searches._rooms

@@ -18,7 +18,7 @@ from kafkacompat.log._tests.logs import (
 )
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log import PartitionLog
-from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.ports import FileSlice, LogRefused, TimestampOffset
 from kafkacompat.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, assemble, build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.wire.errors import ErrorCode
@@ -119,8 +119,16 @@ def test_no_timestamps_at_all() -> None:
     log = open_log(MemoryDisk())
     assert look_up(log, None) is None
     assert look_up(log, 0) is None
-    log.append_as_leader(batch_of([b"x"], -1), 0, NOW_MS)
-    assert look_up(log, None) is None
+    for _ in range(3):
+        log.append_as_leader(batch_of([b"x"], -1), 3, NOW_MS)
+    assert look_up(log, 0) is None
+    # The first record, as in Kafka.
+    assert look_up(log, None) == TimestampOffset(-1, 0, 3)
+    log.set_high_watermark(3)
+    log.increment_log_start_offset(2)
+    assert look_up(log, None) == TimestampOffset(-1, 2, 3)
+    log.append_as_leader(batch_of([b"x"], 0), 3, NOW_MS)
+    assert look_up(log, None) == TimestampOffset(0, 3, 3)
 
 
 def test_the_earliest_of_equal_max_timestamps() -> None:

@@ -23,7 +23,10 @@ from kafkacompat.partition._tests.fakes import (
 )
 from kafkacompat.partition.searches import JOBS_MAX, SEARCHES_AT_ONCE, TRIES_MAX
 from kafkacompat.ports import LogRefused
-from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.records import compression
+from kafkacompat.records.batch import BatchCorrupt, build_batch
+from kafkacompat.records.record import Record
+from kafkacompat.records.validated import trusted_batch
 from kafkacompat.wire.errors import ErrorCode
 
 T0 = TopicPartition("t", 0)
@@ -38,9 +41,10 @@ def world_with(partitions: int = 1, records: int = 3) -> World:
 
 
 def ask(
-    world: World, partition: int = 0, *, epoch: int = -1, timestamp_ms: int = 0
+    world: World, partition: int = 0, *, epoch: int = -1, timestamp_ms: int = 0, connection_id: int = -1
 ) -> Deferred[OffsetLookup]:
-    asked = world.manager.list_offset(TopicPartition("t", partition), timestamp_ms, False, epoch, -1)
+    name = TopicPartition("t", partition)
+    asked = world.manager.list_offset(name, timestamp_ms, False, epoch, -1, connection_id)
     assert isinstance(asked, Deferred)
     return asked
 
@@ -177,6 +181,50 @@ def test_few_jobs_at_once_each_of_several_searches() -> None:
         world.workers.run()
     assert {one.result().error for one in asked} == {ErrorCode.NONE}
     assert jobs < len(asked) / 4
+
+
+def test_connections_take_turns() -> None:
+    world = world_with()
+    many = [ask(world, connection_id=1) for _ in range(20 * SEARCHES_AT_ONCE)]
+    few = [ask(world, connection_id=each) for each in (2, 2, 3)]
+    world.workers.run()  # the searches that began at once
+    world.workers.run()
+    assert all(each.done for each in few)
+    assert sum(each.done for each in many) <= 4 * SEARCHES_AT_ONCE
+    while not all(each.done for each in many):
+        world.workers.run()
+    assert {each.result().offset for each in [*many, *few]} == {0}
+
+
+def test_a_long_search_is_done_in_pieces_and_others_do_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(searches, "USUAL_WORK", 10_000)
+    world = world_with(partitions=2, records=1)
+    count = 60_000
+    now_ms = world.time.now_ms()
+    records = [Record(at, now_ms + at // (count - 1), None, b"x") for at in range(count)]
+    batch = build_batch(records, compression=compression.ZSTD)
+    log = world.log()
+    log.append_as_leader(trusted_batch(batch), 3, now_ms)
+    log.set_high_watermark(count + 1)
+    long = [ask(world, timestamp_ms=now_ms + 1, connection_id=each) for each in range(8)]
+    world.workers.run()
+    usual = [ask(world, 1, connection_id=0), ask(world, 1, connection_id=9)]
+    while not all(each.done for each in usual):
+        # Long searches take turns. One of them has its body in memory.
+        assert len(world.workers.submitted) <= JOBS_MAX + 1
+        assert not all(each.done for each in long)
+        world.workers.run()
+    assert sum(each.done for each in long) == 0
+    jobs = 0
+    while not all(each.done for each in long):
+        assert len(world.workers.submitted) == 1
+        jobs += 1
+        world.workers.run()
+    for each in long:
+        assert each.result() == OffsetLookup(ErrorCode.NONE, now_ms + 1, count, 3)
+    assert jobs > 8 * (count // searches.PIECE_WORK)
 
 
 def test_more_than_may_wait_are_refused_and_there_is_room_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from kafkacompat.records._tests.bombs import (
 )
 from kafkacompat.records.batch import HEADER_SIZE, build_batch, parse_header
 from kafkacompat.records.control import build_end_transaction_marker
-from kafkacompat.records.read import FIRST_RECORD_BYTES, HEADERS_SHOWN, contents_of, first_record, records_of
+from kafkacompat.records.read import FIRST_RECORD_BYTES, HEADERS_SHOWN, find_by_time, first_record, records_of
 from kafkacompat.records.record import Record, RecordMalformed, append_varint
 
 CODECS = [compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
@@ -34,7 +34,7 @@ def promised_headers(count: int, tail: bytes) -> bytearray:
 
 def test_contents_are_read_without_a_look_at_headers() -> None:
     batch = promised_headers(10_000_000, b"\xff" * 100)
-    [(offset, found)] = contents_of(batch, parse_header(batch))
+    [(offset, found)] = records_of(batch, parse_header(batch), 0)
     assert (offset, found.value, found.headers) == (0, b"v", ())
     with pytest.raises(RecordMalformed):
         list(records_of(batch, parse_header(batch)))
@@ -53,7 +53,7 @@ def test_of_very_many_headers_only_some_are_made() -> None:
 def test_a_value_that_goes_beyond_its_record_is_malformed() -> None:
     batch = batch_of_body(b"\x0e\0\0\0\1\x08v" + b"\0" * 10, compression.NONE)
     with pytest.raises(RecordMalformed):
-        list(contents_of(batch, parse_header(batch)))
+        list(records_of(batch, parse_header(batch), 0))
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -105,5 +105,55 @@ def test_a_record_is_made_when_its_turn_comes(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(reading, "walk_records", counted)
     batch = batch_of_body(tiny_records(10_000), compression.ZSTD, 10_000)
-    next(contents_of(batch, parse_header(batch)))
+    next(records_of(batch, parse_header(batch), 0))
     assert len(made) == 1
+
+
+def found_in(
+    batch: bytearray, timestamp_ms: int, offset: int = 0
+) -> tuple[tuple[int, int] | None, list[int]]:
+    """What is found, and the costs of the pieces."""
+    pieces: list[int] = []
+    search = find_by_time(batch, parse_header(batch), timestamp_ms, offset)
+    while True:
+        try:
+            pieces.append(next(search))
+        except StopIteration as end:
+            return end.value, pieces
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_record_is_found_by_its_time_and_none_is_made(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "walk_records", None)
+    count = 20_000
+    records = [Record(at, NOW_MS + at % 15_000, None, b"v") for at in range(count)]
+    batch = build_batch(records, base_offset=100, compression=codec)
+    found, pieces = found_in(batch, NOW_MS + 14_990)
+    assert found == (NOW_MS + 14_990, 15_090)
+    assert sum(pieces) >= 15_000 - reading.FOUND_AT_ONCE
+    assert len(pieces) >= 3
+    assert max(pieces) <= 2 * reading.UNPACKED_AT_ONCE // reading.BYTES_A_UNIT
+    assert found_in(batch, NOW_MS, 15_103)[0] == (NOW_MS + 3, 15_103)
+    assert found_in(batch, NOW_MS + 4999, 15_103)[0] == (NOW_MS + 4999, 20_099)
+    assert found_in(batch, NOW_MS + 5000, 15_103)[0] is None
+    assert found_in(batch, NOW_MS + 15_000)[0] is None
+    assert found_in(batch, 1 << 62)[0] is None
+    assert found_in(batch, -1)[0] == (NOW_MS, 100)
+
+
+def test_a_batch_with_append_time_has_it_for_every_record() -> None:
+    records = [Record(at, NOW_MS + at, None, b"v") for at in range(5)]
+    batch = build_batch(records, base_offset=100, log_append_time_ms=NOW_MS + 50)
+    assert found_in(batch, NOW_MS + 50)[0] == (NOW_MS + 50, 100)
+    assert found_in(batch, NOW_MS, 103)[0] == (NOW_MS + 50, 103)
+    assert found_in(batch, NOW_MS + 51)[0] is None
+    assert found_in(batch, NOW_MS, 105)[0] is None
+
+
+def test_a_search_by_time_notices_malformed_records() -> None:
+    batch = batch_of_body(tiny_records(10)[:-1], compression.NONE, 10)
+    with pytest.raises(RecordMalformed):
+        found_in(batch, NOW_MS + 1)
+    batch = batch_of_body(tiny_records(10), compression.NONE, 9)
+    with pytest.raises(RecordMalformed):
+        found_in(batch, NOW_MS + 1)

@@ -29,6 +29,7 @@ from kafkacompat.records.scan import (
     OFFSET,
     column,
     cut_in_python,
+    find_in_python,
     scan_in_python,
     walk_records,
 )
@@ -204,11 +205,63 @@ def test_the_compiled_gait_reads_what_the_other_reads(
 
 
 @compiled_only
+@both_gaits
+@given(
+    sound_bodies() | hostile_bodies(),
+    st.integers(-200, 300) | st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 6),
+    st.data(),
+)
+def test_both_gaits_find_the_same_record(
+    made: tuple[bytes, Any], timestamp: int, offset: int, data: st.DataObject
+) -> None:
+    body, count = made[0], made[1] if isinstance(made[1], int) else len(made[1])
+    position = data.draw(st.just(0) | st.integers(0, len(body)))
+    given_to_both = (body, position, len(body), count, timestamp, offset)
+    found: Any = COMPILED.find(*given_to_both)
+    try:
+        expected = find_in_python(*given_to_both)
+    except RecordMalformed:
+        expected = position, 0, None
+    assert found == expected
+
+
+def test_the_first_record_at_or_after_a_time_and_an_offset_is_found(gait: str) -> None:
+    count = 1000
+    records = [Record(at, 10 * (at % 300), b"k", b"v" * (at % 5)) for at in range(count)]
+    body = bytes(encode_records(records, 0))
+    for timestamp, offset in ((0, 0), (2990, 0), (2990, 300), (1, 0), (500, 51), (10, 999), (3000, 0)):
+        wanted = [
+            (each.timestamp_ms, each.offset_delta)
+            for each in records
+            if each.timestamp_ms >= timestamp and each.offset_delta >= offset
+        ]
+        after, looked_at, found = scanning.find(body, 0, len(body), count, timestamp, offset)
+        assert found == (wanted[0] if wanted else None)
+        assert looked_at == (wanted[0][1] + 1 if wanted else count)
+        assert scanning.find(body, 0, len(body), looked_at - 1, timestamp, offset)[1:] == (
+            looked_at - 1,
+            None,
+        )
+        if looked_at < count:
+            # From there on, the next one.
+            assert scanning.find(body, after, len(body), 1, -1, 0)[2] == (
+                records[looked_at].timestamp_ms,
+                looked_at,
+            )
+    with pytest.raises(RecordMalformed):
+        scanning.find(body, 0, 5, 1, 0, 0)
+    assert scanning.find(body, 0, len(body) - 1, count, 3000, 0)[1:] == (count - 1, None)
+
+
+@compiled_only
 def test_the_compiled_gait_refuses_places_outside_the_data() -> None:
     body = bytes(encode_records([Record(0, 0, b"k", b"v")], 0))
     for position, end in ((-1, len(body)), (0, len(body) + 1), (5, 4), (1 << 62, 1 << 62)):
         with pytest.raises(ValueError, match="outside"):
             COMPILED.scan(body, position, end, 0, 1, 1, 0, True)
+        with pytest.raises(ValueError, match="outside"):
+            COMPILED.find(body, position, end, 1, 0, 0)
     with pytest.raises(OverflowError):
         COMPILED.scan(body, 0, 1 << 64, 0, 1, 1, 0, True)
     for row in ((10, 10), (-1, 3), (4, 3), (0, 1 << 62)):
