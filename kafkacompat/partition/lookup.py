@@ -22,6 +22,8 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 DEBUGGING_REPLICA = -2
+THIS_NODE = -1
+"""The connection id of this node's own questions."""
 
 
 class Question(NamedTuple):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.partition_services import OffsetLookup, ProduceResult
-from kafkacompat.api.request_context import NO_CONNECTION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
@@ -19,7 +18,7 @@ from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.flushes import Flushes
 from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.large_batches import LargeBatches
-from kafkacompat.partition.lookup import Question, delete_records_on_leader, look_up
+from kafkacompat.partition.lookup import THIS_NODE, Question, delete_records_on_leader, look_up
 from kafkacompat.partition.searches import Searches
 from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.batch import BatchCorrupt
@@ -256,7 +255,7 @@ class ReplicaManager:
         read_committed: bool,
         current_leader_epoch: int,
         replica_id: int,
-        connection_id: int = NO_CONNECTION,
+        connection_id: int = THIS_NODE,
     ) -> OffsetLookup | Deferred[OffsetLookup]:
         core = self.core(partition)
         if core is None:
