@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FREE = {"addresses", "ids", "ports", "config", "deferred", "faults", "late", "meters", "stepping", "tasks"}
+FREE = {
+    "addresses",
+    "ids",
+    "ports",
+    "config",
+    "deferred",
+    "faults",
+    "late",
+    "memory",
+    "meters",
+    "stepping",
+    "tasks",
+}
 """What every package may import."""
 
 EVERYTHING = {"*"}
@@ -20,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "deferred": set(),
     "faults": set(),
     "late": set(),
+    "memory": set(),
     "meters": set(),
     "ports": {"wire.errors"},
     "stepping": set(),

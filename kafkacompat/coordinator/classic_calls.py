@@ -22,6 +22,7 @@ from kafkacompat.group.consumer.classic_members import (
     sync_consumer_group,
 )
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
+from kafkacompat.group.environment import MEMBER_BYTES_MAX
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
 from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
@@ -63,6 +64,7 @@ def join_group(
         client_host=f"/{context.client_host}",
         requires_known_member_id=context.api_version >= KNOWN_MEMBER_ID_SINCE,
         can_skip_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
+        connection_id=context.connection_id,
         may_describe=may_describe,
     )
 
@@ -97,6 +99,8 @@ def _join_refused(settings: GroupSettings, request: JoinGroupRequest) -> ErrorCo
         return ErrorCode.INVALID_SESSION_TIMEOUT
     if len(request.protocols) > PROTOCOLS_MAX:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if sum([len(protocol.metadata) for protocol in request.protocols]) > MEMBER_BYTES_MAX:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
     return None
 
 

@@ -12,6 +12,7 @@ from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic.rebalance import reschedule_heartbeat
 from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, OffsetRecord
+from kafkacompat.group.sizes import size_of_group
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import ErrorCode
@@ -128,6 +129,7 @@ def validated(
         if api_version >= ABSENT_GROUP_ON_COMMIT_SINCE and not is_transactional:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         raise Refused(ErrorCode.ILLEGAL_GENERATION)
+    machine.env.throw_if_no_room(size_of_group(group_id))
     return None
 
 

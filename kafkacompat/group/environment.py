@@ -10,11 +10,13 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.group import Group
 from kafkacompat.group.kinds import GroupKind
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.group.topics import NoTopics, Topic, Topics
+from kafkacompat.memory import NO_CONNECTION, Memory
+from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
@@ -31,6 +33,13 @@ _GROUP_CONFIGS = {
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
 """The longest time for which a consumer group takes its topics for unchanged without being told of a change."""
+
+DEFAULT_MEMBERS_BYTES = 512 << 20
+"""Half of the memory that Apache Kafka's scripts give a broker (KAFKA_HEAP_OPTS)."""
+CONNECTION_BYTES_MAX = 16 << 20
+"""What the joins of one connection may leave in memory. A client has one member on its connection."""
+MEMBER_BYTES_MAX = 8 << 20
+"""Metadata of one member for all its protocols. What the log takes of one group is a megabyte."""
 
 TimerKey = tuple[Hashable, ...]
 GroupResult = CoordinatorResult[GroupRecord, None]
@@ -128,6 +137,7 @@ class Environment:
         "fence",
         "group_configs",
         "groups",
+        "memory",
         "new_topics_version",
         "note_completed_rebalance",
         "note_rebalance",
@@ -156,6 +166,8 @@ class Environment:
         self.tasks = tasks
         self.random = random
         self.groups = groups
+        self.memory = group_memory(DEFAULT_MEMBERS_BYTES)
+        """Of the members of all shards of this node."""
         self.subscribers: dict[str, set[str]] = {}
         """Topic -> ids of the consumer and share groups that subscribe to it."""
         self.replies: list[tuple[Deferred[Any], Any]] = []
@@ -229,10 +241,24 @@ class Environment:
         self.replies.append((waiter, message))
         return True
 
+    def throw_if_no_room(self, growth: int, connection_id: int = NO_CONNECTION) -> None:
+        """Raises Refused COORDINATOR_LOAD_IN_PROGRESS if the node has no memory for what a member tells. Java's client and
+        librdkafka then come back to the same coordinator later. They give up after GROUP_MAX_SIZE_REACHED."""
+        if not self.memory.has_room(growth, connection_id):
+            raise Refused(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                "The coordinator has no memory left for members of groups (group.members.max.bytes).",
+            )
+
     def member_id(self, prefix: str) -> str:
         """A new member id: the prefix, a dash, and a UUID in Java's text form."""
         digits = self.random.uuid().hex()
         return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def group_memory(most: int) -> Memory:
+    """`most`: group.members.max.bytes."""
+    return Memory(most, CONNECTION_BYTES_MAX, most // 4)
 
 
 def nothing() -> GroupResult:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.group import Group
     from kafkacompat.group.topics import Topics
     from kafkacompat.ids import Uuid
+    from kafkacompat.memory import Memory
     from kafkacompat.ports import Random
     from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue
 
@@ -77,7 +78,9 @@ class GroupMachine:
             if record.value is not None and group_id not in self.groups:
                 # Commits alone create a simple group: empty, without a protocol.
                 self.groups[group_id] = ClassicGroup(
-                    group_id, current_state_timestamp_ms=record.value.commit_timestamp_ms
+                    group_id,
+                    current_state_timestamp_ms=record.value.commit_timestamp_ms,
+                    memory=self.env.memory,
                 )
             self.offsets.replay(record, offset, producer_id)
         elif isinstance(record, GroupMetadataRecord):
@@ -87,11 +90,11 @@ class GroupMachine:
                     del self.groups[record.group_id]
                     end_group(self.env, group, ErrorCode.UNKNOWN_MEMBER_ID, group.current_state_timestamp_ms)
             else:
-                self._put(restored_group(record.group_id, record.value))
+                self._put(restored_group(record.group_id, record.value, self.env.memory))
         elif isinstance(record, ConsumerGroupRecord):
-            replay_consumer_record(self.groups, self.env.subscribers, record)
+            replay_consumer_record(self.groups, self.env.subscribers, record, self.env.memory)
         elif isinstance(record, ShareGroupRecord):
-            replay_share_record(self.groups, self.env.subscribers, record)
+            replay_share_record(self.groups, self.env.subscribers, record, self.env.memory)
         elif isinstance(record, CarriedRecord):
             self._replay_carried(record)
 
@@ -102,7 +105,7 @@ class GroupMachine:
         if record is None:
             return False
         if isinstance(record, GroupMetadataRecord) and record.value is not None:
-            self._put((yield from restored_in_steps(record.group_id, record.value)))
+            self._put((yield from restored_in_steps(record.group_id, record.value, self.env.memory)))
         else:
             self.replay(record, offset, producer_id)
         return True
@@ -219,12 +222,14 @@ class GroupMachine:
                     group.request_metadata_refresh()
 
 
-def restored_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+def restored_group(group_id: str, value: GroupMetadataValue, memory: Memory | None = None) -> ClassicGroup:
     """A group as in its last record: stable with members, empty without."""
-    return at_once(restored_in_steps(group_id, value))
+    return at_once(restored_in_steps(group_id, value, memory))
 
 
-def restored_in_steps(group_id: str, value: GroupMetadataValue) -> Generator[int, None, ClassicGroup]:
+def restored_in_steps(
+    group_id: str, value: GroupMetadataValue, memory: Memory | None = None
+) -> Generator[int, None, ClassicGroup]:
     group = ClassicGroup(
         group_id,
         generation_id=value.generation,
@@ -232,6 +237,7 @@ def restored_in_steps(group_id: str, value: GroupMetadataValue) -> Generator[int
         protocol_name=value.protocol,
         leader_id=value.leader,
         current_state_timestamp_ms=value.current_state_timestamp,
+        memory=memory,
     )
     name = value.protocol or ""
     for each in value.members:

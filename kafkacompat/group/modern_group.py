@@ -6,13 +6,15 @@ It is changed by the replay of records only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from kafkacompat.coordinator.core import Refused
+from kafkacompat.group.sizes import size_of_group
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.group.kinds import GroupKind
+    from kafkacompat.memory import Held, Memory
 
 LEAVE_GROUP_MEMBER_EPOCH = -1
 
@@ -30,6 +32,14 @@ class ModernGroupMember(Protocol):
     @property
     def subscribed_topic_names(self) -> frozenset[str]: ...
 
+    def size(self) -> int:
+        """The bytes of memory that the member takes, besides its assignment, which the brokers decide."""
+        ...
+
+    def takes_as_much_as(self, other: Self) -> bool:
+        """Whether what it has told is the same object as what the other one has told. It is quick."""
+        ...
+
 
 M = TypeVar("M", bound=ModernGroupMember)
 T = TypeVar("T")
@@ -39,12 +49,15 @@ class ModernGroup(Generic[M, T]):
     """Of members M, each with a target T."""
 
     __slots__ = (
+        "_held",
         "_is_dead",
+        "_memory",
         "_subscribers",
         "assignment_epoch",
         "assignment_timestamp_ms",
         "group_epoch",
         "group_id",
+        "held",
         "members",
         "metadata_hash",
         "refresh_deadline_ms",
@@ -56,7 +69,12 @@ class ModernGroup(Generic[M, T]):
     topic_names: Mapping[str, Any]
     """By subscribed topic, how many members subscribe to it."""
 
-    def __init__(self, group_id: str, subscribers: Subscribers) -> None:
+    def __init__(self, group_id: str, subscribers: Subscribers, memory: Memory | None = None) -> None:
+        """`memory`: where the group and its members are counted. None if they are not, as long as the group exists for the
+        present request only."""
+        self._memory = memory
+        self.held = None if memory is None else memory.hold(size_of_group(group_id))
+        self._held: dict[str, Held] = {}
         self.group_id = group_id
         self._subscribers = subscribers
         self.group_epoch = 1
@@ -111,6 +129,23 @@ class ModernGroup(Generic[M, T]):
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
         return found
+
+    # --- memory
+
+    def growth(self, new: M) -> int:
+        """How much more memory is held after a member tells this than before."""
+        held = self._held.get(new.member_id)
+        old = self.members.get(new.member_id)
+        if old is not None and new.takes_as_much_as(old):
+            return 0
+        own = size_of_group(self.group_id) if self._memory is None else 0
+        return own + new.size() - (0 if held is None else held.size)
+
+    def _hold(self, old: M | None, new: M) -> None:
+        if self._memory is None or (old is not None and new.takes_as_much_as(old)):
+            return
+        self._held.pop(new.member_id, None)
+        self._held[new.member_id] = self._memory.hold(new.size())
 
     # --- subscribed topics
 

@@ -12,6 +12,7 @@ from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH, ModernGroup
 if TYPE_CHECKING:
     from kafkacompat.group.group import Group
     from kafkacompat.group.modern_records import ModernGroupRecord
+    from kafkacompat.memory import Memory
 
 G = TypeVar("G", bound=ModernGroup[Any, Any])
 
@@ -26,6 +27,7 @@ def replay_modern_record(
     kind: type[G],
     replays: Replays[G],
     group_metadata: int,
+    memory: Memory | None = None,
 ) -> None:
     """Apply a record to a group of this kind, which may replace one that only has offsets. `group_metadata`: the record
     type whose tombstone ends the group.
@@ -42,7 +44,7 @@ def replay_modern_record(
         )
         if group is not None and not is_simple:
             raise LoadFailure(f"group {record.group_id} is {group.kind.value} and {kind.kind.value} at once")
-        group = of_any_kind[record.group_id] = kind(record.group_id, subscribers)
+        group = of_any_kind[record.group_id] = kind(record.group_id, subscribers, memory)
     replays[record.key.API_KEY](group, record.key, record.value)
     if group_metadata == record.key.API_KEY and record.value is None:
         group.forget()

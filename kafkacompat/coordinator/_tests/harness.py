@@ -171,8 +171,10 @@ def image_of(topics: Iterable[TopicImage], offset: int = 1) -> MetadataImage:
     )
 
 
-def context(api_key: int = 0, version: int = 9, client_id: str | None = "client") -> RequestContext:
-    return RequestContext(api_key, version, 1, client_id, 1, "PLAINTEXT", "127.0.0.1")
+def context(
+    api_key: int = 0, version: int = 9, client_id: str | None = "client", connection_id: int = 1
+) -> RequestContext:
+    return RequestContext(api_key, version, 1, client_id, connection_id, "PLAINTEXT", "127.0.0.1")
 
 
 class AutoCreate:
@@ -196,6 +198,8 @@ class World:
         self.settings = CoordinatorSettings(group=group or GroupSettings())
         self.image = image_of([], offset=-1)
         self.count = count
+        self.connection_id = 1
+        """Of the requests from now on."""
         self.kept = 0
         """How often the coordinator has reported that it loaded long-lived objects."""
         self.coordinator = self._make()
@@ -247,7 +251,8 @@ class World:
         assert request.MIN_VERSION <= version <= request.MAX_VERSION
         if handler.is_served is not None and not handler.is_served(self.node):
             return handler.error_response(request, ErrorCode.UNSUPPORTED_VERSION, version)
-        answer = handler.function(self.node, context(request.API_KEY, version, client_id), request)
+        sender = context(request.API_KEY, version, client_id, self.connection_id)
+        answer = handler.function(self.node, sender, request)
         if isinstance(answer, Generator):
             answer = driven(answer)
         if isinstance(answer, Deferred) and answer.done:

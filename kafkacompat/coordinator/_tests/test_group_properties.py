@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafkacompat.coordinator._tests.clients import beat, commit, fetch, join, leave, subscription, sync
 from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator._tests.test_memory import held_by_groups
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.classic.classic_group import ClassicGroup
@@ -169,11 +170,12 @@ class GroupPromises(RuleBasedStateMachine):
             return
         assert group.generation_id >= self.last_generation
         self.last_generation = group.generation_id
+        assert self.world.coordinator._memory.used == held_by_groups(self.world)
         members = group.members
         assert (group.leader_id in members) if members else (group.leader_id is None)
         assert group.awaiting_join_count == sum(each.awaiting_join is not None for each in members.values())
         assert group.pending_sync <= set(members)
-        assert not group.pending_join & set(members)
+        assert not group.pending_join.keys() & set(members)
         assert group.static_members == {
             each.group_instance_id: each.member_id for each in members.values() if each.group_instance_id
         }

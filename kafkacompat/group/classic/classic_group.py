@@ -15,11 +15,14 @@ from kafkacompat.group.classic.classic_group_member import ClassicGroupMember, P
 from kafkacompat.group.classic.subscription import MalformedSubscription, topics_of_all
 from kafkacompat.group.kinds import GroupKind
 from kafkacompat.group.records import GroupMetadataRecord
+from kafkacompat.group.sizes import size_of_group
+from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
+    from kafkacompat.memory import Held, Memory
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -54,13 +57,16 @@ class ClassicGroup:
     """Members are in the order of joining. `protocol_type` None means a simple group, created by commits alone."""
 
     __slots__ = (
+        "__weakref__",
         "_supported",
         "awaiting_join_count",
         "current_state_timestamp_ms",
         "generation_id",
         "group_id",
+        "held",
         "leader_id",
         "members",
+        "memory",
         "new_member_added",
         "pending_join",
         "pending_sync",
@@ -83,7 +89,11 @@ class ClassicGroup:
         protocol_name: str | None = None,
         leader_id: str | None = None,
         current_state_timestamp_ms: int = -1,
+        memory: Memory | None = None,
+        connection_id: int = NO_CONNECTION,
     ) -> None:
+        """`memory`: where the group and its members are counted. None if they are not. `connection_id`: that of the request
+        that creates the group."""
         self.group_id = group_id
         self.state = state
         self.previous_state = ClassicGroupState.DEAD
@@ -96,13 +106,16 @@ class ClassicGroup:
         self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
-        self.pending_join: set[str] = set()
-        """Member ids handed out whose members have not joined yet (KIP-394)."""
+        self.pending_join: dict[str, Held | None] = {}
+        """Member ids handed out whose members have not joined yet (KIP-394), and the memory that they take."""
         self.pending_sync: set[str] = set()
         self.awaiting_join_count = 0
         self.new_member_added = False
         self.subscribed_topics: frozenset[str] | None = None
         """None if unknown."""
+        self.memory = memory
+        self.held = None if memory is None else memory.hold(size_of_group(group_id), connection_id)
+        """The memory of the group itself."""
         self.prepared_upgrade: Any = None
         """What group/consumer/large_conversion has prepared."""
         self._supported: dict[str, int] = {}
@@ -164,11 +177,12 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
+        self._hold(member)
         self._count(member.protocols, 1)
         member.awaiting_join = waiter
         if waiter is not None:
             self.awaiting_join_count += 1
-        self.pending_join.discard(member.member_id)
+        self.pending_join.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
         """Remove a member or a pending id. The leadership moves to the remaining member that joined first."""
@@ -181,7 +195,7 @@ class ClassicGroup:
                 self.static_members.pop(member.group_instance_id, None)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_join.discard(member_id)
+        self.pending_join.pop(member_id, None)
         self.pending_sync.discard(member_id)
 
     def replace_static_member(
@@ -203,8 +217,10 @@ class ClassicGroup:
             old.protocol_type,
             old.protocols,
             old.assignment,
+            old.connection_id,
         )
         self.members[new_member_id] = new
+        self._hold(new)
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
         if old_member_id in self.pending_sync:
@@ -219,14 +235,27 @@ class ClassicGroup:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
         waiter: Deferred[Any] | None,
+        connection_id: int = NO_CONNECTION,
     ) -> None:
         self._count(member.protocols, -1)
         member.protocols = protocols
+        member.connection_id = connection_id
+        self._hold(member)
         self._count(protocols, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
         self.awaiting_join_count += (waiter is not None) - (member.awaiting_join is not None)
         member.awaiting_join = waiter
+
+    def assign(self, member: ClassicGroupMember, assignment: bytes) -> None:
+        if assignment != member.assignment:
+            member.assignment = assignment
+            self._hold(member)
+
+    def _hold(self, member: ClassicGroupMember) -> None:
+        if self.memory is not None:
+            member.held = None  # the former memory first: it counts for the same connection
+            member.held = self.memory.hold(member.size(), member.connection_id)
 
     def take_join_waiter(self, member: ClassicGroupMember) -> Deferred[Any] | None:
         """Take the parked join, which the caller must answer."""

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.group.sizes import size_of_classic_member
+from kafkacompat.memory import NO_CONNECTION
+
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
+    from kafkacompat.memory import Held
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) pairs in the member's order of preference."""
@@ -31,7 +35,9 @@ class ClassicGroupMember:
         "awaiting_sync",
         "client_host",
         "client_id",
+        "connection_id",
         "group_instance_id",
+        "held",
         "is_new",
         "member_id",
         "protocol_type",
@@ -51,7 +57,9 @@ class ClassicGroupMember:
         protocol_type: str,
         protocols: Protocols,
         assignment: bytes = EMPTY_ASSIGNMENT,
+        connection_id: int = NO_CONNECTION,
     ) -> None:
+        """`connection_id`: that of the member's last join. NO_CONNECTION if the member was loaded."""
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.client_id = client_id
@@ -65,6 +73,14 @@ class ClassicGroupMember:
         self.awaiting_join: Deferred[Any] | None = None
         self.awaiting_sync: Deferred[Any] | None = None
         self.is_new = False
+        self.connection_id = connection_id
+        self.held: Held | None = None
+        """The memory that the group counts for the member."""
+
+    def size(self) -> int:
+        """The bytes of memory that the member takes."""
+        names = (self.member_id, self.client_id, self.client_host, self.group_instance_id or "")
+        return size_of_classic_member(names, self.protocols) + len(self.assignment)
 
     def metadata(self, protocol_name: str) -> bytes:
         """The member's metadata for this protocol. Raises KeyError if the member does not support it."""

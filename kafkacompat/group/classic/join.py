@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
@@ -32,6 +33,13 @@ from kafkacompat.group.environment import (
     heartbeat_key,
     nothing,
 )
+from kafkacompat.group.sizes import (
+    size_of_classic_member,
+    size_of_group,
+    size_of_pending_member,
+    size_of_protocols,
+)
+from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
@@ -53,6 +61,7 @@ class JoinCaller:
     requires_known_member_id: bool
     """Whether a dynamic member first gets an id and must join again with it."""
     can_skip_assignment: bool
+    connection_id: int = NO_CONNECTION
     may_describe: Callable[[list[str]], set[str]] | None = None
     """Of topics that match an expression of the group, those that the client may describe. None if it may describe
     all."""
@@ -62,6 +71,10 @@ def join(env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms
     """Every path answers `caller.waiter`, now or when the group completes its join."""
     group = env.classic_group(request.group_id)
     unknown = request.member_id == ""
+    if not env.memory.has_room(_growth(group, request, caller), caller.connection_id):
+        # Java's client and librdkafka come back to the same coordinator later. They give up after
+        # GROUP_MAX_SIZE_REACHED, and look for another coordinator after COORDINATOR_NOT_AVAILABLE.
+        return _refuse(env, caller, request.member_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     if group is None:
         if not unknown:
             env.reply(caller.waiter, join_refusal(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
@@ -74,6 +87,18 @@ def join(env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms
     return _join_existing_member(env, group, request, caller, now_ms)
 
 
+def _growth(group: ClassicGroup | None, request: JoinGroupRequest, caller: JoinCaller) -> int:
+    """How much more memory is held after this join than before it."""
+    member = None if group is None else group.members.get(request.member_id)
+    if member is not None:
+        return size_of_protocols(_protocols(request)) - size_of_protocols(member.protocols)
+    growth = size_of_group(request.group_id) if group is None else 0
+    if not request.member_id and request.group_instance_id is None and caller.requires_known_member_id:
+        return growth + size_of_pending_member(caller.client_id)
+    names = (caller.client_id, caller.client_id, caller.client_host, request.group_instance_id or "")
+    return growth + size_of_classic_member(names, _protocols(request))
+
+
 def _join_new_group(
     env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
@@ -82,7 +107,12 @@ def _join_new_group(
 
     Replies wait for that record. A parked member is answered when the join completes.
     """
-    group = ClassicGroup(request.group_id, current_state_timestamp_ms=now_ms)
+    group = ClassicGroup(
+        request.group_id,
+        current_state_timestamp_ms=now_ms,
+        memory=env.memory,
+        connection_id=caller.connection_id,
+    )
     replaced = env.groups.get(group.group_id)
     env.groups[group.group_id] = group
     tombstones = () if replaced is None else replaced.tombstones()
@@ -174,7 +204,16 @@ def _join_new_member(
     member_id = env.member_id(caller.client_id)
     if not caller.requires_known_member_id:
         return _add_member_then_rebalance_or_complete_join(env, group, request, caller, member_id, now_ms)
-    group.pending_join.add(member_id)
+    of_group = ref(group)  # what is given up must not keep a group that is gone
+
+    def give_up() -> None:
+        """End the session now. A client that comes back nevertheless asks for another id, as after any session."""
+        alive = of_group()
+        if alive is not None:
+            env.timers.reschedule(heartbeat_key(alive, member_id), 0)
+
+    size = size_of_pending_member(caller.client_id)
+    group.pending_join[member_id] = env.memory.hold_briefly(size, caller.connection_id, give_up)
     env.timers.schedule(
         heartbeat_key(group, member_id),
         request.session_timeout_ms,
@@ -239,6 +278,7 @@ def _add_member_then_rebalance_or_complete_join(
         request.session_timeout_ms,
         request.protocol_type,
         _protocols(request),
+        connection_id=caller.connection_id,
     )
     member.is_new = True
     if group.state is _S.PREPARING_REBALANCE and group.previous_state is _S.EMPTY:
@@ -260,7 +300,12 @@ def _update_member_then_rebalance_or_complete_join(
     # answered with an error.
     env.reply(group.take_join_waiter(member), join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
     group.update_member(
-        member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms, caller.waiter
+        member,
+        _protocols(request),
+        request.rebalance_timeout_ms,
+        request.session_timeout_ms,
+        caller.waiter,
+        caller.connection_id,
     )
     return maybe_prepare_rebalance_or_complete_join(env, group, now_ms)
 
@@ -282,7 +327,12 @@ def _update_static_member_then_rebalance_or_complete_join(
     env.timers.cancel(heartbeat_key(group, old.member_id))
     member = group.replace_static_member(instance_id, old.member_id, new_member_id)
     group.update_member(
-        member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms, caller.waiter
+        member,
+        _protocols(request),
+        request.rebalance_timeout_ms,
+        request.session_timeout_ms,
+        caller.waiter,
+        caller.connection_id,
     )
     reschedule_heartbeat(env, group, member)
     if group.state is _S.COMPLETING_REBALANCE:
@@ -344,7 +394,9 @@ def _revert_replacement(
 ) -> None:
     """Restore the old id, because the log refused the new one."""
     assert member.group_instance_id is not None
-    group.update_member(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms, None)
+    group.update_member(
+        member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms, None, old.connection_id
+    )
     env.timers.cancel(heartbeat_key(group, member.member_id))
     restored = group.replace_static_member(member.group_instance_id, member.member_id, old.member_id)
     reschedule_heartbeat(env, group, restored)

@@ -130,7 +130,7 @@ def join_refusal(member_id: str, error: ErrorCode) -> JoinGroupResponse:
 def reset_and_propagate_assignments(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
     """Revoke all assignments and answer the parked syncs."""
     for member in group.members.values():
-        member.assignment = EMPTY_ASSIGNMENT
+        group.assign(member, EMPTY_ASSIGNMENT)
     _propagate_assignments(env, group, error)
 
 
@@ -138,7 +138,7 @@ def set_and_propagate_assignments(
     env: Environment, group: ClassicGroup, assignments: dict[str, bytes]
 ) -> None:
     for member in group.members.values():
-        member.assignment = assignments.get(member.member_id, EMPTY_ASSIGNMENT)
+        group.assign(member, assignments.get(member.member_id, EMPTY_ASSIGNMENT))
     _propagate_assignments(env, group, ErrorCode.NONE)
 
 

@@ -106,6 +106,7 @@ def join_consumer_group(
         client_host=caller.client_host,
         classic=ClassicMemberMetadata(request.session_timeout_ms, protocols),
     )
+    env.throw_if_no_room(group.growth(updated), caller.connection_id)
     names_changed = note_member(group, member, updated, records)
     regex = maybe_update_regular_expressions(
         env, group, member, updated, caller.may_describe, records, now_ms

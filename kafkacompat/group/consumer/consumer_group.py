@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.group import CommitPartitionValidator
     from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
     from kafkacompat.ids import Uuid
+    from kafkacompat.memory import Memory
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
@@ -62,8 +63,8 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
     kind = GroupKind.CONSUMER
     listed_protocol_type = CONSUMER_PROTOCOL_TYPE
 
-    def __init__(self, group_id: str, subscribers: Subscribers) -> None:
-        super().__init__(group_id, subscribers)
+    def __init__(self, group_id: str, subscribers: Subscribers, memory: Memory | None = None) -> None:
+        super().__init__(group_id, subscribers, memory)
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
         self.partition_epochs: PartitionEpochs = {}
@@ -112,6 +113,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
     def update_member(self, new: ConsumerGroupMember) -> None:
         old = self.members.get(new.member_id)
         self.members[new.member_id] = new
+        self._hold(old, new)
         self._count(old, new)
         if new.instance_id is not None:
             self.static_members[new.instance_id] = new.member_id
@@ -120,6 +122,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         old = self.members.pop(member_id, None)
         if old is None:
             return
+        self._held.pop(member_id, None)
         self._count(old, None)
         if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
             del self.static_members[old.instance_id]

@@ -106,7 +106,7 @@ def upgrade_records(group: ConsumerGroup) -> Iterator[GroupRecord]:
 def consumer_group_of(env: Environment, classic: ClassicGroup) -> Generator[int, None, ConsumerGroup]:
     """The group with all its members, made in steps beside the others. Raises Refused."""
     generation = classic.generation_id
-    group = ConsumerGroup(classic.group_id, {})
+    group = ConsumerGroup(classic.group_id, {}, env.memory)
     group.set_assignment_epoch(generation, 0)
     cannot = f"Cannot upgrade classic group {classic.group_id} to consumer group because "
     try:
@@ -228,6 +228,7 @@ def classic_group_of(
         generation_id=group.group_epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         current_state_timestamp_ms=now_ms,
+        memory=env.memory,
     )
     members = [member for member in group.members.values() if member.member_id not in gone]
     if joining is not None:
@@ -255,7 +256,7 @@ def classic_group_of(
         for each in classic.members.values():
             target: Assignment = group.targets.get(former.get(each.member_id, each.member_id), NO_PARTITIONS)
             version = version_of(each.metadata(classic.protocol_name))
-            each.assignment = assignment_bytes(target, env.topics, version)
+            classic.assign(each, assignment_bytes(target, env.topics, version))
             yield MEMBER_COST // 2
     except (WireError, KeyError):  # only the first protocol of a member was read when it joined
         raise Refused(

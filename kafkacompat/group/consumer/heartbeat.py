@@ -98,6 +98,7 @@ def _heartbeat(
     else:
         member = static_member_for(group, member_id, request.instance_id, joins, records, epoch_of=request)
     updated = told_of(request, caller, member)
+    env.throw_if_no_room(group.growth(updated))
     names_changed = note_member(group, member, updated, records)
     regex = maybe_update_regular_expressions(
         env, group, member, updated, caller.may_describe, records, now_ms

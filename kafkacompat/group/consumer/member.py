@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafkacompat.group.sizes import size_of_modern_member, size_of_protocols
+
 if TYPE_CHECKING:
     from kafkacompat.ids import Uuid
 
@@ -62,6 +64,29 @@ class ConsumerGroupMember:
     assigned: OwnedPartitions = field(default_factory=dict)
     pending_revocation: OwnedPartitions = field(default_factory=dict)
     classic: ClassicMemberMetadata | None = None
+
+    def size(self) -> int:
+        names = (
+            self.member_id,
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.server_assignor,
+            self.subscribed_topic_regex,
+        )
+        size = size_of_modern_member(names, self.subscribed_topic_names)
+        return size if self.classic is None else size + size_of_protocols(self.classic.protocols)
+
+    def takes_as_much_as(self, other: ConsumerGroupMember) -> bool:
+        return (
+            self.subscribed_topic_names is other.subscribed_topic_names
+            and self.classic is other.classic
+            and self.subscribed_topic_regex is other.subscribed_topic_regex
+            and self.client_id is other.client_id
+            and self.instance_id is other.instance_id
+            and self.rack_id is other.rack_id
+        )
 
     @property
     def uses_classic_protocol(self) -> bool:

@@ -23,16 +23,20 @@ from kafkacompat.group.modern_replay import (
 
 if TYPE_CHECKING:
     from kafkacompat.group.group import Group
+    from kafkacompat.memory import Memory
 
 
 GROUP_METADATA = 3
 
 
 def replay_consumer_record(
-    groups: dict[str, Group], subscribers: Subscribers, record: ConsumerGroupRecord
+    groups: dict[str, Group],
+    subscribers: Subscribers,
+    record: ConsumerGroupRecord,
+    memory: Memory | None = None,
 ) -> None:
     """Raises LoadFailure for a record that does not fit those before it. A tombstone of nothing is ignored."""
-    replay_modern_record(groups, subscribers, record, ConsumerGroup, _REPLAYS, GROUP_METADATA)
+    replay_modern_record(groups, subscribers, record, ConsumerGroup, _REPLAYS, GROUP_METADATA, memory)
 
 
 def _partition_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:

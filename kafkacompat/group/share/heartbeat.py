@@ -67,6 +67,7 @@ def _heartbeat(
     member = known or (ShareGroupMember(request.member_id) if joins else group.member(request.member_id))
     _check_epoch(member, request.member_epoch)
     told = _told_of(request, client_id, client_host, member)
+    env.throw_if_no_room(group.growth(told))
     if told != member:
         records.append(member_record(group_id, told))
     bump = told.subscribed_topic_names != member.subscribed_topic_names

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkacompat.group.consumer.member import MemberState
+from kafkacompat.group.sizes import size_of_modern_member
 
 if TYPE_CHECKING:
     from kafkacompat.ids import Uuid
@@ -30,6 +31,17 @@ class ShareGroupMember:
     """With the leading slash of Java's InetAddress."""
     subscribed_topic_names: frozenset[str] = frozenset()
     assigned: Partitions = field(default_factory=dict)
+
+    def size(self) -> int:
+        names = (self.member_id, self.rack_id, self.client_id, self.client_host)
+        return size_of_modern_member(names, self.subscribed_topic_names)
+
+    def takes_as_much_as(self, other: ShareGroupMember) -> bool:
+        return (
+            self.subscribed_topic_names is other.subscribed_topic_names
+            and self.client_id is other.client_id
+            and self.rack_id is other.rack_id
+        )
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch

@@ -31,11 +31,17 @@ from kafkacompat.group.share.state_partitions import NamedPartitions, StateParti
 
 if TYPE_CHECKING:
     from kafkacompat.group.group import Group
+    from kafkacompat.memory import Memory
 
 
-def replay_share_record(groups: dict[str, Group], subscribers: Subscribers, record: ShareGroupRecord) -> None:
+def replay_share_record(
+    groups: dict[str, Group],
+    subscribers: Subscribers,
+    record: ShareGroupRecord,
+    memory: Memory | None = None,
+) -> None:
     """Raises LoadFailure for a record that does not fit those before it. A tombstone of nothing is ignored."""
-    replay_modern_record(groups, subscribers, record, ShareGroup, _REPLAYS, GROUP_METADATA)
+    replay_modern_record(groups, subscribers, record, ShareGroup, _REPLAYS, GROUP_METADATA, memory)
 
 
 def _member_metadata(group: ShareGroup, key: Any, value: Any) -> None:

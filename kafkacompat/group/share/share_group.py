@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
     from kafkacompat.group.topics import Topics
     from kafkacompat.ids import Uuid
+    from kafkacompat.memory import Memory
 
 SHARE_PROTOCOL_TYPE = "share"
 NO_PARTITIONS: Partitions = {}
@@ -40,8 +41,8 @@ class ShareGroup(ModernGroup[ShareGroupMember, Partitions]):
     kind = GroupKind.SHARE
     listed_protocol_type = SHARE_PROTOCOL_TYPE
 
-    def __init__(self, group_id: str, subscribers: Subscribers) -> None:
-        super().__init__(group_id, subscribers)
+    def __init__(self, group_id: str, subscribers: Subscribers, memory: Memory | None = None) -> None:
+        super().__init__(group_id, subscribers, memory)
         self.topic_names: dict[str, int] = {}
         """Subscribed topic -> members that name it."""
         self.states: StatePartitions | None = None
@@ -69,11 +70,13 @@ class ShareGroup(ModernGroup[ShareGroupMember, Partitions]):
     def update_member(self, new: ShareGroupMember) -> None:
         old = self.members.get(new.member_id)
         self.members[new.member_id] = new
+        self._hold(old, new)
         self._count_topics(old, new)
 
     def remove_member(self, member_id: str) -> None:
         old = self.members.pop(member_id, None)
         if old is not None:
+            self._held.pop(member_id, None)
             self._count_topics(old, None)
 
     def _count_topics(self, old: ShareGroupMember | None, new: ShareGroupMember | None) -> None:

@@ -1,0 +1,245 @@
+"""What groups hold in memory for clients is bounded in bytes, for a connection and for the node, and is given back."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from kafkacompat.coordinator._tests.clients import RANGE, beat, commit, form_group, join, leave, member_id_of
+from kafkacompat.coordinator._tests.harness import World, topic_image
+from kafkacompat.coordinator._tests.members import Member
+from kafkacompat.coordinator._tests.sharers import Sharer, ShareWorld
+from kafkacompat.coordinator._tests.test_large_consumer_groups import (
+    classic_group,
+    drive,
+    group_of,
+    new_world,
+)
+from kafkacompat.coordinator.group_sweeps import machine_of
+from kafkacompat.group.classic.classic_group import ClassicGroup
+from kafkacompat.group.environment import (
+    CONNECTION_BYTES_MAX,
+    MEMBER_BYTES_MAX,
+    ConsumerGroupSettings,
+    GroupSettings,
+)
+from kafkacompat.group.modern_group import ModernGroup
+from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.memory import Memory
+from kafkacompat.wire.errors import ErrorCode as E
+
+LONG = "c" * 32_000
+
+
+@pytest.fixture
+def world() -> World:
+    settings = ConsumerGroupSettings(assignment_interval_ms=0)
+    return World(GroupSettings(initial_rebalance_delay_ms=0, consumer=settings))
+
+
+def memory_of(world: World) -> Memory:
+    return world.coordinator._memory
+
+
+def held_by_groups(world: World) -> int:
+    """The same as `used`, from the groups as they are."""
+    total = 0
+    for shard in world.coordinator._shards:
+        for group in machine_of(shard).groups.values():
+            held: list[Any] = [group.held]  # type: ignore[attr-defined]  # of both kinds
+            if isinstance(group, ClassicGroup):
+                held += [each.held for each in group.members.values()]
+                held += group.pending_join.values()
+                assert all(each.held and each.held.size == each.size() for each in group.members.values())
+            else:
+                assert isinstance(group, ModernGroup)
+                assert group._held.keys() == group.members.keys()
+                held += group._held.values()
+            total += sum(each.size for each in held)
+    return total
+
+
+def test_ids_of_members_that_do_not_come_are_bounded_for_a_connection(world: World) -> None:
+    tracemalloc.start()
+    try:
+        codes = [
+            join(world, client_id=f"{LONG}{index}", session=1_800_000).error_code for index in range(2_000)
+        ]
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert codes[0] == E.MEMBER_ID_REQUIRED
+    assert codes[-1] == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert 400 < codes.count(E.MEMBER_ID_REQUIRED) < 600
+    assert taken < CONNECTION_BYTES_MAX * 1.1
+    assert memory_of(world).used == held_by_groups(world) <= CONNECTION_BYTES_MAX
+
+
+def test_what_is_counted_is_what_is_taken(world: World) -> None:
+    """Of short ids, whose objects take much more than their text."""
+    member_id_of(world)
+    tracemalloc.start()
+    try:
+        before = memory_of(world).used
+        for index in range(2_000):
+            member_id_of(world, client_id=f"c{index}")
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    counted = memory_of(world).used - before
+    assert taken < counted < 2 * taken
+
+
+def test_an_id_is_never_cut(world: World) -> None:
+    member_id = member_id_of(world, client_id=LONG)
+    assert member_id.startswith(f"{LONG}-")
+    waiting = join(world, member_id, client_id=LONG)
+    world.time.advance(10_000)
+    assert waiting.result().members[0].member_id == member_id
+
+
+def test_others_join_while_one_connection_may_not(world: World) -> None:
+    while join(world, client_id=LONG, session=1_800_000).error_code == E.MEMBER_ID_REQUIRED:
+        pass
+    world.connection_id = 2
+    form_group(world, 2, group="other")
+
+
+def test_what_does_not_come_back_gives_way_to_what_has_just_asked(world: World) -> None:
+    """Many connections together do not keep others out. Who comes back too late asks for another id, as Kafka's clients
+    do after a session that has ended."""
+    memory = memory_of(world)
+    memory.most_brief = 1 << 20
+    first = member_id_of(world, session=1_800_000)
+    for number in range(100):
+        world.connection_id = 10 + number
+        assert join(world, client_id=LONG, session=1_800_000).error_code == E.MEMBER_ID_REQUIRED
+        world.time.advance(0)
+    assert memory.brief <= 1 << 20
+    assert memory.used == held_by_groups(world) < 2 << 20
+    assert join(world, first).error_code == E.UNKNOWN_MEMBER_ID
+    newest = member_id_of(world)
+    waiting = join(world, newest)
+    world.time.advance(3_000)
+    assert waiting.result().error_code == E.NONE
+
+
+@pytest.mark.parametrize("end", ["expire", "leave", "join and leave", "unload"])
+def test_memory_is_given_back_however_a_member_goes(world: World, end: str) -> None:
+    memory = memory_of(world)
+    ids = [member_id_of(world, client_id=LONG) for _ in range(5)]
+    assert memory.used == held_by_groups(world) > 5 * len(LONG)
+    if end == "expire":
+        world.time.advance(10_001)
+    elif end == "leave":
+        leave(world, *[(each, None) for each in ids])
+    elif end == "join and leave":
+        for each in ids:
+            join(world, each, client_id=LONG)
+        assert memory.used == held_by_groups(world) > 10 * len(LONG)
+        leave(world, *[(each, None) for each in ids])
+    else:
+        world.coordinator.stop()
+        world.time.advance(1)
+        assert memory.used == 0
+        return
+    assert memory.used == held_by_groups(world) < len(LONG)
+    assert memory._of_connections.keys() <= {1}
+    world.time.advance(1_300_000)  # the empty group expires
+    assert memory.used == 0
+    assert not memory._of_connections
+    assert not memory._brief
+
+
+def test_members_are_bounded_for_the_node_and_those_that_are_there_go_on(world: World) -> None:
+    ids = form_group(world, 2)
+    memory = memory_of(world)
+    memory.most = memory.used + 1_000
+    world.connection_id = 2
+    for options in ({}, {"version": 3}, {"instance": "i"}):
+        assert join(world, group="other", **options).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+        assert join(world, **options).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    larger = (("range", RANGE[0][1] + bytes(2_000)),)
+    assert join(world, ids[0], larger).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert beat(world, ids[0], 1) == E.NONE
+    waiting = [join(world, each) for each in ids]
+    assert [getattr(each, "error_code", E.NONE) for each in waiting] == [E.NONE, E.NONE]
+    assert memory.used == held_by_groups(world)
+
+
+def test_the_metadata_of_one_member_is_bounded(world: World) -> None:
+    half = MEMBER_BYTES_MAX // 2
+    answer = join(world, protocols=(("range", bytes(half)), ("other", bytes(half + 1))))
+    assert answer.error_code == E.UNKNOWN_SERVER_ERROR
+
+
+def test_a_commit_makes_no_group_without_room_and_groups_that_are_there_commit(world: World) -> None:
+    assert commit(world, 1) == E.NONE
+    memory = memory_of(world)
+    assert memory.used == held_by_groups(world)
+    memory.most = memory.used
+    assert commit(world, 1, group=LONG) == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert commit(world, 2) == E.NONE
+
+
+def test_members_of_consumer_groups_are_bounded_and_those_that_are_there_go_on(world: World) -> None:
+    one, two = Member(world, "one", "t"), Member(world, "two", *[f"{number:0200}" for number in range(100)])
+    assert one.join().error_code == E.NONE
+    memory = memory_of(world)
+    assert memory.used == held_by_groups(world)
+    memory.most = memory.used + 10_000
+    assert two.join().error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert one.beat().error_code == E.NONE
+    assert one.join().error_code == E.NONE
+    names = [f"{number:0200}" for number in range(100)]
+    assert one.beat(subscribed_topic_names=names, rebalance_timeout_ms=1_000).error_code == (
+        E.COORDINATOR_LOAD_IN_PROGRESS
+    )
+    memory.most = 1 << 30
+    assert two.join().error_code == E.NONE
+    assert memory.used == held_by_groups(world) > 20_000
+    for each in (one, two):
+        assert each.leave().error_code == E.NONE
+    assert memory.used == held_by_groups(world) < 2_000
+    world.restart()
+    assert memory_of(world).used == held_by_groups(world)
+
+
+@pytest.mark.parametrize("size", [3, 300])
+def test_a_group_that_changes_its_protocol_is_counted_once(size: int) -> None:
+    world = new_world()
+    classic_group(world, size=size)
+    counted = memory_of(world).used
+    assert counted == held_by_groups(world)
+    new = Member(world, "new", "t")
+    for _ in range(2):
+        new.join()
+        drive(world)
+    assert type(group_of(world)) is not ClassicGroup
+    assert memory_of(world).used == held_by_groups(world) > counted
+    new.leave()
+    drive(world)
+    assert type(group_of(world)) is ClassicGroup
+    gc.collect()
+    assert memory_of(world).used == held_by_groups(world)
+    assert abs(memory_of(world).used - counted) < counted / 10
+
+
+def test_members_of_share_groups_are_bounded() -> None:
+    world = ShareWorld()
+    world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 1)])
+    assert Sharer(world, "one", "t").join().error_code == E.NONE
+    memory = memory_of(world)
+    assert memory.used == held_by_groups(world)
+    memory.most = memory.used
+    assert Sharer(world, "two", "t").join().error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_a_member_that_was_loaded_is_counted(world: World) -> None:
+    form_group(world, 2)
+    used = memory_of(world).used
+    world.restart()
+    assert memory_of(world).used == held_by_groups(world) == used
