@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import re2
-
 from kafkacompat.config.errors import ConfigError
+from kafkacompat.expressions import ExpressionRefused, Expressions
 
 METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
 NAMES = (INTERVAL_MS, MATCH, METRICS)
@@ -22,6 +21,10 @@ ATTRIBUTES = (
     "client_source_address",
     "client_source_port",
 )
+
+SIZE_MAX = 2_000
+"""Instructions of all expressions of a subscription: a client is matched in one step, and may tell a thousand characters
+of itself."""
 
 
 class IllegalPattern(ConfigError):
@@ -65,8 +68,7 @@ def _listed(name: str, settings: Mapping[str, str]) -> list[str]:
 
 def parse_patterns(texts: list[str]) -> dict[str, Any]:
     patterns = {}
-    options = re2.Options()
-    options.log_errors = False
+    expressions = Expressions(SIZE_MAX)
     for text in texts:
         parts = text.split("=")
         while parts and not parts[-1]:
@@ -76,7 +78,7 @@ def parse_patterns(texts: list[str]) -> dict[str, Any]:
         if len(parts) != 2 or name not in ATTRIBUTES:
             raise illegal
         try:
-            patterns[name] = re2.compile(parts[1].strip(), options=options)
-        except re2.error:
+            patterns[name] = expressions.compiled(parts[1].strip())
+        except ExpressionRefused:
             raise illegal from None
     return patterns

@@ -32,7 +32,7 @@ from kafkacompat.controller.configuration_validator import (
 )
 from kafkacompat.controller.eligible import EVERY_TOPIC, clear_elr_records
 from kafkacompat.controller.features import elr_enabled
-from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
@@ -184,6 +184,8 @@ def _alter_config_resource(
     }
     if not incremental:
         written.update({name: None for name in current if name not in wanted})
+    if resource.type == ConfigResourceType.CLIENT_METRICS:
+        yield  # its expressions may take some milliseconds to compile
     validate(image, settings, resource.type, resource.name, wanted, current)
     elr = elr_enabled(image.features)
     if elr and resource.type == BROKER and MIN_INSYNC_REPLICAS in written:

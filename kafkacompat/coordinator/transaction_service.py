@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkacompat import expressions
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
@@ -27,6 +28,7 @@ from kafkacompat.coordinator.transaction_marker_channel_manager import (
 from kafkacompat.coordinator.transaction_sweeps import TransactionSweeps
 from kafkacompat.coordinator.transaction_sweeps import machine_of as _machine
 from kafkacompat.deferred import Deferred
+from kafkacompat.expressions import ExpressionRefused
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.meters import RecentTimes
 from kafkacompat.stepping.jobs import Pace
@@ -35,7 +37,6 @@ from kafkacompat.tasks import Tasks
 from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
 from kafkacompat.txn.end import EndRequest, end_transaction
 from kafkacompat.txn.environment import Environment, Markers, TransactionSettings
-from kafkacompat.txn.id_pattern import InvalidPattern, id_matcher
 from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, checked_timeout_ms, init_producer_id
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
@@ -299,8 +300,8 @@ class TransactionCoordinator:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         pattern = request.transactional_id_pattern
         try:
-            matches = id_matcher(pattern) if pattern else None
-        except InvalidPattern:
+            matches = partial(_matches, expressions.compiled(pattern)) if pattern else None
+        except ExpressionRefused:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
         names: dict[str, None] = {}
         for start in range(0, len(request.state_filters), NAMED_A_STEP):
@@ -361,3 +362,7 @@ class TransactionCoordinator:
         except Refused as refusal:
             return Deferred.of(refused(refusal.code))
         return or_refused(answer, lambda refusal: refused(refusal.code))
+
+
+def _matches(expression: Any, transactional_id: str) -> bool:
+    return expression.fullmatch(transactional_id) is not None

@@ -143,12 +143,16 @@ class ClientMetricsManager:
         """Take the settings of all subscriptions by name. One with an invalid value, of another version, has no effect."""
         if settings == self._settings:
             return
+        former, known = self._settings, self._subscriptions
         self._settings = settings
         self._version += 1
         self._subscriptions = {}
         self._asked = {}
         # Kafka keeps them in a ConcurrentHashMap, which grows one text earlier than a HashSet.
         for name in in_hash_order(list(settings), spare=1):
+            if name in known and former.get(name) == settings[name]:
+                self._subscriptions[name] = known[name]  # its expressions take longest
+                continue
             try:
                 self._subscriptions[name] = parse_subscription(settings[name])
             except ConfigError:

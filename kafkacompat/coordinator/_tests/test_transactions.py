@@ -438,7 +438,7 @@ def test_transactions_time_out_and_ids_expire(version: int) -> None:
     assert world.state() == "TRANSACTIONAL_ID_NOT_FOUND"
 
 
-@pytest.mark.parametrize("pattern", ["(", "a\\1", "(?=x)", "x" * 1001])
+@pytest.mark.parametrize("pattern", ["(", "a\\1", "(?=x)", "x" * 4001, r"\pL" * 300 + "abcd"])
 def test_patterns_that_are_not_taken(pattern: str) -> None:
     world = World()
     assert world.init().result().error_code == 0

@@ -1,17 +1,18 @@
 """Subscriptions by regular expression, resolved by the coordinator (KIP-848).
 
-The expressions of a group are resolved together, beside the requests, so that an update causes one rebalance. RE2 takes
-time in proportion to the text, whatever the expression is. It must match a topic's whole name.
+The expressions of a group are resolved together, beside the requests, so that an update causes one rebalance. An
+expression must match a topic's whole name.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat import expressions
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.expressions import ExpressionRefused
 from kafkacompat.group.consumer.assignor import Meter
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup, ResolvedRegularExpression
 from kafkacompat.group.consumer.records import (
@@ -33,24 +34,14 @@ EXPRESSIONS_MAX = 100
 """Different expressions of one group. Kafka has no limit, but clients of one group share one or two."""
 NAMES_AT_ONCE = 5_000
 """Matched names in one write, if more than one expression has that many together."""
-COMPILE_NS = 1_000_000
+COMPILE_NS = 4_000_000
+"""Mostly much less."""
 ASKED_NS = 10_000
 """Whether the member may describe a matched topic."""
 MATCH_NS = 1_500
 """One name, before its characters count."""
 CHARACTER_NS = 15
 """One character, for each instruction of the compiled expression. Most expressions need much less."""
-MEMORY_MAX = 1 << 20
-"""Bytes that one compiled expression may take."""
-PARSE_NS_MAX = 10_000_000
-CLASS_NS = 125_000
-"""A class of Unicode characters has hundreds of ranges."""
-REPEAT_NS = 300
-"""One more repetition that a repeat with numbers demands or allows."""
-REPEATS_MAX = 1_000
-"""RE2 refuses more."""
-_REPEAT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
-
 MayDescribe = Callable[[list[str]], "set[str]"]
 """Of these topics, those that the member may describe."""
 
@@ -63,35 +54,13 @@ class RegexUpdate(Enum):
 
 def compiled(regex: str) -> Any:
     """Raises Refused INVALID_REGULAR_EXPRESSION."""
-    import re2  # imported by the first subscription of this kind
-
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = MEMORY_MAX
-    if _parse_ns(regex) > PARSE_NS_MAX:
-        raise _invalid(regex, "pattern too large - compile failed")
     try:
-        return re2.compile(regex, options=options)
-    except (re2.error, UnicodeEncodeError) as error:
-        reason = error.args[0] if error.args else "bad expression"
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise _invalid(regex, text.partition(":")[0]) from None
-
-
-def _invalid(regex: str, reason: str) -> Refused:
-    return Refused(
-        ErrorCode.INVALID_REGULAR_EXPRESSION,
-        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
-    )
-
-
-def _parse_ns(regex: str) -> int:
-    """Of the parts that RE2 writes out before it sees that an expression needs too much memory: a few kilobytes of them
-    take a second."""
-    classes = regex.count("\\p") + regex.count("\\P")
-    # Without a greatest number, the least one is written out.
-    repeats = sum(min(int((most or least)[-5:]), REPEATS_MAX) for least, most in _REPEAT.findall(regex))
-    return classes * CLASS_NS + repeats * REPEAT_NS
+        return expressions.compiled(regex)
+    except ExpressionRefused as refused:
+        raise Refused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {str(refused).partition(':')[0]}.",
+        ) from None
 
 
 def maybe_update_regular_expressions(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
+from kafkacompat.config.client_metrics import IllegalPattern, Subscription, parse_subscription
 from kafkacompat.telemetry import client_metrics_manager
 from kafkacompat.telemetry.client_metrics_manager import (
     EXPIRY_MS,
@@ -241,3 +242,30 @@ def test_what_clients_say_of_themselves_is_cut(manager: ClientMetricsManager) ->
     manager.subscribe({"mine": {**SECOND, "match": "client_id=j+"}})
     _, instance = manager.get(A, long, CONNECTION, 0)
     assert instance.metrics == ("org.apache.kafka.",)
+
+
+@pytest.mark.parametrize(
+    "match", ["client_id=" + r"\pL" * 8_000, ",".join([r"client_id=\pL"] * 14), "client_id=.{300}"]
+)
+def test_expressions_that_take_long_are_refused(match: str) -> None:
+    with pytest.raises(IllegalPattern, match="Illegal client matching pattern"):
+        parse_subscription({"match": match})
+
+
+def test_a_change_compiles_only_what_has_changed(
+    manager: ClientMetricsManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[object] = []
+
+    def counted(settings: Mapping[str, str]) -> Subscription:
+        parsed.append(settings["match"])
+        return parse_subscription(settings)
+
+    monkeypatch.setattr(client_metrics_manager, "parse_subscription", counted)
+    three = {name: {**SECOND, "match": f"client_id={name}"} for name in "ajo"}
+    manager.subscribe(three)
+    manager.subscribe({**three, "j": {**SECOND, "match": "client_id=x"}})
+    assert sorted(parsed, key=str) == ["client_id=a", "client_id=j", "client_id=o", "client_id=x"]
+    assert manager.get(A, JAVA, CONNECTION, 0)[1].metrics == ()
+    manager.subscribe(three)
+    assert manager.get(A, JAVA, CONNECTION, 9_000)[1].metrics == ("org.apache.kafka.",)

@@ -1,15 +1,22 @@
-"""Patterns of ListTransactions: they match a whole id, in RE2's syntax, in bounded time."""
+"""Expressions that clients and administrators give: they match a whole text, in RE2's syntax, in bounded time."""
 
 from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.txn.id_pattern import PATTERN_LENGTH_MAX, InvalidPattern, id_matcher
+from kafkacompat.expressions import LENGTH_MAX, SIZE_MAX, ExpressionRefused, Expressions, compiled
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    expression = compiled(pattern)
+    return lambda text: expression.fullmatch(text) is not None
 
 
 @pytest.mark.parametrize(
@@ -55,8 +62,8 @@ from kafkacompat.txn.id_pattern import PATTERN_LENGTH_MAX, InvalidPattern, id_ma
         ("ä.", ["ä\U0001f600"], ["ä"]),
     ],
 )
-def test_a_whole_id_matches(pattern: str, matching: list[str], others: list[str]) -> None:
-    matches = id_matcher(pattern)
+def test_a_whole_text_matches(pattern: str, matching: list[str], others: list[str]) -> None:
+    matches = matcher(pattern)
     assert [text for text in matching if not matches(text)] == []
     assert [text for text in others if matches(text)] == []
 
@@ -100,13 +107,13 @@ def test_a_whole_id_matches(pattern: str, matching: list[str], others: list[str]
         "(?i",
         "(a{500}b){3}",
         "|{1}",
-        "a" * (PATTERN_LENGTH_MAX + 1),
+        "a" * (LENGTH_MAX + 1),
         "(?:a?){1000}" * 7,
     ],
 )
 def test_what_is_no_pattern_here(pattern: str) -> None:
-    with pytest.raises(InvalidPattern):
-        id_matcher(pattern)
+    with pytest.raises(ExpressionRefused):
+        matcher(pattern)
 
 
 @pytest.mark.parametrize(
@@ -118,18 +125,77 @@ def test_what_is_no_pattern_here(pattern: str) -> None:
         "(a|a)*b",
         "(a|b|ab)*c",
         "(?:a?){500}a{500}",
-        "(.{0,10}){0,100}c",
+        "(.{0,10}){0,20}c",
     ],
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
     """Backtracking matchers would not finish."""
-    matches = id_matcher(pattern)
+    matches = matcher(pattern)
     assert not any(matches(text * 100) for text in ("a", "ab", "ba"))
 
 
-def test_a_pattern_that_takes_too_much_memory_is_refused() -> None:
-    with pytest.raises(InvalidPattern):
-        id_matcher(r"(?:\pL{30}){30}(?:\pN{30}){30}")
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?:\pL{3}){3}(?:\pN{3}){3}",
+        "(((((((" + r"\pL" + "{2})" * 7,
+        "a{0,1000}" * 9,
+        "(?:a{0,100}){10}" * 9,
+        "a?" * (LENGTH_MAX // 2 - 1) + "a{1000}",
+        "(.{10}){100}",
+        "." * LENGTH_MAX,
+    ],
+)
+def test_an_expression_that_takes_too_much_memory_is_refused(pattern: str) -> None:
+    """The parts before RE2 notices take some milliseconds."""
+    with pytest.raises(ExpressionRefused, match="too large"):
+        compiled(pattern)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [r"\pL", r"\PN|", r"[^\pL]", r"[\pL\p{Greek}]", "x{1000,}", "(?:ab){999}", "x{1,99999999999999999999}"],
+)
+@pytest.mark.parametrize("length", [300, LENGTH_MAX, 24_000])
+def test_what_takes_long_to_read_is_not_compiled(
+    part: str, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import re2
+
+    def compile(*_: Any, **__: Any) -> None:
+        raise AssertionError("it takes up to a second")
+
+    monkeypatch.setattr(re2, "compile", compile)
+    with pytest.raises(ExpressionRefused, match="too large"):
+        compiled(part * (length // len(part)) if part[0] in "\\[" else part * length)
+
+
+@pytest.mark.parametrize("part", ["[" + "a" * (LENGTH_MAX // 4 - 2) + "]", r"\pL|\pN|\p{Nd}", "a{0,400}"])
+def test_the_bounds_are_for_all_expressions_of_one_setting(part: str) -> None:
+    together = Expressions()
+    together.compiled(part)
+    together.compiled(part)
+    with pytest.raises(ExpressionRefused, match="too large"):
+        [together.compiled(part) for _ in range(3)]
+
+
+def test_nothing_is_kept_of_an_expression() -> None:
+    import re2
+
+    before = re2._Regexp._make.cache_info().currsize
+    compiled("abc")
+    assert before == re2._Regexp._make.cache_info().currsize == 0
+
+
+def test_usual_expressions_are_far_below_the_bounds() -> None:
+    topics = "|".join(f"orders-{region}-{index}" for region in ("north", "south") for index in range(100))
+    for pattern in (
+        topics,
+        r"(?:\p{Lu}|\pN|\PL)+-[a-z]{3}-v[0-9]{1,3}",
+        r"[a-zA-Z0-9._-]{1,249}",
+        r"tx-\w+-\d{10}",
+    ):
+        assert compiled(pattern).programsize < SIZE_MAX
 
 
 def either_of(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -154,11 +220,11 @@ PATTERNS = st.recursive(
 def test_it_agrees_with_another_matcher(pattern: str, texts: list[str]) -> None:
     """But about the empty text, in which Python finds no \\B."""
     reference = re.compile(pattern, re.ASCII)
-    matches = id_matcher(pattern)
+    matches = matcher(pattern)
     assert [matches(text) for text in texts] == [reference.fullmatch(text) is not None for text in texts]
 
 
 @given(st.text(max_size=30), st.text(max_size=10))
 def test_any_text_is_a_pattern_or_refused(pattern: str, text: str) -> None:
-    with contextlib.suppress(InvalidPattern):
-        id_matcher(pattern)(text)
+    with contextlib.suppress(ExpressionRefused):
+        matcher(pattern)(text)
