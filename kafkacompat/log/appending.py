@@ -248,18 +248,26 @@ class AppendingLog(ReadableLog):
 
     def roll(self, base_offset: int, now_ms: int) -> Segment:
         """Begin a new active segment at `base_offset`. A snapshot of the producers' state at that offset is written
-        beside it."""
+        beside it, later if there are many (`go_on_with_snapshot`)."""
         old = self._segments.active
         segment = self._segments.roll(base_offset, self._config.index_interval_bytes, now_ms)
         if segment is not old:
             self._state.end_offset = base_offset
             try:
-                self._snapshots.take(self._state)
+                self._snapshots.begin(self._state)
             finally:
                 # What is closed stays closed, even if the disk has no room for the snapshot.
                 self._draw_roll_time()
                 self._rolled()
         return segment
+
+    @property
+    def has_unfinished_snapshot(self) -> bool:
+        return self._snapshots.is_unfinished(self._state)
+
+    def go_on_with_snapshot(self) -> bool:
+        """Do a step of the last roll's snapshot. Returns whether nothing of it is left. Raises OSError."""
+        return self._snapshots.go_on(self._state)
 
     def _draw_roll_time(self) -> None:
         self._roll_after_ms = roll_after_ms(self._config, self._randrange)

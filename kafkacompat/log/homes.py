@@ -27,6 +27,7 @@ from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.predecessors import Predecessors
+from kafkacompat.log.producer_state import PRODUCER_IDS_MAX
 from kafkacompat.log.rolled import RolledLogs
 from kafkacompat.log.soundness import DAMAGE
 from kafkacompat.meters import Histogram
@@ -59,9 +60,10 @@ class LogHomes:
         randrange: Callable[[int], int] | None = None,
         note: Note = lambda text: None,
         unique_text: Callable[[], str] = random_text,
+        producer_ids_max: int = PRODUCER_IDS_MAX,
     ) -> None:
         """`directories` has the absolute path and directory id of each entry of log.dirs. The directories must exist.
-        `unique_text` is that of each `LogDirectory`.
+        `unique_text` is that of each `LogDirectory`. `producer_ids_max` bounds what each log remembers.
         `note` takes lines for the node's log. `default_config` applies until a partition's own config is known
         (`PartitionLog.config` may be set)."""
         self._disk = disk
@@ -89,6 +91,7 @@ class LogHomes:
             self.mender.report,
             self.rolled.add,
             self.flush_times_ms,
+            producer_ids_max,
         )
         self.futures = FutureLogs(disk, self._opener, self.doomed)
         self.predecessors = Predecessors(disk)

@@ -177,7 +177,9 @@ class PartitionLog(AppendingLog):
             elif segment.size:
                 files.append(segment.file)
                 paths += segment.write_indexes(create=False)
-        paths += self._snapshots.paths_within(recovery_point, end_offset)
+        paths += self._snapshots.paths_within(recovery_point, end_offset) + self._snapshots.take_late(
+            recovery_point
+        )
         if not self.is_anchored:
             paths.append(f"{self.directory}/{PARTITION_METADATA_FILE}")
             directories = new_names(self.directory, is_first=True)
@@ -254,6 +256,10 @@ class PartitionLog(AppendingLog):
             return 0
         if count == len(self._segments.items):
             self.roll(self.log_end_offset, now_ms)
+        if self.has_unfinished_snapshot:
+            # After a crash, the producers would be looked for in the segments from an older snapshot on.
+            self._rolled()
+            return 0
         bases = [segment.base_offset for segment in self._segments.items[:count]]
         try:
             self._segments.drop_oldest(count, config.file_delete_delay_ms)

@@ -54,6 +54,7 @@ class LogOpener:
         "_flush_times_ms",
         "_mend_later",
         "_note",
+        "_producer_ids_max",
         "_randrange",
         "_rolled",
     )
@@ -69,10 +70,12 @@ class LogOpener:
         mend_later: Callable[[PartitionLog, Segment], None],
         rolled: Callable[[PartitionLog], None],
         flush_times_ms: Histogram,
+        producer_ids_max: int,
     ) -> None:
         """`delete_later` takes files that logs no longer need, `mend_later` segments with damaged indexes. `cache` is
         the index cache of all logs. `rolled` is called with a log that has closed a segment."""
         self._flush_times_ms = flush_times_ms
+        self._producer_ids_max = producer_ids_max
         self._cache = cache
         self._mend_later = mend_later
         self._rolled = rolled
@@ -135,6 +138,7 @@ class LogOpener:
             rolled=self._rolled,
         )
         log.syncs.times_ms = self._flush_times_ms
+        log.producer_state.ids_max = self._producer_ids_max
         # The process that created the log may have been killed before the first sync. A recovery point above 0 shows
         # that a sync succeeded.
         log.is_anchored = not is_new and not has_lost and (clean or recovery_point > 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kafkacompat.log.verifications import Verifications
 from kafkacompat.ports import LogRefused, ProducerStateEntry, VerificationGuard
@@ -23,6 +23,12 @@ NO_EPOCH = -1
 EPOCH_BUMP_VERSION = 2
 """From this transaction.version on, a marker has a higher epoch than the data it ends (KIP-890)."""
 NO_TRANSACTION = -1
+PRODUCER_IDS_MAX = 20_000
+"""Default bound of the ids that a partition remembers: what looks at all of them takes less than one step may."""
+
+
+class UnfinishedSnapshot(Protocol):
+    def note(self, producer_id: int) -> None: ...
 
 
 class BatchMetadata(NamedTuple):
@@ -79,11 +85,16 @@ class ProducerStateManager:
         "_verifications",
         "end_offset",
         "first_unstable_offset",
+        "ids_max",
         "producers",
+        "snapshot",
     )
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
+        self.ids_max = PRODUCER_IDS_MAX
+        self.snapshot: UnfinishedSnapshot | None = None
+        """It is told of producers that are about to change."""
         self.end_offset = 0
         self.first_unstable_offset = -1
         """First offset of the earliest transaction that is open or has its marker at or above the high watermark; -1: none."""
@@ -113,8 +124,8 @@ class ProducerStateManager:
     ) -> BatchMetadata | None:
         """Check a batch before it is written. Returns the original batch if this one is a duplicate, otherwise None.
 
-        Raises LogRefused: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or
-        TRANSACTION_COORDINATOR_FENCED.
+        Raises LogRefused: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
+        TRANSACTION_COORDINATOR_FENCED, or NOT_ENOUGH_REPLICAS for an id too many: producers retry after that.
         """
         producer = self.producers.get(producer_id)
         if producer is None:
@@ -124,6 +135,12 @@ class ProducerStateManager:
                 )
             if from_client and not is_control:
                 self._verifications.check_sequence(producer_id, first_sequence, is_known=False)
+            if len(self.producers) >= self.ids_max and not is_control:
+                raise LogRefused(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"the partition remembers {len(self.producers)} producer ids, and takes a new one when one of them "
+                    f"has expired (partition.max.producer.ids)",
+                )
             return None
         if from_client and epoch == producer.epoch and not is_control:
             last_sequence = (first_sequence + last_offset_delta) & MAX_SEQUENCE
@@ -204,6 +221,8 @@ class ProducerStateManager:
         is_transactional: bool,
     ) -> None:
         """Apply a data batch that is in the log."""
+        if self.snapshot is not None:
+            self.snapshot.note(producer_id)
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(producer_id, epoch)
@@ -237,6 +256,8 @@ class ProducerStateManager:
         committed: bool,
     ) -> CompletedTxn | None:
         """Apply an end marker that is in the log. Returns the transaction it ended, or None if none was open."""
+        if self.snapshot is not None:
+            self.snapshot.note(producer_id)
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(producer_id, epoch)
@@ -299,6 +320,7 @@ class ProducerStateManager:
         yield from self._verifications.expire(now_ms, expiration_ms)
 
     def clear(self, end_offset: int) -> None:
+        self.snapshot = None  # what it tells may be truncated
         self.producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()

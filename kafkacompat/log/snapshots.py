@@ -1,6 +1,7 @@
 """A partition's producer snapshots on disk (`%020d.snapshot`): listing, writing, reading and removing them.
 
-An unreadable snapshot is removed and an older one is used, because the log can be replayed from any of them.
+An unreadable snapshot is removed and an older one is used, because the log can be replayed from any of them. So a crash
+may come before a snapshot is written, as long as no segment is deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -8,7 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.producer_snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
+from kafkacompat.log.producer_snapshot import (
+    ENCODED_A_STEP,
+    SnapshotCorrupt,
+    SnapshotInSteps,
+    decode_snapshot,
+    encode_snapshot,
+)
 from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.segment_batches import SNAPSHOT_SUFFIX, file_stem
 
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
 class SnapshotStore:
     """Snapshots by their offset (exclusive end)."""
 
-    __slots__ = ("_directory", "_disk", "_last_taken", "offsets")
+    __slots__ = ("_directory", "_disk", "_last_taken", "_late", "_unfinished", "offsets")
 
     def __init__(self, disk: Disk, directory: str, names: list[str]) -> None:
         self._disk = disk
@@ -32,6 +39,9 @@ class SnapshotStore:
             and name[:20].isdigit()
         )
         self._last_taken = -1
+        self._unfinished: SnapshotInSteps | None = None
+        self._late = -1
+        """The snapshot that was finished after its roll. A flush may have passed its offset before it was there."""
 
     def path(self, offset: int) -> str:
         return file_stem(self._directory, offset) + SNAPSHOT_SUFFIX
@@ -40,18 +50,50 @@ class SnapshotStore:
         """Paths of the snapshots above `offset`, up to and including `end_offset`."""
         return [self.path(each) for each in self.offsets if offset < each <= end_offset]
 
+    def take_late(self, offset: int) -> list[str]:
+        """The path of a late snapshot at or below an offset, once."""
+        late, self._late = self._late, -1
+        return [self.path(late)] if late <= offset and late in self.offsets else []
+
     def relocate(self, directory: str) -> None:
         self._directory = directory
 
-    def take(self, state: ProducerStateManager, *, sync: bool = False) -> None:
+    def take(self, state: ProducerStateManager) -> None:
         """Write the state at its end offset, unless that snapshot exists."""
         offset = state.end_offset
         if offset == self._last_taken and offset in self.offsets:
             return
-        self._disk.write_atomic(self.path(offset), encode_snapshot(state.producers.values()), sync=sync)
+        self._write(offset, encode_snapshot(state.producers.values()))
+
+    def _write(self, offset: int, data: bytes) -> None:
+        self._disk.write_atomic(self.path(offset), data, sync=False)
         if offset not in self.offsets:
             insort(self.offsets, offset)
         self._last_taken = offset
+
+    def begin(self, state: ProducerStateManager) -> None:
+        """Like `take`, but of many producers only the beginning: `go_on` does the rest. While an earlier snapshot is
+        not finished, none is begun: the log can be replayed from that one."""
+        if len(state.producers) <= ENCODED_A_STEP:
+            self.take(state)
+        elif not self.is_unfinished(state):
+            self._unfinished = state.snapshot = SnapshotInSteps(state.producers, state.end_offset)
+
+    def is_unfinished(self, state: ProducerStateManager) -> bool:
+        return self._unfinished is not None and state.snapshot is self._unfinished
+
+    def go_on(self, state: ProducerStateManager) -> bool:
+        """Do a step of an unfinished snapshot. Returns whether there is nothing left to do."""
+        unfinished = self._unfinished
+        if unfinished is None or state.snapshot is not unfinished:
+            self._unfinished = None
+            return True
+        if not unfinished.step():
+            return False
+        state.snapshot = self._unfinished = None
+        self._write(unfinished.end_offset, unfinished.data())
+        self._late = unfinished.end_offset
+        return True
 
     def load_latest(self, state: ProducerStateManager, log_start_offset: int, end_offset: int) -> None:
         """Load the newest snapshot in (log start, end]. Without one the state is empty at the log start.

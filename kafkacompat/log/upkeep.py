@@ -61,6 +61,18 @@ class FlushPlan:
         except OSError as error:
             self._failures.append((log, error))
 
+    def go_on_with_snapshot(self, log: PartitionLog) -> bool:
+        """Write a log's snapshot of its producers, and add its closed segments when that is done. Returns False if that
+        takes another step."""
+        try:
+            if not log.go_on_with_snapshot():
+                return False
+        except OSError as error:
+            self._failures.append((log, error))
+        else:
+            self.add(log, closed_only=True)
+        return True
+
     def run(self) -> None:
         synced = []
         for log, flush in self._items:
@@ -156,9 +168,21 @@ class LogUpkeep:
         """Sync the segments closed since the last call. Otherwise a power loss may keep later data and lose earlier
         data, and no start would detect the gap."""
         plan = FlushPlan(self._manager)
-        while not plan.is_full and (log := self._manager.rolled.pop(place)) is not None:
-            if self._manager.get(log.topic_partition) is log:
+        rolled = self._manager.rolled
+        later: list[PartitionLog] = []
+        has_stepped = False
+        while not plan.is_full and (log := rolled.pop(place)) is not None:
+            if self._manager.get(log.topic_partition) is not log:
+                continue
+            if log.has_unfinished_snapshot:
+                # One step in a call: it takes as long as a step of the loop should.
+                if has_stepped or not plan.go_on_with_snapshot(log):
+                    later.append(log)
+                has_stepped = True
+            else:
                 plan.add(log, closed_only=True)
+        for log in later:
+            rolled.add(log)
         return plan or None
 
     def _logs_at(self, place: str) -> dict[TopicPartition, PartitionLog]:

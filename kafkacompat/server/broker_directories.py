@@ -61,6 +61,7 @@ class BrokerDirectories:
             randrange=doors.random.randrange,
             note=logger.warning,
             unique_text=doors.unique_text,
+            producer_ids_max=doors.config.get_int("partition.max.producer.ids"),
         )
         for directory in self.logs.directories:
             directory.failure = directories.failed.get(directory.path)
