@@ -129,7 +129,7 @@ def test_the_demo_brings_results_and_leaves_nothing_running(
     require_program("java")
     data = tmp_path / "data"
     demo = start_demo(
-        "--rate", "100", "--trigger", "10", "--master", "local[2]", "--port", "0", "--data", str(data)
+        "--rate", "5", "--trigger", "10", "--master", "local[2]", "--port", "0", "--data", str(data)
     )
     bootstrap = demo.wait_for("broker at ").split("broker at ")[1]
     page = demo.wait_for("page at ").split("page at ")[1].split(",")[0]

@@ -118,11 +118,11 @@ class Pages:
     async def health(self, request: Request) -> Response:
         """Whether the broker answers."""
         status = 200 if self._state.connection.reachable else UNAVAILABLE
-        return JSONResponse(self._state.broker(), status, headers={"cache-control": "no-store"})
+        return JSONResponse(self._state.broker(self._clock()), status, headers={"cache-control": "no-store"})
 
     async def metrics(self, request: Request) -> Response:
         """Prometheus' text format."""
-        make, reading = self._state.cluster(), reading_view(self._state.results)
+        make, reading = self._state.cluster(self._clock()), reading_view(self._state.results)
         text = await trio.to_thread.run_sync(lambda: metrics_text(make(), reading))
         return Response(text, media_type=CONTENT_TYPE)
 

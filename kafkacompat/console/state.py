@@ -15,7 +15,9 @@ import trio
 
 from kafkacompat.console.core.cluster_view import broker_view, cluster_view, health_view
 from kafkacompat.console.core.connection import BrokerConnection
+from kafkacompat.console.core.queries_view import Standing, ends_of, queries_view
 from kafkacompat.console.core.rates import Rates
+from kafkacompat.console.core.result_topics import PIPELINE_PROGRESS
 from kafkacompat.console.core.results import Results
 from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize, Snapshot
 from kafkacompat.console.core.views import results_view
@@ -67,6 +69,7 @@ class ConsoleState:
         "_looks",
         "_making",
         "_results_cache",
+        "_standing",
         "address",
         "connection",
         "positions",
@@ -84,6 +87,7 @@ class ConsoleState:
         self.positions: dict[Place, int] = {}
         self._counted: NumbersTold | None = None
         self._looks = 0
+        self._standing = Standing()
         self._results_cache = ViewCache(run)
         self._cluster_cache = ViewCache(run)
         self._making = trio.Lock()
@@ -96,6 +100,8 @@ class ConsoleState:
         self.connection.answered(snapshot.taken_ms)
         ends = {topic.topic_id: topic.end_offsets for topic in snapshot.topics}
         self.rates.add(snapshot.taken_ms, {key: end for key, end in ends.items() if end is not None})
+        rows = self.results.rows(PIPELINE_PROGRESS)
+        self._standing.look(rows, ends_of(rows, snapshot), snapshot.taken_ms)
 
     def sized(self, sizes: tuple[ReplicaSize, ...] | None, error: str) -> None:
         """Store the sizes of logs."""
@@ -134,6 +140,7 @@ class ConsoleState:
         """The broker did not answer. The previous snapshot stays and is shown as old."""
         self._looks += 1
         self.connection.failed(now_ms, reason)
+        self._standing.forget()
 
     def took(self, batch: Batch) -> None:
         """Fold a batch of the reader."""
@@ -172,19 +179,25 @@ class ConsoleState:
         async with self._making:
             if not self._cluster_cache.fresh(self._looks, now_ms):
                 seen = self._looks
-                view = await trio.to_thread.run_sync(_as_json, self.cluster())
+                view = await trio.to_thread.run_sync(_as_json, self.cluster(now_ms))
                 self._cluster_cache.keep(seen, now_ms, view)
         return self._cluster_cache
 
-    def cluster(self) -> Callable[[], dict[str, Any]]:
+    def cluster(self, now_ms: int) -> Callable[[], dict[str, Any]]:
         """Return a function that makes the view of the cluster. It may run in any thread, because its inputs never change."""
-        return partial(cluster_view, replace(self.connection), self.snapshot, self.rates.copy())
+        queries = self.queries(now_ms)
+        return partial(cluster_view, replace(self.connection), self.snapshot, self.rates.copy(), queries)
 
-    def broker(self) -> dict[str, Any]:
-        """Whether the broker answers, and the health of the cluster."""
+    def queries(self, now_ms: int) -> list[dict[str, Any]]:
+        """The view of the pipeline's queries."""
+        rows = self.results.rows(PIPELINE_PROGRESS)
+        return queries_view(rows, ends_of(rows, self.snapshot), self._standing, now_ms)
+
+    def broker(self, now_ms: int) -> dict[str, Any]:
+        """Whether the broker answers, and the health of the cluster and of the pipeline."""
         return {
             "broker": broker_view(self.connection),
-            "health": health_view(self.connection, self.snapshot),
+            "health": health_view(self.connection, self.snapshot, self.queries(now_ms)),
             "behind": self.behind(),
         }
 

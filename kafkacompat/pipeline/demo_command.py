@@ -24,8 +24,9 @@ from kafkacompat.pipeline.demo.plan import (
     CONSOLE,
     ENDING_ORDER,
     GENERATOR,
+    HISTORY_S,
+    HISTORY_SPEED,
     JOBS,
-    PAST_S_MAX,
     DemoPlan,
 )
 from kafkacompat.pipeline.demo.topic_sizes import TopicSizes
@@ -36,8 +37,7 @@ from kafkacompat.pipeline.session import require_java, require_writable
 from kafkacompat.pipeline.topics import INPUTS, LOGS_RAW, create_missing, plans
 from kafkacompat.security.cluster_address import ClusterAddress
 
-DEFAULT_RATE: Final = 300.0
-DEFAULT_SPEED: Final = 30.0
+DEFAULT_RATE: Final = 10.0
 DEFAULT_TRIGGER_S: Final = 5.0
 DEFAULT_PAGE_PORT: Final = 8088
 READY_TIMEOUT_S: Final = {BROKER: 60.0, CONSOLE: 60.0, JOBS: 180.0}
@@ -69,10 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="events per second, averaged over a day (%(default)s)",
     )
-    parser.add_argument(
-        "--speed", type=positive, default=DEFAULT_SPEED, metavar="X",
-        help="event time starts in the past and runs X times as fast as the clock until it has caught up (%(default)s)",
-    )  # fmt: skip
     parser.add_argument(
         "--data",
         metavar="DIR",
@@ -161,15 +157,14 @@ def open_page(page: str) -> None:
 
 def planned(arguments: argparse.Namespace, folder: Path) -> DemoPlan:
     """Return the plan of the demo for this command line and machine."""
-    past_s = PAST_S_MAX if arguments.speed > 1 else 0.0
+    past_s = HISTORY_S
     if arguments.duration is not None:
-        past_s = min(past_s, (arguments.speed - 1) * arguments.duration)
+        past_s = min(past_s, (HISTORY_SPEED - 1) * arguments.duration)
     return DemoPlan(
         folder,
         arguments.port,
         arguments.seed,
         arguments.rate,
-        arguments.speed,
         arguments.trigger,
         arguments.master,
         (datetime.now(UTC) - timedelta(seconds=past_s)).isoformat(timespec="seconds"),

@@ -1,12 +1,19 @@
-"""A query's progress as numbers and as a line for a person. Knows Spark's StreamingQueryProgress JSON, but not Spark."""
+"""A query's progress as numbers, as a line for a person, and as a report for the console. Knows Spark's
+StreamingQueryProgress JSON, but not Spark."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 NAME_WIDTH = 22
+RECENT_BATCHES = 10
+"""Whether a query drops most events is judged over this number of batches with records."""
+REASON_CHARACTERS_MAX = 400
+RUNNING, STOPPED, FAILED = "running", "stopped", "failed"
 
 
 def dropped_late(progress: dict[str, Any]) -> int:
@@ -29,10 +36,36 @@ def state_rows(progress: dict[str, Any]) -> int:
     return sum(operator.get("numRowsTotal", 0) for operator in progress.get("stateOperators", ()))
 
 
+def kept(progress: dict[str, Any]) -> int:
+    """Return the events of this batch that were neither late nor copies. Without such a check, all records are kept."""
+    for operator in progress.get("stateOperators", ()):
+        if operator.get("operatorName", "").startswith("dedupe"):
+            return int(operator.get("numRowsUpdated", 0))
+    return int(progress["numInputRows"])
+
+
+def read_to(progress: dict[str, Any]) -> int | None:
+    """Return the sum of the offsets, over all partitions, up to which the query has read. None before its first batch."""
+    ends: list[Any] = [source.get("endOffset") for source in progress.get("sources", ())]
+    if not ends or not all(isinstance(end, dict) for end in ends):
+        return None
+    return sum(int(offset) for end in ends for offsets in end.values() for offset in offsets.values())
+
+
+def watermark_of(progress: dict[str, Any]) -> str | None:
+    """Return the watermark in ISO format, or None before the first event. Spark then says 1970."""
+    watermark: str | None = progress.get("eventTime", {}).get("watermark")
+    return None if not watermark or watermark.startswith("1970") else watermark
+
+
 @dataclass(slots=True)
 class Totals:
     """A query's sums over the batches of this run."""
 
+    last: dict[str, Any] = field(default_factory=dict)
+    last_with_records: dict[str, Any] = field(default_factory=dict)
+    recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_BATCHES))
+    """Late and kept events of the last batches with records."""
     last_batch: tuple[int, str] = (-1, "")
     batches: int = 0
     records: int = 0
@@ -48,6 +81,10 @@ class Totals:
     def add(self, progress: dict[str, Any]) -> None:
         """Add one batch."""
         self.last_batch = (progress["batchId"], progress["timestamp"])
+        self.last = progress
+        if progress["numInputRows"]:
+            self.last_with_records = progress
+            self.recent.append((dropped_late(progress), kept(progress)))
         self.batches += 1
         self.records += progress["numInputRows"]
         self.late += dropped_late(progress)
@@ -71,10 +108,53 @@ def line_of(name: str, progress: dict[str, Any], totals: Totals) -> str:
         words.append(f"late {totals.late:,}")
     if totals.state:
         words.append(f"state {totals.state:,}")
-    watermark = progress.get("eventTime", {}).get("watermark")
-    if watermark and not watermark.startswith("1970"):
+    watermark = watermark_of(progress)
+    if watermark is not None:
         words.append(f"watermark {watermark[:19]}Z")
     return "  ".join(words)
+
+
+def report_of(
+    query: str,
+    reads: Sequence[str],
+    trigger_s: float,
+    totals: Totals,
+    state: str,
+    reason: str | None,
+    at_ms: int,
+) -> dict[str, str | int | None]:
+    """Return the value of a record of `pipeline.progress`: the state of a query at this time, for the console.
+
+    The job is the first word of the query's name. `batch` and the fields that begin with it are the last batch that
+    read records. `read_to` is as in the function of that name.
+    """
+    last = totals.last_with_records
+    watermark = watermark_of(totals.last)
+    return {
+        "event_id": f"{query}-{at_ms}",
+        "query": query,
+        "job": query.partition("-")[0],
+        "state": state,
+        "reason": reason[:REASON_CHARACTERS_MAX] if reason is not None else None,
+        "at_ms": at_ms,
+        "reads": ",".join(reads),
+        "trigger_ms": round(trigger_s * 1000),
+        "read_to": read_to(totals.last),
+        "records": totals.records,
+        "late": totals.late,
+        "copies": totals.copies,
+        "recent_late": sum(late for late, _ in totals.recent),
+        "recent_kept": sum(kept for _, kept in totals.recent),
+        "watermark_ms": None if watermark is None else _milliseconds(watermark),
+        "batch": last.get("batchId"),
+        "batch_records": last.get("numInputRows"),
+        "batch_start_ms": _milliseconds(last["timestamp"]) if last else None,
+        "batch_ms": last.get("durationMs", {}).get("triggerExecution"),
+    }
+
+
+def _milliseconds(moment: str) -> int:
+    return int(datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() * 1000)
 
 
 def summary_of(totals: dict[str, Totals]) -> str:

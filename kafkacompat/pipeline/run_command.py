@@ -13,6 +13,7 @@ from kafkacompat.pipeline.jobs.log_formats import AUTO, NAMED, FormatProblem, li
 from kafkacompat.pipeline.manifest import manifest_of
 from kafkacompat.pipeline.options import RunOptions, add_bootstrap, address_of
 from kafkacompat.pipeline.quantities import MOST_INT16, MOST_INT32, whole, whole_to
+from kafkacompat.pipeline.reports import Reports
 from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.session import (
     is_jvm_gone,
@@ -252,7 +253,11 @@ def run(arguments: argparse.Namespace) -> int:
             queries = [query for job in options.jobs for query in QUERIES[job]]
             say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")
             say(f"tables in {options.output}, checkpoint in {options.checkpoint}")
-            Run(session, queries, options, say, progress).run(stop)
+            reports = Reports(options.bootstrap, say)
+            try:
+                Run(session, queries, options, say, progress, reports.tell).run(stop)
+            finally:
+                reports.close()
         except Exception as error:
             if is_jvm_gone(error):
                 raise PipelineFailed("Spark's JVM has ended; start the run again to continue") from None

@@ -9,7 +9,8 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
@@ -20,7 +21,15 @@ from kafkacompat.pipeline.belonging import checkpoint_of, require_one_past, tabl
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.jobs.judging import arrived
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.progress import Totals, line_of, summary_of
+from kafkacompat.pipeline.progress import (
+    FAILED,
+    RUNNING,
+    STOPPED,
+    Totals,
+    line_of,
+    report_of,
+    summary_of,
+)
 from kafkacompat.pipeline.queries import Query
 from kafkacompat.pipeline.session import is_jvm_gone
 
@@ -29,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_INTERVAL_S = 0.5
+REPORT_INTERVAL_S = 10.0
+"""A query that has no new batch is reported this often, so that readers can tell an idle run from a dead one."""
 FAILURE_CHARACTERS_MAX = 600
 
 
@@ -85,6 +96,11 @@ def source(session: SparkSession, query: Query, options: RunOptions) -> DataFram
     return arrived(session.readStream.format("kafka").options(**source_options(query, options)).load())
 
 
+def trigger_of(query: Query, options: RunOptions) -> float:
+    """Return the interval between the batches of a query in seconds."""
+    return options.trigger_s if query.table is None else options.table_trigger_s
+
+
 def start(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:
     """Start one query with its checkpoint and its scheduling pool."""
     session.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
@@ -102,8 +118,8 @@ def start(session: SparkSession, query: Query, options: RunOptions) -> Streaming
     if options.until_caught_up:
         writer = writer.trigger(availableNow=True)
     else:
-        interval_s = options.trigger_s if query.table is None else options.table_trigger_s
-        writer = writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")
+        milliseconds = round(trigger_of(query, options) * 1000)
+        writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
     return writer.start()
 
 
@@ -128,18 +144,34 @@ class Run:
         options: RunOptions,
         say: Callable[[str], None] = print,
         progress: IO[str] | None = None,
+        report: Callable[[Mapping[str, Any]], None] = lambda report: None,
     ) -> None:
-        """`say` gets the lines for a person. `progress` gets Spark's StreamingQueryProgress as JSON lines."""
+        """`say` gets the lines for a person. `progress` gets Spark's StreamingQueryProgress as JSON lines. `report` gets the
+        state of a query, for the console."""
         self._session = session
         self._queries = queries
         self._options = options
         self._say = say
         self._progress = progress
+        self._report = report
+        self._reported_s: dict[str, float] = {}
+        self._failures: dict[str, str] = {}
         self._running: list[StreamingQuery] = []
         self._totals = {query.name: Totals() for query in queries}
 
     def run(self, stop: StopRequest) -> None:
         """Run until a stop is requested, or all queries have caught up. PipelineFailed names the first query that fails."""
+        try:
+            self._run(stop)
+        except Exception as error:
+            if is_jvm_gone(error):
+                self._failures = {query.name: "Spark's JVM has ended" for query in self._queries}
+            raise
+        finally:
+            for query in self._queries:
+                self._report_state(query, FAILED if query.name in self._failures else STOPPED)
+
+    def _run(self, stop: StopRequest) -> None:
         try:
             self._start_all(stop)
             while not stop.wait(POLL_INTERVAL_S):
@@ -167,15 +199,15 @@ class Run:
                     if is_jvm_gone(error):
                         raise
                     said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-                    raise PipelineFailed(
-                        f"query {query.name} cannot start: {said[:FAILURE_CHARACTERS_MAX]}"
-                    ) from error
+                    self._failures[query.name] = f"cannot start: {said[:FAILURE_CHARACTERS_MAX]}"
+                    raise PipelineFailed(f"query {query.name} {self._failures[query.name]}") from error
 
     def _look_at(self, query: Query) -> None:
         require_one_past(self._session, query, self._options)
 
     def _start(self, query: Query) -> None:
         self._running.append(start(self._session, query, self._options))
+        self._report_state(query, RUNNING)
 
     def _poll(self) -> bool:
         """Report new progress. Return whether any query still runs."""
@@ -189,10 +221,28 @@ class Run:
                 continue
             failure = failure_of(query)
             if failure is not None:
-                raise PipelineFailed(f"query {query.name} failed: {failure}")
-            if not self._options.until_caught_up:
-                raise PipelineFailed(f"query {query.name} was stopped from outside")
+                self._failures[query.name] = f"failed: {failure}"
+            elif not self._options.until_caught_up:
+                self._failures[query.name] = "was stopped from outside"
+            if query.name in self._failures:
+                raise PipelineFailed(f"query {query.name} {self._failures[query.name]}")
+        self._report_due()
         return running
+
+    def _report_due(self) -> None:
+        """Report the queries that have ended a batch, and those that were not reported for some time."""
+        now_s = time.monotonic()
+        for query in self._queries:
+            if now_s - self._reported_s.get(query.name, float("-inf")) >= REPORT_INTERVAL_S:
+                self._report_state(query, RUNNING)
+
+    def _report_state(self, query: Query, state: str) -> None:
+        name = query.name
+        self._reported_s[name] = time.monotonic()
+        trigger_s = trigger_of(query, self._options)
+        now_ms = time.time_ns() // 1_000_000
+        reason = self._failures.get(name)
+        self._report(report_of(name, query.reads, trigger_s, self._totals[name], state, reason, now_ms))
 
     def _tell(self, query: StreamingQuery) -> None:
         name = query.name
@@ -203,6 +253,7 @@ class Run:
             if self._progress is not None:
                 self._progress.write(json.dumps(said, separators=(",", ":")) + "\n")
                 self._progress.flush()
+            self._reported_s.pop(name, None)
 
     def _tell_the_rest(self) -> None:
         """Report the batches that ended after the last poll or during the stop. Nothing is available if the JVM has

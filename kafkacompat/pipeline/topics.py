@@ -28,6 +28,7 @@ METRICS_REJECTED: Final = "metrics.rejected"
 METRICS_WINDOWS: Final = "metrics.windows"
 METRICS_LATEST: Final = "metrics.latest"
 METRICS_ALERTS: Final = "metrics.alerts"
+PIPELINE_PROGRESS: Final = "pipeline.progress"
 
 DEFAULT_PARTITIONS: Final = 3
 BROKERS_REPLICATION: Final = -1
@@ -78,6 +79,7 @@ CONFIGS: Final[dict[str, dict[str, str]]] = {
     METRICS_WINDOWS: _RESULTS,
     METRICS_LATEST: _LATEST,
     METRICS_ALERTS: _EVENTS,
+    PIPELINE_PROGRESS: _RESULTS,
 }
 """Every topic of the pipeline with its topic configs."""
 
@@ -89,9 +91,15 @@ INPUTS: Final[dict[str, tuple[str, ...]]] = {
 """The topics that a job reads."""
 
 OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
-    "logs": (LOGS_REJECTED, LOGS_SUMMARY),
-    "activity": (ACTIVITY_REJECTED, ACTIVITY_SESSIONS, ACTIVITY_TOP_PAGES, ACTIVITY_VISITORS),
-    "metrics": (METRICS_REJECTED, METRICS_WINDOWS, METRICS_LATEST, METRICS_ALERTS),
+    "logs": (LOGS_REJECTED, LOGS_SUMMARY, PIPELINE_PROGRESS),
+    "activity": (
+        ACTIVITY_REJECTED,
+        ACTIVITY_SESSIONS,
+        ACTIVITY_TOP_PAGES,
+        ACTIVITY_VISITORS,
+        PIPELINE_PROGRESS,
+    ),
+    "metrics": (METRICS_REJECTED, METRICS_WINDOWS, METRICS_LATEST, METRICS_ALERTS, PIPELINE_PROGRESS),
 }
 """The topics that a job writes."""
 

@@ -235,7 +235,7 @@ async def test_each_node_is_asked_and_the_groups_of_a_silent_one_stay(
 
 
 def shown(state: ConsoleState) -> dict[str, Any]:
-    return dict(json.loads(json.dumps(state.cluster()(), allow_nan=False))["cluster"])
+    return dict(json.loads(json.dumps(state.cluster(0)(), allow_nan=False))["cluster"])
 
 
 def test_the_view_has_groups_of_all_kinds_in_order() -> None:

@@ -153,7 +153,7 @@ async def test_a_listener_that_says_nothing_is_not_waited_for(monkeypatch: pytes
 
 
 def shown(state: ConsoleState) -> dict[str, Any]:
-    return dict(json.loads(json.dumps(state.cluster()(), allow_nan=False))["cluster"])
+    return dict(json.loads(json.dumps(state.cluster(0)(), allow_nan=False))["cluster"])
 
 
 async def test_numbers_are_those_of_the_newest_answer_and_stay_through_looks(

@@ -7,7 +7,7 @@ Sizes are bytes on disk, summed over all replicas. This module knows snapshots a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkacompat.addresses import host_and_port
@@ -40,11 +40,17 @@ GOOD, WARNING, BAD = "good", "warning", "bad"
 View = dict[str, Any]
 
 
-def cluster_view(connection: BrokerConnection, snapshot: Snapshot | None, rates: Rates) -> View:
-    """Return everything that the page shows about the cluster. Without a snapshot, only the state of the connection."""
+def cluster_view(
+    connection: BrokerConnection, snapshot: Snapshot | None, rates: Rates, queries: Sequence[View] = ()
+) -> View:
+    """Return everything that the page shows about the cluster. Without a snapshot, only the state of the connection.
+
+    `queries` is the view of the pipeline's queries, which have a part in the health.
+    """
     view: View = {
         "broker": broker_view(connection),
-        "health": health_view(connection, snapshot),
+        "health": health_view(connection, snapshot, queries),
+        "queries": list(queries),
         "cluster": None,
     }
     if snapshot is not None:
@@ -80,8 +86,11 @@ def broker_view(connection: BrokerConnection) -> View:
     }
 
 
-def health_view(connection: BrokerConnection, snapshot: Snapshot | None) -> View:
-    """Return a level and a line of text: bad without a broker or a partition's leader, warning if replicas are not in sync."""
+def health_view(
+    connection: BrokerConnection, snapshot: Snapshot | None, queries: Sequence[View] = ()
+) -> View:
+    """Return a level and a line of text: bad without a broker or a partition's leader, or if a query has failed. A
+    warning if replicas are not in sync, or if a query does nothing useful."""
     if connection.reachable and snapshot is not None:
         partitions = [partition for topic in snapshot.topics for partition in topic.partitions]
         offline = sum(partition.offline for partition in partitions)
@@ -89,14 +98,26 @@ def health_view(connection: BrokerConnection, snapshot: Snapshot | None) -> View
         away = len(missing_nodes(snapshot))
         if offline:
             return _health(BAD, f"{_count(offline, 'partition')} without a leader")
+        if any(query["level"] == BAD for query in queries):
+            return _troubled(BAD, queries)
         if behind:
             return _health(WARNING, f"{_count(behind, 'partition')} under-replicated")
         if away:
             return _health(WARNING, f"{_count(away, 'node')} away")
+        if any(query["level"] == WARNING for query in queries):
+            return _troubled(WARNING, queries)
         return _health(GOOD, "healthy")
     if connection.state == "connecting":
         return _health(WARNING, f"connecting to {connection.bootstrap}")
     return _health(BAD, f"broker at {connection.bootstrap} is not reachable")
+
+
+def _troubled(level: str, queries: Sequence[View]) -> View:
+    """Return what is wrong with the query of this level, or how many there are."""
+    found = [query for query in queries if query["level"] == level]
+    if len(found) == 1:
+        return _health(level, f"{found[0]['query']} {found[0]['said']}")
+    return _health(level, f"{len(found)} queries {'failed' if level == BAD else 'need a look'}")
 
 
 def _health(level: str, text: str) -> View:

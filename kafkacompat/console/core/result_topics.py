@@ -47,6 +47,7 @@ METRICS_WINDOWS = "metrics.windows"
 METRICS_LATEST = "metrics.latest"
 METRICS_ALERTS = "metrics.alerts"
 METRICS_REJECTED = "metrics.rejected"
+PIPELINE_PROGRESS = "pipeline.progress"
 REJECTED = (LOGS_REJECTED, ACTIVITY_REJECTED, METRICS_REJECTED)
 
 MAX_WINDOWS = 1_500
@@ -56,6 +57,7 @@ MAX_SERVICE_WINDOWS = 30_000
 MAX_SERVICES = 1_000
 MAX_ALERTS = 2_000
 MAX_REJECTED = 500
+MAX_QUERIES = 100
 TAIL_ALERTS = 2_000
 TAIL_REJECTED = 200
 
@@ -149,5 +151,18 @@ RESULT_TOPICS: dict[str, ResultTopic] = {
             tail_records=TAIL_ALERTS,
         ),
         *(_rejected(name) for name in REJECTED),
+        ResultTopic(
+            PIPELINE_PROGRESS,
+            "at_ms",
+            MAX_QUERIES,
+            dict.fromkeys(("query", "job", "state", "reads"), TEXT)
+            | dict.fromkeys(
+                ("at_ms", "trigger_ms", "records", "late", "copies", "recent_late", "recent_kept"), WHOLE
+            ),
+            {"reason": TEXT}
+            | dict.fromkeys(
+                ("read_to", "watermark_ms", "batch", "batch_records", "batch_start_ms", "batch_ms"), WHOLE
+            ),
+        ),
     )
 }

@@ -2,7 +2,7 @@
 // A TimeChart stays at its place in the page, redraws when its data or width changes, and follows the pointer or the arrow keys.
 
 import { h, s } from "./dom.js";
-import { clock, day, moment, seconds } from "./format.js";
+import { clock, day, duration, moment, seconds } from "./format.js";
 
 const HEIGHT = 216;
 const SPARK_WIDTH = 200;
@@ -14,6 +14,11 @@ const MINUTE = 60_000;
 const STEPS = [1 / 6, 1 / 3, 1 / 2, 1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080].map((minutes) => minutes * MINUTE);
 // With fewer bars than this, room for later bars stays empty.
 const FEWEST_BARS = 12;
+// Points further apart than this number of windows are not joined: nothing is known in between.
+const GAP_WINDOWS = 5;
+const MOST_BREAKS = 4;
+const BREAK_WIDTH = 20;
+const PIECE_WIDTH = 46;
 
 // Smaller values count as 0: steps between such numbers would round to 0, and the loop over the ticks would not end.
 const SMALLEST = 1e-12;
@@ -33,6 +38,37 @@ export function timeTicks(from, to, most) {
   const ticks = [];
   for (let tick = Math.ceil(from / step) * step; tick <= to; tick += step) ticks.push(tick);
   return ticks;
+}
+
+// The time from one point to the next. Windows follow each other; other points have no length.
+function stepOf(points) {
+  const length = points.at(-1).end - points.at(-1).start;
+  if (length > 0 || points.length < 3) return Math.max(1, length);
+  const steps = points.slice(1).map((point, number) => point.start - points[number].start).sort((one, other) => one - other);
+  return Math.max(1, steps[Math.floor(steps.length / 2)]);
+}
+
+// The numbers of the points before which there is a gap.
+export function gapsIn(points) {
+  const most = GAP_WINDOWS * stepOf(points);
+  return new Set([...points.keys()].filter((number) => number > 0 && points[number].start - points[number - 1].end > most));
+}
+
+// The pieces of the time axis: {from, to}. A gap of more than half of the time that is covered is cut out, unless there are many.
+export function axisPieces(points, gaps, room) {
+  const step = stepOf(points);
+  const lengthOf = (number) => points[number].start - points[number - 1].end;
+  const covered = points.at(-1).end - points[0].start - [...gaps].reduce((sum, number) => sum + lengthOf(number), 0);
+  const cut = [...gaps].filter((number) => lengthOf(number) > covered / 2);
+  if (cut.length === 0 || cut.length > MOST_BREAKS) {
+    const to = Math.max(points.at(-1).end, points[0].start + 1);
+    return [{ from: Math.min(points[0].start, to - room * step), to }];
+  }
+  const starts = [0, ...cut];
+  return starts.map((first, number) => {
+    const from = points[first].start;
+    return { from, to: Math.max(points[(starts[number + 1] ?? points.length) - 1].end, from + GAP_WINDOWS * step) };
+  });
 }
 
 const timeLabel = (ms) => (ms % (1440 * MINUTE) === 0 ? day(ms) : ms % MINUTE === 0 ? clock(ms) : seconds(ms));
@@ -70,20 +106,22 @@ export class TimeChart {
     const totals = points.map((point) => (this.options.kind === "bars" ? point.values.reduce((sum, each) => sum + each, 0) : Math.max(0, ...point.values.filter((each) => each !== null))));
     const ticks = niceTicks(Math.max(...totals));
     const left = 14 + 7 * Math.max(...ticks.map((tick) => this.options.format(tick).length));
-    const to = Math.max(points.at(-1).end, points[0].start + 1);
-    const room = this.options.kind === "bars" ? FEWEST_BARS * (points.at(-1).end - points.at(-1).start) : 0;
-    const from = Math.min(points[0].start, to - room);
-    this.x = (ms) => left + ((ms - from) / (to - from)) * (width - left - RIGHT);
+    this.gaps = gapsIn(points);
+    const pieces = this.place(axisPieces(points, this.gaps, this.options.kind === "bars" ? FEWEST_BARS : 0), left, width - RIGHT);
     const y = (value) => TOP + (1 - value / ticks.at(-1)) * (this.height - TOP - BOTTOM);
     const parts = ticks.map((tick) => [
       s("line", { class: tick === 0 ? "base-line" : "grid-line", x1: left, x2: width - RIGHT, y1: Math.round(y(tick)), y2: Math.round(y(tick)) }),
       s("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, this.options.format(tick)),
     ]);
-    for (const tick of timeTicks(from, to, Math.max(1, Math.floor((width - left) / TICK_GAP)))) {
-      const at = this.x(tick);
-      const anchor = at > width - 24 ? "end" : at < left + 16 ? "start" : "middle";
-      parts.push(s("text", { x: at, y: this.height - 5, "text-anchor": anchor }, timeLabel(tick)));
+    for (const piece of pieces) {
+      const found = timeTicks(piece.from, piece.to, Math.max(1, Math.floor((piece.right - piece.left + (piece === pieces[0] ? left : 0)) / TICK_GAP)));
+      for (const tick of found.length ? found : [piece.from]) {
+        const at = this.x(tick);
+        const anchor = at > width - 24 ? "end" : at < piece.left + 16 ? "start" : "middle";
+        parts.push(s("text", { x: at, y: this.height - 5, "text-anchor": anchor }, timeLabel(tick)));
+      }
     }
+    parts.push(this.breaks(pieces));
     parts.push(this.options.kind === "bars" ? this.bars(points, y) : this.lines(points, y));
     this.marks = s("g", {});
     this.y = y;
@@ -91,6 +129,36 @@ export class TimeChart {
     this.figure.replaceChildren(svg);
     this.figure.setAttribute("aria-label", this.summary(points));
     this.point(this.at !== null && this.at < points.length ? this.at : null);
+  }
+
+  // Gives each piece of the time axis its place, with room between the pieces, and sets this.x.
+  place(pieces, left, right) {
+    const least = pieces.length > 1 ? Math.min(PIECE_WIDTH, (right - left) / pieces.length / 2) : 0;
+    const room = right - left - (pieces.length - 1) * BREAK_WIDTH - pieces.length * least;
+    const total = pieces.reduce((sum, piece) => sum + piece.to - piece.from, 0);
+    let at = left;
+    const placed = pieces.map((piece) => {
+      const end = at + least + (room * (piece.to - piece.from)) / total;
+      const one = { ...piece, left: at, right: end };
+      at = end + BREAK_WIDTH;
+      return one;
+    });
+    this.x = (ms) => {
+      const piece = placed.findLast((each) => ms >= each.from) ?? placed[0];
+      return Math.min(piece.right, piece.left + ((ms - piece.from) / (piece.to - piece.from)) * (piece.right - piece.left));
+    };
+    return placed;
+  }
+
+  // Where time was cut out, the grid is interrupted, and each piece names its day.
+  breaks(pieces) {
+    if (pieces.length < 2) return [];
+    const bottom = this.height - BOTTOM;
+    return pieces.map((piece, number) => [
+      number > 0 && s("rect", { class: "break-band", x: piece.left - BREAK_WIDTH + 2, y: 0, width: BREAK_WIDTH - 4, height: bottom + 6 }),
+      number > 0 && s("path", { class: "break", d: [piece.left - BREAK_WIDTH + 2, piece.left - 2].map((x) => `M${x - 3} ${bottom + 5}L${x + 3} ${bottom - 5}`).join("") }),
+      s("text", { class: "day", x: number === pieces.length - 1 ? piece.right : piece.left + 2, y: TOP + 4, "text-anchor": number === pieces.length - 1 ? "end" : "start" }, day(piece.from)),
+    ]);
   }
 
   bars(points, y) {
@@ -112,27 +180,29 @@ export class TimeChart {
 
   lines(points, y) {
     return this.data.series.map((series, number) => {
-      let path = "";
-      let pen = "M";
-      let newest = null;
-      const here = [];
-      for (const point of points) {
+      // Runs of points that are joined. A value that is not known and a gap end a run.
+      const runs = [];
+      let run = null;
+      points.forEach((point, place) => {
         const value = point.values[number];
-        if (value === null) { pen = "M"; continue; }
-        const at = this.middle(point);
-        const place = `${at.toFixed(1)} ${y(value).toFixed(1)}`;
-        // The newest window is incomplete, so its low value is no drop. It is drawn pale, after the end of the line.
-        if (point.open && pen === "L") { newest = `M${path.split(/[ML]/).at(-1)}L${place}`; continue; }
-        path += pen + place;
-        pen = "L";
-        here.push(at);
-      }
-      if (here.length === 0) return null;
-      const whole = here.length + (newest ? 1 : 0) === points.length && here.length > 1 && this.data.series.length <= 2;
+        if (value === null || this.gaps.has(place)) run = null;
+        if (value === null) return;
+        if (run === null) { run = []; runs.push(run); }
+        run.push({ x: this.middle(point).toFixed(1), y: y(value).toFixed(1), open: point.open });
+      });
+      if (runs.length === 0) return null;
+      const whole = runs.length === 1 && runs[0].length > 1 && runs[0].length === points.length && this.data.series.length <= 2;
+      // The newest window is incomplete, so its low value is no drop. It is drawn pale, after the end of the line.
+      const last = runs.at(-1);
+      const newest = last.length > 1 && last.at(-1).open ? `M${last.at(-2).x} ${last.at(-2).y}L${last.at(-1).x} ${last.at(-1).y}` : null;
+      if (newest) last.pop();
+      const joined = runs.filter((each) => each.length > 1);
+      const path = joined.map((each) => `M${each.map((one) => `${one.x} ${one.y}`).join("L")}`).join("");
       return [
         newest && s("path", { class: `newest open ${series.tone}`, d: newest }),
-        whole && s("path", { class: `area ${series.tone}`, d: `${path}L${here.at(-1)} ${y(0)}L${here[0]} ${y(0)}Z` }),
-        here.length === 1 ? s("circle", { class: `dot ${series.tone}`, cx: here[0], cy: path.split(" ")[1], r: 4 }) : s("path", { class: `line ${series.tone}`, d: path }),
+        whole && path && s("path", { class: `area ${series.tone}`, d: `${path}L${last.at(-1).x} ${y(0)}L${last[0].x} ${y(0)}Z` }),
+        path && s("path", { class: `line ${series.tone}`, d: path }),
+        ...runs.filter((each) => each.length === 1 && !(each === last && newest)).map(([one]) => s("circle", { class: `dot ${series.tone}${one.open ? " open" : ""}`, cx: one.x, cy: one.y, r: 3.5 })),
       ];
     });
   }
@@ -183,7 +253,8 @@ export class TimeChart {
   summary(points) {
     const last = points.at(-1);
     const said = this.data.series.map((series, number) => `${series.name} ${last.values[number] === null ? "unknown" : this.options.format(last.values[number])}`);
-    return `${this.options.label}, ${moment(points[0].start)} to ${moment(last.end)} UTC. Latest: ${said.join(", ")}. Arrow keys read single values.`;
+    const gaps = [...this.gaps].map((number) => ` Nothing for ${duration(points[number].start - points[number - 1].end)} before ${moment(points[number].start)}.`);
+    return `${this.options.label}, ${moment(points[0].start)} to ${moment(last.end)} UTC.${gaps.slice(-MOST_BREAKS).join("")} Latest: ${said.join(", ")}. Arrow keys read single values.`;
   }
 }
 

@@ -32,7 +32,7 @@ export class ClusterView {
     const history = cluster.rate_history;
     this.rates.update({
       series: [{ name: "records/s", tone: "tone-6" }],
-      points: history.map((each, number) => ({ start: each.at_ms, end: history[number + 1]?.at_ms ?? each.at_ms + 1000, values: [each.records_per_s], open: false })),
+      points: history.map((each) => ({ start: each.at_ms, end: each.at_ms, values: [each.records_per_s], open: false })),
     });
   }
 

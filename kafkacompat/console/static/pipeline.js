@@ -10,6 +10,7 @@ const STATUS = [
 const ERROR_SHARE_WARNING = 0.01;
 const ERROR_SHARE_BAD = 0.05;
 const SERVICE_TONES = 8;
+const MOST_NOTICES = 3;
 
 const level = (share) => (share >= ERROR_SHARE_BAD ? "bad" : share >= ERROR_SHARE_WARNING ? "warning" : "");
 const command = (words) => `kafkacompat pipeline ${words} --bootstrap ${bootstrap}`;
@@ -33,15 +34,20 @@ export class PipelineView {
     ];
     this.rateHistory = [];
     this.results = null;
+    this.queries = [];
+    this.known = "";
   }
 
   updateCluster(view) {
-    const same = bootstrap === view.broker.bootstrap;
     bootstrap = view.broker.bootstrap;
     this.rateHistory = view.cluster?.rate_history ?? [];
-    // The suggested commands contain the broker's address.
-    if (this.results && same) this.tiles(this.results);
-    else if (this.results) this.updateResults(this.results);
+    this.queries = view.queries;
+    this.drawQueries();
+    // What is said in an empty place depends on the jobs that run, and contains the broker's address.
+    const known = JSON.stringify([bootstrap, this.queries.map((each) => [each.query, each.state, each.said, each.records])]);
+    if (this.results !== null && known !== this.known) this.updateResults(this.results);
+    else if (this.results !== null) this.tiles(this.results);
+    this.known = known;
   }
 
   updateResults(view) {
@@ -56,6 +62,42 @@ export class PipelineView {
     const waiting = behind ? `, ${count(behind)} yet to be read` : "";
     const odd = malformed ? ` ${plural(malformed, "row")} not understood (${last}).` : "";
     setText(byId("reading"), `${plural(records, "result record")} read${waiting}; ${plural(repeats, "repeat")} counted once.${odd}`);
+  }
+
+  // What is said where a job has no results yet: whether it runs, and the commands that help.
+  waiting(job, nothing, ...send) {
+    const mine = this.queries.filter((each) => each.job === job);
+    const running = mine.filter((each) => each.state === "running");
+    const troubled = (running.length ? running : mine).find((each) => each.level !== "good");
+    if (running.length === 0) {
+      return troubled ? [`${nothing} ${troubled.query} ${troubled.said}. Run the job again:`, run(job)] : [`${nothing} ${send.length ? "Send events and run the job:" : "Run the job:"}`, ...send, run(job)];
+    }
+    if (troubled) return [`${nothing} The job ${job} runs, but ${troubled.query} ${troubled.said}.`];
+    const records = Math.max(...running.map((each) => each.records));
+    if (records === 0 && running.some((each) => each.available > 0)) return [`${nothing} The job ${job} runs, and its first batch is not done yet.`];
+    if (records > 0) return [`${nothing} The job ${job} runs and has read ${plural(records, "record")}. Results follow.`];
+    return [`${nothing} The job ${job} runs and has read no record yet.${send.length ? " Send some:" : ""}`, ...send];
+  }
+
+  drawQueries() {
+    const troubled = this.queries.filter((each) => each.level !== "good");
+    const shown = troubled.slice(0, MOST_NOTICES).map((each) => h("li", {}, h("b", {}, each.query), ` ${each.said}`));
+    if (troubled.length > MOST_NOTICES) shown.push(h("li", {}, `and ${troubled.length - MOST_NOTICES} more queries, listed under Jobs`));
+    byId("notices").hidden = troubled.length === 0;
+    replace(byId("notices"), shown);
+    replace(byId("queries"), this.queries.length === 0
+      ? empty("No job has reported here in the last day.", run("all"))
+      : table("Queries of the jobs: the last batch, late records and the watermark", [
+        { title: "Query", cell: (row) => row.query },
+        { title: "State", cell: (row) => h("span", { class: `tag ${{ good: row.state === "running" ? "good" : "", warning: "warning", bad: "bad" }[row.level]}`, title: row.said || null }, row.state === "running" && row.level !== "good" ? row.said.split(/[ :]/).slice(0, 2).join(" ") : row.state) },
+        { title: "Last batch", class: "nowrap", cell: (row) => (row.batch === null ? "none yet" : seconds(row.batch_start_ms)) },
+        { title: "took", number: true, class: "hide-small", cell: (row) => milliseconds(row.batch_ms) },
+        { title: "with", number: true, class: "hide-small", cell: (row) => count(row.batch_records) },
+        { title: "Records", number: true, class: "hide-small", cell: (row) => count(row.records) },
+        { title: "Late", number: true, cell: (row) => count(row.late) },
+        { title: "Waiting", number: true, class: "hide-small", cell: (row) => count(row.behind) },
+        { title: "Watermark", number: true, cell: (row) => (row.watermark_ms === null ? "–" : when(row.watermark_ms)) },
+      ], this.queries, (row) => row.said && h("span", { class: "muted" }, row.said)));
   }
 
   tiles({ logs, activity, metrics }) {
@@ -83,7 +125,7 @@ export class PipelineView {
     });
     const last = settled(windows);
     setText(byId("logs-note"), last ? `${rate(last.requests_per_s)} · ${bytes(last.bytes_per_s)}/s · latest window still fills` : "");
-    hint(host, windows.length === 0, "No requests counted yet. Ship a log and run the job:", command("collect ACCESS.LOG"), run("logs"), "kafkacompat pipeline demo");
+    hint(host, windows.length === 0, ...this.waiting("logs", "No requests counted yet.", command("collect ACCESS.LOG")));
   }
 
   drawRejected({ kept, reasons, latest }) {
@@ -101,7 +143,7 @@ export class PipelineView {
     setText(byId("pages-note"), top.pages.length ? `${clock(top.start_ms)}–${clock(top.end_ms)}` : "");
     const most = top.pages[0]?.views ?? 1;
     replace(byId("pages"), top.pages.length === 0
-      ? empty("No page views yet. Generate some and run the job:", command("generate"), run("activity"))
+      ? empty(...this.waiting("activity", "No page views yet.", command("generate")))
       : table("Most seen pages of the latest full window", [
         { title: "#", number: true, cell: (row) => row.rank },
         { title: "Page", class: "clip mono", cell: (row) => h("span", { title: row.page }, row.page) },
@@ -115,7 +157,7 @@ export class PipelineView {
       points: windows.map((each, number) => ({ start: each.start_ms, end: each.end_ms, values: [each.views, each.visitors, each.searches], open: number === windows.length - 1 })),
     });
     setText(byId("visitors-note"), windows.length ? `${plural(windows.length, "window")} of ${duration(windows.at(-1).end_ms - windows.at(-1).start_ms)}` : "");
-    hint(byId("visitors-chart"), windows.length === 0, "No visitors counted yet.", run("activity"));
+    hint(byId("visitors-chart"), windows.length === 0, ...this.waiting("activity", "No visitors counted yet."));
     this.drawSessions(sessions, windows.length > 0);
   }
 
@@ -124,7 +166,7 @@ export class PipelineView {
     if (users === 0) {
       replace(byId("sessions-bars"), counting
         ? empty("No session has ended yet: one ends when its user is silent for the session gap, and is told when the watermark, too, has passed.")
-        : empty("No session has been seen yet.", run("activity")));
+        : empty(...this.waiting("activity", "No session has been seen yet.")));
       replace(byId("sessions"), empty(`No session has ${counting ? "ended" : "been seen"} yet.`));
       return;
     }
@@ -151,7 +193,7 @@ export class PipelineView {
     setText(byId("services-note"), services.length ? `latest full window${more > 0 ? `; ${more} more services` : ""}` : "");
     const rows = services.map((each, number) => ({ ...each, last: settled(each.windows), tone: `tone-${(number % SERVICE_TONES) + 1}` }));
     replace(byId("services"), rows.length === 0
-      ? empty("No service has been measured yet. Generate samples and run the job:", command("generate"), run("metrics"))
+      ? empty(...this.waiting("metrics", "No service has been measured yet.", command("generate")))
       : table("Services: latency, errors and load of the latest full window", [
         { title: "Service", class: "nowrap", cell: (row) => [h("span", { class: `swatch ${row.tone}` }), row.service] },
         { title: "State", cell: (row) => serviceState(row, alarmed) },
@@ -220,7 +262,7 @@ function measured(rule, value) {
   return rule.includes("ms") || rule.includes("latency") ? milliseconds(value) : decimal(value);
 }
 
-// Shows below a chart without data which command to run.
+// Shows in the place of a chart without data what there is to wait for, or to do.
 function hint(host, wanted, ...said) {
   host.querySelector(".empty")?.remove();
   if (wanted) host.append(empty(...said));

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -13,7 +16,9 @@ import pytest
 from kafkacompat.pipeline.demo.board import Rates, board, clock, line
 from kafkacompat.pipeline.demo.children import Child, why
 from kafkacompat.pipeline.demo.plan import ENDING_ORDER, STARTING_ORDER, DemoPlan
-from kafkacompat.pipeline.demo_command import BOARD_LINES
+from kafkacompat.pipeline.demo_command import BOARD_LINES, planned
+from kafkacompat.pipeline.generate_command import moment
+from kafkacompat.pipeline.generator.pace import Pace
 from kafkacompat.pipeline.topics import CONFIGS, LOGS_RAW, METRICS_ALERTS
 
 WAIT_S = 10.0
@@ -21,7 +26,7 @@ SERVING = "kafkacompat 0.1.0 node 1 serving PLAINTEXT://127.0.0.1:5001 data in /
 
 
 def plan(folder: Path) -> DemoPlan:
-    return DemoPlan(folder, 5003, 7, 50.0, 60.0, 5.0, "local[2]", "2026-01-01T00:00:00+00:00")
+    return DemoPlan(folder, 5003, 7, 5.0, 5.0, "local[2]", "2026-01-01T00:00:00+00:00")
 
 
 def test_every_child_is_started_and_ended(tmp_path: Path) -> None:
@@ -51,6 +56,22 @@ def test_a_demo_over_an_earlier_ones_data_begins_where_that_ended(tmp_path: Path
     ):
         command = made.going_on(newest_ms).command("generator")
         assert command[command.index("--start-time") + 1] == expected
+
+
+def test_the_demos_events_soon_end_at_the_present(tmp_path: Path) -> None:
+    """A person's event of now would otherwise be far ahead, and make all events of the demo late."""
+    now = datetime.now(UTC)
+    arguments = argparse.Namespace(port=0, seed=1, rate=10.0, trigger=5.0, master="local[1]", duration=None)
+    command = planned(arguments, tmp_path).served_by(SERVING).command("generator")
+    option = dict(pairwise(command))
+    start_ms = moment(option["--start-time"])
+    pace = Pace(int(now.timestamp() * 1000), start_ms, float(option["--speed"]))
+    behind_s = now.timestamp() - start_ms / 1000
+    assert behind_s == pytest.approx(2 * 3600, abs=60)
+    soon_ms = pace.wall_start_ms + 30_000
+    assert pace.event_time_ms(soon_ms) == soon_ms
+    events_per_s = float(option["--rate"]) / float(option["--speed"])
+    assert events_per_s == pytest.approx(10.0)
 
 
 def test_rates_are_what_came_since_the_last_look() -> None:

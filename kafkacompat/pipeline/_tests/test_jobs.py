@@ -322,7 +322,9 @@ def activity_events(records: Records, *events: dict[str, Any]) -> DataFrame:
 
     views = [encoded(event) for event in events if "page" in event]
     searches = [encoded(event) for event in events if "page" not in event]
-    frame = records("activity.page_views", *views).union(records("activity.searches", *searches))
+    arrival_ms = RECEIVED_MS + 10 * 60_000
+    frame = records("activity.page_views", *views, received_ms=arrival_ms)
+    frame = frame.union(records("activity.searches", *searches, received_ms=arrival_ms))
     return good(activity.judge(frame))
 
 
@@ -458,10 +460,35 @@ def test_the_latest_sample_goes_by_event_time(records: Records) -> None:
 
     values = [
         encoded(SAMPLE, event_id=f"m-{n}", event_time_ms=RECEIVED_MS + offset, host=f"h{n}")
-        for n, offset in enumerate([5, 9, 2])
+        for n, offset in enumerate([-5, -1, -8])
     ]
     (found,) = rows(metrics.latest(good(metrics.judge(records("metrics.raw", *values)))))
-    assert (found["host"], found["event_time_ms"]) == ("h1", RECEIVED_MS + 9)
+    assert (found["host"], found["event_time_ms"]) == ("h1", RECEIVED_MS - 1)
+
+
+def test_an_event_ahead_of_its_arrival_counts_at_its_arrival(records: Records) -> None:
+    """What it says of its time is kept."""
+    from kafkacompat.pipeline.jobs import metrics
+    from kafkacompat.pipeline.jobs.judging import good
+
+    ahead_ms = 5 * 60_000
+    values = [
+        encoded(SAMPLE, event_id=f"m-{n}", event_time_ms=RECEIVED_MS + offset, host=f"h{n}")
+        for n, offset in enumerate([ahead_ms, -7])
+    ]
+    events = good(metrics.judge(records("metrics.raw", *values)))
+    found = {row["host"]: row for row in rows(events.selectExpr("*", "unix_millis(event_time) AS counts_at"))}
+    assert {host: row["event_time_ms"] - RECEIVED_MS for host, row in found.items()} == {
+        "h0": ahead_ms,
+        "h1": -7,
+    }
+    assert {host: row["counts_at"] - RECEIVED_MS for host, row in found.items()} == {"h0": 0, "h1": -7}
+    later = records("metrics.raw", encoded(SAMPLE, host="h2"), received_ms=RECEIVED_MS + 1)
+    next_ms = records(
+        "metrics.raw", encoded(SAMPLE, host="h3", event_time_ms=RECEIVED_MS + 1), received_ms=RECEIVED_MS + 1
+    )
+    (latest,) = rows(metrics.latest(good(metrics.judge(later.union(next_ms))).unionByName(events)))
+    assert latest["host"] == "h3", "the clock that is ahead does not hide later samples"
 
 
 def test_result_records_have_the_same_id_whenever_they_are_made(records: Records) -> None:

@@ -337,3 +337,89 @@ def test_a_query_without_state_is_told_without_it() -> None:
     }
     totals.add(bare)
     assert progress.line_of("logs-rejected", bare, totals).endswith("total 1")
+
+
+def test_a_report_tells_the_last_batch_with_records_and_the_watermark() -> None:
+    sources = [{"endOffset": {"a": {"0": 5, "1": 7}}}, {"endOffset": {"b": {"0": 100}}}]
+    dedupe = {
+        "operatorName": "dedupeWithinWatermark",
+        "numRowsUpdated": 600,
+        "numRowsDroppedByWatermark": 300,
+        "customMetrics": {"numDroppedDuplicateRows": 100},
+    }
+    batch = {"batchId": 4, "timestamp": "2026-11-21T10:55:00.500Z", "stateOperators": [dedupe]}
+    totals = progress.Totals()
+    totals.add(told(4, 0, **batch, sources=sources))
+    idle = {"batchId": 5, "timestamp": "2026-11-21T10:55:10.000Z", "numInputRows": 0}
+    totals.add(told(5, 0, **idle, stateOperators=[], eventTime={"watermark": "2026-11-21T10:54:00.000Z"}))
+    found = progress.report_of("activity-live", ("a", "b"), 2.5, totals, progress.RUNNING, None, 17)
+    start_ms = 1_795_258_500_500
+    assert found == {
+        "event_id": "activity-live-17",
+        "query": "activity-live",
+        "job": "activity",
+        "state": "running",
+        "reason": None,
+        "at_ms": 17,
+        "reads": "a,b",
+        "trigger_ms": 2500,
+        "read_to": None,
+        "records": 1000,
+        "late": 300,
+        "copies": 100,
+        "recent_late": 300,
+        "recent_kept": 600,
+        "watermark_ms": start_ms - 60_500,
+        "batch": 4,
+        "batch_records": 1000,
+        "batch_start_ms": start_ms,
+        "batch_ms": 2000,
+    }
+    totals.add(told(6, 0, timestamp="2026-11-21T10:55:20.000Z", numInputRows=0, sources=sources))
+    assert progress.report_of("q", (), 1.0, totals, progress.RUNNING, None, 18)["read_to"] == 112
+
+
+def test_a_report_of_a_query_without_a_batch_tells_only_its_state() -> None:
+    report = progress.report_of(
+        "logs-events", ("logs.raw",), 0.0, progress.Totals(), progress.FAILED, "x" * 999, 5
+    )
+    told_of = {name: value for name, value in report.items() if value}
+    assert told_of.pop("reason") == "x" * progress.REASON_CHARACTERS_MAX
+    assert told_of == {
+        "event_id": "logs-events-5",
+        "query": "logs-events",
+        "job": "logs",
+        "state": "failed",
+        "at_ms": 5,
+        "reads": "logs.raw",
+    }
+
+
+def test_what_is_late_is_judged_over_the_last_batches_with_records() -> None:
+    totals = progress.Totals()
+    late = {"stateOperators": [{"operatorName": "dedupeWithinWatermark", "numRowsDroppedByWatermark": 9}]}
+    for number in range(progress.RECENT_BATCHES):
+        totals.add(told(number, 0, timestamp="2026-11-21T10:55:00.000Z", **late))
+    totals.add(told(99, 0, timestamp="2026-11-21T10:56:00.000Z", numInputRows=0, **late))
+    report = progress.report_of("q", (), 1.0, totals, progress.RUNNING, None, 1)
+    assert (report["recent_late"], report["recent_kept"]) == (90, 0)
+    for number in range(progress.RECENT_BATCHES):
+        kept = {"stateOperators": [{"operatorName": "dedupeWithinWatermark", "numRowsUpdated": 3}]}
+        totals.add(told(100 + number, 0, timestamp="2026-11-21T10:57:00.000Z", **kept))
+    report = progress.report_of("q", (), 1.0, totals, progress.RUNNING, None, 1)
+    assert (report["recent_late"], report["recent_kept"]) == (0, 30)
+
+
+def test_reports_that_cannot_be_written_do_not_end_the_run() -> None:
+    """Nobody listens at this address. The bound of the queue is reached, and the run says so once."""
+    pytest.importorskip("confluent_kafka")
+    from kafkacompat.pipeline import reports
+
+    said: list[str] = []
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        told_to = reports.Reports(ClusterAddress(f"127.0.0.1:{nobody.getsockname()[1]}"), said.append)
+        for number in range(reports.QUEUED_MAX + 10):
+            told_to.tell({"query": "logs-events", "at_ms": number})
+    assert len(said) == 1
+    assert "pipeline.progress" in said[0]

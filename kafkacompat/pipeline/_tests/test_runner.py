@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -62,7 +63,7 @@ class Scripted:
         said = {
             "name": self.name,
             "batchId": batch,
-            "timestamp": f"t{batch:06}",
+            "timestamp": f"2026-11-21T10:{batch // 60:02}:{batch % 60:02}.000Z",
             "numInputRows": 10,
             "durationMs": {"triggerExecution": 100},
         }
@@ -265,3 +266,62 @@ def test_each_query_has_a_name_and_a_sink_of_its_own() -> None:
         "metrics/windows",
     ]
     assert all(query.name.startswith(f"{job}-") for job, each in QUERIES.items() for query in each)
+
+
+def reported(
+    monkeypatch: pytest.MonkeyPatch, scripted: list[Scripted | Exception], stop: Polls, **changes: Any
+) -> list[tuple[str, str, int | None]]:
+    """Return the query, the state and the last batch of each report."""
+    found: list[tuple[str, str, int | None]] = []
+    make = runner.Run
+
+    def making(*arguments: Any) -> runner.Run:
+        def take(report: Any) -> None:
+            found.append((report["query"], report["state"], report["batch"]))
+
+        return make(*arguments, take)
+
+    monkeypatch.setattr(runner, "Run", making)
+    with contextlib.suppress(PipelineFailed, ConnectionError):
+        run(monkeypatch, scripted, stop, **changes)
+    return found
+
+
+def test_a_query_is_reported_from_its_start_to_its_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = reported(monkeypatch, [Scripted("logs-events", 1000)], Polls(until_stop=3))
+    assert found == [
+        ("logs-events", "running", None),
+        ("logs-events", "running", 0),
+        ("logs-events", "running", 1),
+        ("logs-events", "stopped", 1),
+    ]
+
+
+def test_an_idle_query_is_reported_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Scripted("logs-events", 1000)
+    monkeypatch.setattr(query, "tell", lambda: None)
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr(runner.time, "monotonic", lambda: float(next(clock)))
+    found = reported(monkeypatch, [query], Polls(until_stop=11))
+    assert 3 <= found.count(("logs-events", "running", None)) < 9
+
+
+def test_the_query_that_failed_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted: list[Scripted | Exception] = [
+        Scripted("logs-events", 1000),
+        Scripted("logs-summary", 2, ValueError("no disk")),
+    ]
+    found = reported(monkeypatch, scripted, Polls())
+    assert found[-2:] == [("logs-events", "stopped", 1), ("logs-summary", "failed", 1)]
+
+
+def test_when_the_jvm_dies_all_queries_have_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Scripted("logs-events", 1000)
+    monkeypatch.setattr(query, "stop", lambda: None)
+    monkeypatch.setattr(runner, "failure_of", lambda query: None)
+
+    def gone() -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(query, "tell", gone)
+    assert reported(monkeypatch, [query], Polls())[-1] == ("logs-events", "failed", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkacompat.pipeline.topics import CONFIGS, INPUTS
+from kafkacompat.pipeline.topics import CONFIGS, INPUTS, PIPELINE_PROGRESS
 
 INPUT_TOPICS: Final = frozenset(topic for topics in INPUTS.values() for topic in topics)
 
@@ -34,7 +34,7 @@ def clock(elapsed_s: float) -> str:
 def line(rates: Rates, elapsed_s: float) -> str:
     """Return everything in one line, for output that is not a terminal."""
     events = [topic for topic in CONFIGS if topic in INPUT_TOPICS]
-    results = [topic for topic in CONFIGS if topic not in INPUT_TOPICS]
+    results = [topic for topic in CONFIGS if topic not in INPUT_TOPICS and topic != PIPELINE_PROGRESS]
 
     def total(topics: list[str]) -> str:
         return f"{sum(rates.sizes[topic] for topic in topics):,} ({sum(rates.per_s[topic] for topic in topics):,.0f}/s)"

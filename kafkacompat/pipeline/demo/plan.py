@@ -14,8 +14,12 @@ COLLECTOR: Final = "collector"
 JOBS: Final = "jobs"
 CONSOLE: Final = "console"
 
-PAST_S_MAX: Final = 24 * 3600.0
-"""How far in the past event time may start."""
+HISTORY_S: Final = 2 * 3600.0
+"""How far in the past event time starts: as much as the charts of the console show."""
+
+HISTORY_SPEED: Final = 360.0
+"""The traffic of the past is sent in 20 s. From then on events happen now, like those that a person sends. Events that stay
+behind the clock would be late as soon as one event of the present has come."""
 
 JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """With only the first compiler tier, the JVM reserves a fifth of the usual code cache. 13 queries fill that, and the
@@ -41,7 +45,7 @@ class DemoPlan:
     """0 lets the console choose a port."""
     seed: int
     rate: float
-    speed: float
+    """Events per second of event time."""
     trigger_s: float
     master: str
     event_start: str
@@ -82,7 +86,8 @@ class DemoPlan:
             case "generator":
                 return [
                     *("pipeline", "generate", "--bootstrap", self.bootstrap, "--access-log", str(access_log)),
-                    *("--seed", str(self.seed), "--rate", f"{self.rate:g}", "--speed", f"{self.speed:g}"),
+                    *("--seed", str(self.seed), "--rate", f"{self.rate * HISTORY_SPEED:g}"),
+                    *("--speed", f"{HISTORY_SPEED:g}"),
                     *("--start-time", self.event_start, "--interval", "1"),
                 ]
             case "collector":

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafkacompat.pipeline.jobs.judging import Field, Kind, date_of, judge_json, with_window_bounds
+from kafkacompat.pipeline.jobs.judging import Field, Kind, date_of, in_order, judge_json, with_window_bounds
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES
 
 FIELDS: Final = (
@@ -53,10 +53,10 @@ def sessions(events: DataFrame, gap_s: int) -> DataFrame:
     A session is emitted when the watermark has passed its end, so it never changes (Spark has no update mode for
     sessions).
     """
-    order = F.when(_is_view(), F.struct("event_time_ms", "event_id"))
+    order = F.when(_is_view(), in_order())
     gathered = events.groupBy(F.session_window("event_time", f"{gap_s} seconds"), "user_id").agg(
-        F.min("event_time_ms").alias("session_start_ms"),
-        F.max("event_time_ms").alias("session_end_ms"),
+        F.min(F.unix_millis("event_time")).alias("session_start_ms"),
+        F.max(F.unix_millis("event_time")).alias("session_end_ms"),
         F.count_if(_is_view()).alias("page_views"),
         F.count_if(~_is_view()).alias("searches"),
         F.min_by("page", order).alias("first_page"),

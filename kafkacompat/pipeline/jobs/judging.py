@@ -259,9 +259,19 @@ def _value_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
 
 
 def good(judged: DataFrame) -> DataFrame:
-    """Return the good events, with `event_time` as a timestamp for watermarks and windows."""
+    """Return the good events, with `event_time` as a timestamp for watermarks, windows and sessions.
+
+    An event has happened by the time it arrives. If its time is later, a clock is ahead, and the event counts at its
+    arrival. So no event moves the watermark past the present, where it would make the events of all others late.
+    `event_time_ms` stays what the event says.
+    """
     kept = judged.where(F.col("reason").isNull()).drop("reason", "value")
-    return kept.withColumn("event_time", F.timestamp_millis("event_time_ms"))
+    return kept.withColumn("event_time", F.timestamp_millis(F.least("event_time_ms", "received_ms")))
+
+
+def in_order() -> Column:
+    """Order good events by the time at which they count. It is a number, as in the state of earlier checkpoints."""
+    return F.struct(F.unix_millis("event_time").alias("event_time_ms"), "event_id")
 
 
 def rejected(judged: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafkacompat.pipeline.jobs.judging import Field, Kind, date_of, judge_json, with_window_bounds
+from kafkacompat.pipeline.jobs.judging import Field, Kind, date_of, in_order, judge_json, with_window_bounds
 
 LATENCY_MS_MAX: Final = 24 * 3600 * 1000.0
 CPU_PERCENT_MAX: Final = 100_000.0
@@ -140,5 +140,4 @@ def _figures(gathered: DataFrame, percentiles: Sequence[Column]) -> DataFrame:
 def latest(samples: DataFrame) -> DataFrame:
     """The sample with the latest event time of each service. The state has one row per service and never expires."""
     sample = F.struct(*(name for name in SAMPLE_COLUMNS if name != "event_id"))
-    order = F.struct("event_time_ms", "event_id")
-    return samples.groupBy("service").agg(F.max_by(sample, order).alias("sample")).select("sample.*")
+    return samples.groupBy("service").agg(F.max_by(sample, in_order()).alias("sample")).select("sample.*")

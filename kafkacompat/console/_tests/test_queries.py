@@ -1,0 +1,211 @@
+"""The pipeline's queries: what each did last, and when a person should have a look. A query may run and do nothing useful."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkacompat.console._tests.making import partition, record, snapshot, topic
+from kafkacompat.console.core.queries_view import FORGOTTEN_MS, SILENT_MS, STANDING_MS
+from kafkacompat.console.reader import Batch
+from kafkacompat.console.state import ConsoleState
+from kafkacompat.pipeline.progress import RUNNING, Totals, report_of
+from kafkacompat.security.cluster_address import ClusterAddress
+
+NOW_MS = 1_790_000_000_000
+
+
+def progress(records: int, late: int, kept: int, end: int) -> dict[str, Any]:
+    """Spark's progress of a batch."""
+    dedupe = {
+        "operatorName": "dedupeWithinWatermark",
+        "numRowsUpdated": kept,
+        "numRowsDroppedByWatermark": late,
+    }
+    return {
+        "batchId": 3,
+        "timestamp": "2026-09-21T14:13:20.000Z",
+        "numInputRows": records,
+        "stateOperators": [dedupe],
+        "durationMs": {"triggerExecution": 1500},
+        "sources": [{"endOffset": {"logs.raw": {"0": end, "1": 0}}}],
+        "eventTime": {"watermark": "2026-09-21T14:03:20.000Z"},
+    }
+
+
+class World:
+    """A console that reads what a run reports, with the report that the run really makes."""
+
+    def __init__(self) -> None:
+        self.state = ConsoleState(ClusterAddress("h:1"), 0, "run")
+        self.now_ms = NOW_MS
+        self._offset = 0
+
+    def report(
+        self,
+        *batches: dict[str, Any],
+        query: str = "logs-events",
+        state: str = RUNNING,
+        reason: str | None = None,
+        trigger_s: float = 5.0,
+    ) -> None:
+        totals = Totals()
+        for batch in batches:
+            totals.add(batch)
+        value = report_of(query, ("logs.raw",), trigger_s, totals, state, reason, self.now_ms)
+        self._offset += 1
+        self.state.took(Batch(records=[record("pipeline.progress", query, self._offset, value)]))
+        assert self.state.results.topics["pipeline.progress"].malformed == 0
+
+    def look(self, end: int = 0) -> None:
+        raw = topic("logs.raw", partition(0, latest=end), partition(1, latest=0))
+        self.state.looked(snapshot(raw, at_ms=self.now_ms))
+
+    def query(self) -> dict[str, Any]:
+        (found,) = self.state.queries(self.now_ms)
+        return found
+
+    def health(self) -> tuple[str, str]:
+        found = self.state.broker(self.now_ms)["health"]
+        return found["level"], found["text"]
+
+
+def test_the_last_batch_the_watermark_and_late_events_are_told() -> None:
+    world = World()
+    world.report(progress(10, 2, 8, 10))
+    world.look(14)
+    assert world.query() == {
+        "query": "logs-events",
+        "job": "logs",
+        "state": "running",
+        "level": "good",
+        "said": "",
+        "at_ms": NOW_MS,
+        "records": 10,
+        "late": 2,
+        "copies": 0,
+        "watermark_ms": NOW_MS - 600_000,
+        "batch": 3,
+        "batch_records": 10,
+        "batch_start_ms": NOW_MS,
+        "batch_ms": 1500,
+        "behind": 4,
+        "available": 14,
+    }
+    assert world.health() == ("good", "healthy")
+
+
+def test_a_run_that_has_read_nothing_yet_is_known_and_healthy() -> None:
+    world = World()
+    world.report()
+    world.look(5)
+    assert (world.query()["state"], world.query()["batch"], world.query()["behind"]) == (
+        "running",
+        None,
+        None,
+    )
+    assert world.health() == ("good", "healthy")
+
+
+def test_a_query_that_drops_most_events_as_late_is_not_healthy() -> None:
+    world = World()
+    world.look(10)
+    world.report(progress(10, 6, 4, 10))
+    assert world.health() == ("warning", "logs-events drops events as late: 6 of the last 10")
+    world.report(progress(10, 6, 4, 10), progress(10, 0, 10, 20))
+    assert world.health() == ("good", "healthy")
+
+
+def test_a_query_stands_still_while_records_wait_and_it_reads_none() -> None:
+    world = World()
+    world.report(progress(10, 0, 10, 10))
+    world.look(11)
+    for _ in range(STANDING_MS // 10_000 + 1):
+        world.now_ms += 10_000
+        world.report(progress(10, 0, 10, 10))
+        world.look(12)
+    assert world.health() == ("warning", "logs-events stands still for 3 min: 2 records wait")
+    world.report(progress(2, 0, 2, 12))
+    world.look(13)
+    assert world.health() == ("good", "healthy")
+
+
+def test_a_query_with_nothing_to_read_does_not_stand_still() -> None:
+    """Also just after a record came, however long nothing came before."""
+    world = World()
+    for _ in range(STANDING_MS // 10_000 * 2):
+        world.now_ms += 10_000
+        world.report(progress(10, 0, 10, 10))
+        world.look(10)
+    world.look(11)
+    assert world.health() == ("good", "healthy")
+
+
+def test_a_query_with_long_intervals_may_take_them() -> None:
+    world = World()
+    for _ in range(STANDING_MS // 10_000 + 5):
+        world.now_ms += 10_000
+        world.report(progress(10, 0, 10, 10), trigger_s=600)
+        world.look(11)
+    assert world.health() == ("good", "healthy")
+
+
+def test_the_time_in_which_the_broker_was_away_does_not_count_as_standing_still() -> None:
+    world = World()
+    world.report(progress(10, 0, 10, 10))
+    world.look(11)
+    world.now_ms += STANDING_MS
+    world.state.away(world.now_ms, "refused")
+    world.now_ms += 10_000
+    world.report(progress(10, 0, 10, 10))
+    world.look(11)
+    assert world.health() == ("good", "healthy")
+
+
+def test_a_run_that_was_killed_falls_silent_and_is_forgotten_after_a_day() -> None:
+    world = World()
+    world.report(progress(10, 0, 10, 10))
+    world.look(10)
+    world.now_ms += SILENT_MS + 15_000
+    assert world.query()["state"] == "silent"
+    text = "logs-events has reported nothing for 75 s: its run has ended without a word"
+    assert world.health() == ("warning", text)
+    world.now_ms += FORGOTTEN_MS
+    assert world.state.queries(world.now_ms) == []
+    assert world.health() == ("good", "healthy")
+
+
+def test_a_run_that_was_stopped_is_no_trouble() -> None:
+    world = World()
+    world.report(progress(10, 10, 0, 10), state="stopped")
+    world.look(500)
+    world.now_ms += STANDING_MS * 3
+    world.look(500)
+    assert world.query()["state"] == "stopped"
+    assert world.health() == ("good", "healthy")
+
+
+def test_the_query_that_failed_is_named_with_its_reason_and_several_are_counted() -> None:
+    world = World()
+    world.look(10)
+    world.report(query="logs-summary", state="failed", reason="failed: no disk")
+    world.report(progress(10, 10, 0, 10))
+    assert world.health() == ("bad", "logs-summary failed: no disk")
+    world.report(query="metrics-live", state="failed", reason="Spark's JVM has ended")
+    assert world.health() == ("bad", "2 queries failed")
+    for query in ("logs-summary", "metrics-live"):
+        world.report(progress(10, 10, 0, 10), query=query)
+    assert world.health() == ("warning", "3 queries need a look")
+
+
+def test_a_cluster_that_is_not_healthy_comes_before_a_query_that_is_not() -> None:
+    world = World()
+    world.report(progress(10, 10, 0, 10))
+    world.state.looked(snapshot(topic("logs.raw", partition(0, replicas=(1, 2))), nodes=(1,)))
+    assert world.health() == ("warning", "1 node away")
+
+
+def test_a_topic_with_an_unknown_end_makes_what_waits_unknown() -> None:
+    world = World()
+    world.report(progress(10, 0, 10, 10))
+    world.state.looked(snapshot(topic("logs.raw", partition(0, latest=None)), at_ms=world.now_ms))
+    assert world.query()["behind"] is None

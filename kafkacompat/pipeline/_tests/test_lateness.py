@@ -1,0 +1,109 @@
+"""The watermark of the real queries, batch by batch: what is late, and what an early event does to all others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from kafkacompat.pipeline._tests.conftest import RECEIVED_MS, SOURCE_SCHEMA
+from kafkacompat.pipeline._tests.test_jobs import VIEW, encoded
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.progress import dropped_late
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+START_MS = RECEIVED_MS // MINUTE_MS * MINUTE_MS
+OPTIONS = RunOptions(jobs=("activity",), checkpoint="unused", output="unused", window_s=60, watermark_s=120)
+
+
+class Arrival(NamedTuple):
+    """A page view of a user. Times are ms after START_MS."""
+
+    user: str
+    event_ms: int
+    arrival_ms: int
+
+
+class Told(NamedTuple):
+    """What a query did: the views of each closed window by the minute of its start, and the late events of each
+    batch."""
+
+    closed: dict[int, int]
+    late: list[int]
+
+
+Batches = Callable[..., Told]
+
+
+@pytest.fixture
+def batches(spark: SparkSession, records: Callable[..., DataFrame], tmp_path: Path) -> Batches:
+    """batches([arrivals], ...) runs the query of activity/visitors over these batches, one after the other."""
+    from pyspark.sql import functions as F
+
+    from kafkacompat.pipeline.jobs.judging import arrived
+    from kafkacompat.pipeline.queries import activity_visitors
+
+    source, output, checkpoint = (str(tmp_path / name) for name in ("source", "table", "checkpoint"))
+
+    def next_batch(arrivals: list[Arrival], number: int) -> int:
+        """Return how many of these events were late. Spark first finishes what the watermark of the batch before closes."""
+        frame = records("activity.page_views")
+        for place, (user, event_ms, arrival_ms) in enumerate(arrivals):
+            event = encoded(
+                VIEW, event_id=f"{number}-{place}", user_id=user, event_time_ms=START_MS + event_ms
+            )
+            frame = frame.union(records("activity.page_views", event, received_ms=START_MS + arrival_ms))
+        frame.coalesce(1).write.mode("append").parquet(source)
+        read = spark.readStream.schema(SOURCE_SCHEMA).parquet(source)
+        writer = activity_visitors(arrived(read), OPTIONS).writeStream.outputMode("append")
+        writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        query = writer.start(output, "parquet")
+        try:
+            query.awaitTermination(120)
+            assert query.exception() is None
+            return sum(dropped_late(json.loads(each.json)) for each in query.recentProgress)
+        finally:
+            query.stop()
+
+    def run(*given: list[Arrival]) -> Told:
+        late = [next_batch(arrivals, number) for number, arrivals in enumerate(given)]
+        minute = ((F.col("window_start_ms") - START_MS) / MINUTE_MS).cast("int").alias("minute")
+        found = spark.read.parquet(output).select(minute, "views").collect()
+        return Told({row["minute"]: row["views"] for row in found}, late)
+
+    return run
+
+
+def steady(user: str, first_minute: int, last_minute: int, behind_ms: int = 0) -> list[Arrival]:
+    """One view a minute, which arrives when it happens or later."""
+    times = [minute * MINUTE_MS for minute in range(first_minute, last_minute + 1)]
+    return [Arrival(user, time_ms, time_ms + behind_ms) for time_ms in times]
+
+
+def test_an_event_ahead_of_its_arrival_makes_no_other_event_late(batches: Batches) -> None:
+    """Nine minutes ahead is within what is accepted, and more than the watermark's delay."""
+    early = [Arrival("clock ahead", 11 * MINUTE_MS, 2 * MINUTE_MS)]
+    told = batches(steady("ann", 0, 2) + early, steady("ann", 1, 6, 1000), steady("ann", 7, 12))
+    assert told.late == [0, 0, 0]
+    assert told.closed == {0: 1, 1: 2, 2: 3, 3: 1, 4: 1, 5: 1, 6: 1, 7: 1, 8: 1, 9: 1}
+
+
+def test_a_source_that_is_a_day_behind_is_late_and_the_others_are_not(batches: Batches) -> None:
+    behind = steady("was away", -24 * 60, -24 * 60 + 4, DAY_MS)
+    told = batches(steady("ann", 0, 3), steady("ann", 4, 6) + behind, steady("ann", 7, 9) + behind[:1])
+    assert told.late == [0, 5, 1]
+    assert told.closed == dict.fromkeys(range(7), 1)
+
+
+def test_a_job_that_was_idle_for_a_day_goes_on_and_calls_older_events_late(batches: Batches) -> None:
+    today = 24 * 60
+    told = batches(steady("ann", 0, 3), steady("ann", today, today + 5), steady("ann", 2, 4, DAY_MS))
+    assert told.late == [0, 0, 3]
+    assert told.closed == dict.fromkeys([*range(4), *range(today, today + 3)], 1)
