@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, NO_LEADER, is_reserved_uuid
 from kafkacompat.log.directory import can_be_marked
+from kafkacompat.partition.damaged import DamagedReplicas
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.moves import Assign, Moves
-    from kafkacompat.ports import Log
+    from kafkacompat.ports import Timers, WorkerPools
 
 logger = logging.getLogger(__name__)
 
@@ -40,14 +41,15 @@ class Placement:
         logs: LogManager,
         assign: Assign,
         make_moves: Callable[[], Moves],
+        timers: Timers,
+        workers: WorkerPools,
     ) -> None:
         self._hosted = hosted
         self._logs = logs
         self._assign = assign
         self._make_moves = make_moves
         self._moves: Moves | None = None
-        self._damaged: dict[TopicPartition, tuple[Log, int]] = {}
-        """Replicas that are given up, with an offset at which their log cannot be read."""
+        self._damaged = DamagedReplicas(timers, workers.reads, self._repaired)
         hosted.placing = self
 
     def close(self) -> None:
@@ -170,7 +172,7 @@ class Placement:
 
     def gone(self, core: PartitionCore) -> None:
         """The replica is no longer on this node."""
-        self._damaged.pop(core.topic_partition, None)
+        self._damaged.discard(core.topic_partition)
         if self._moves is not None:
             self._moves.end(core.topic_partition)
 
@@ -179,24 +181,27 @@ class Placement:
     # goes on following, and may even be in sync, but is not elected while it is lost.
 
     def give_up(self, core: PartitionCore, damaged_offset: int) -> bool:
-        topic = self._hosted.image.topics_by_id.get(core.topic_id)
-        image = None if topic is None else topic.partitions.get(core.topic_partition.partition)
+        image = self._image_of(core)
         if image is None:
             return False
-        self._damaged[core.topic_partition] = core.log, damaged_offset
+        self._damaged.add(core, damaged_offset)
         if not self._is_given_up(core, image):
             return False
         self.role_taken(core, image)
         return True
 
+    def _repaired(self, core: PartitionCore) -> None:
+        image = self._image_of(core)
+        if image is not None and self._hosted.core(core.topic_partition) is core:
+            self.role_taken(core, image)
+
+    def _image_of(self, core: PartitionCore) -> PartitionRegistration | None:
+        topic = self._hosted.image.topics_by_id.get(core.topic_id)
+        return None if topic is None else topic.partitions.get(core.topic_partition.partition)
+
     def _is_given_up(self, core: PartitionCore, image: PartitionRegistration) -> bool:
         """Whether the replica is damaged, and another one leads or could."""
-        damage = self._damaged.get(core.topic_partition)
-        if damage is None:
-            return False
-        log, offset = damage
-        if core.log is not log or not log.log_start_offset <= offset < log.log_end_offset:
-            del self._damaged[core.topic_partition]
+        if not self._damaged.has(core):
             return False
         if image.leader != self._hosted.node_id:
             return image.leader != NO_LEADER

@@ -100,7 +100,9 @@ class BrokerDirectories:
                 moved=partitions.hosted.log_replaced,
             )
 
-        self._placement = Placement(partitions.hosted, self.logs, assign, make_moves)
+        self._placement = Placement(
+            partitions.hosted, self.logs, assign, make_moves, doors.timers, doors.workers
+        )
         return self._placement
 
     @property

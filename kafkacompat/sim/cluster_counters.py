@@ -19,6 +19,8 @@ class ClusterCounters:
     failed_syncs: int = 0
     refusing_disks: int = 0
     """Directories that were full, read-only, broken or failed a write."""
+    failed_loads: int = 0
+    """Reads that failed once while a coordinator's partition was loaded."""
     full_quorums: int = 0
     """Times the metadata directories of all controllers were full at once."""
     lost_directories: int = 0

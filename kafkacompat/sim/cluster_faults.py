@@ -18,6 +18,7 @@ from kafkacompat.sim.faults.cuts import Cuts
 from kafkacompat.sim.faults.deaths import Deaths
 from kafkacompat.sim.faults.disk_faults import DiskFaults
 from kafkacompat.sim.faults.failing_syncs import FailingSyncs
+from kafkacompat.sim.faults.load_faults import LoadFaults
 from kafkacompat.sim.faults.pool_faults import PoolFaults
 from kafkacompat.sim.faults.slowness import Slowness
 from kafkacompat.sim.image_oracles import Key, partitions_of
@@ -70,11 +71,13 @@ class ClusterFaults:
         simulation.scheduler.after(FIRST_FAULT_US, self._strike)
         self.pools = PoolFaults(simulation, self.tell)
         self.deaths = Deaths(simulation, self.tell)
+        self.loads = LoadFaults(simulation, self.tell)
         self._others = (
             DiskFaults(simulation, self.tell),
             Slowness(simulation, self.tell),
             self.pools,
             self.deaths,
+            self.loads,
         )
         for each in self._others:
             each.begin()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.config import ServerConfig
 from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.sim.errands import Errand
@@ -202,6 +203,20 @@ class Life(Host):
         """Whether it serves a partition's log in that directory."""
         broker = self._server.broker
         return broker is not None and any(log.directory == directory for log in broker.logs.logs.values())
+
+    def loads_log_in(self, directory: str) -> bool:
+        """Whether a coordinator loads the partition whose log is in that directory."""
+        broker = self._server.broker
+        if broker is None:
+            return False
+        name, _, index = directory.rpartition("/")[2].rpartition("-")
+        coordinator = {
+            OFFSETS_TOPIC: broker.coordinators.groups,
+            TRANSACTION_TOPIC: broker.coordinators.transactions.coordinator,
+            SHARE_STATE_TOPIC: broker.coordinators.shares.state.coordinator,
+        }.get(name)
+        shard = None if coordinator is None else coordinator._shards.get(int(index))
+        return shard is not None and shard.state is ShardState.LOADING
 
     def share_states(self) -> dict[Any, Any]:
         """The states of share-partitions that its share coordinator has loaded."""

@@ -94,6 +94,7 @@ class SimulatedMachine:
         self.life.work.disk_called()
         self.simulation.faults.deaths.meet(self, operation, path)
         self.refusals.meet(operation, path)
+        self.simulation.faults.loads.meet(self, operation, path)
 
     def _moved(self, count: int) -> None:
         if self.life is not None and not self._is_watched:

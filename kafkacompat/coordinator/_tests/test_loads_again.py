@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,15 +15,16 @@ from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.api.offset_fetch import HANDLER as FETCH
 from kafkacompat.coordinator._tests.clients import GROUP, commit
 from kafkacompat.coordinator._tests.harness import NODE_ID
-from kafkacompat.coordinator._tests.real_log import DIRECTORY_ID, FOLLOWER, NAME, RealWorld, broker
+from kafkacompat.coordinator._tests.real_log import DIRECTORY_ID, FOLLOWER, NAME, RealWorld, at_once, broker
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS, READ_TRIES, RETRY_MAX_MS
 from kafkacompat.coordinator.shard import DAMAGED_RETRY_MS, Shard, ShardState
 from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
+from kafkacompat.partition.damaged import LOOK_MS
 from kafkacompat.partition.placement import Placement
-from kafkacompat.ports import WorkersBusy
+from kafkacompat.ports import WorkerPools, WorkersBusy
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -55,7 +57,12 @@ class KeptWorld(RealWorld):
     def _make(self) -> Any:
         made = super()._make()
         self.placement = Placement(
-            self.manager.hosted, self.logs, lambda topic, index, where, _: self._tell(topic, where), _no_moves
+            self.manager.hosted,
+            self.logs,
+            lambda topic, index, where, _: self._tell(topic, where),
+            _no_moves,
+            self.time,
+            WorkerPools.of_one(SimpleNamespace(submit=at_once)),
         )
         return made
 
@@ -276,6 +283,36 @@ def test_a_lost_replica_is_offered_again_if_nobody_else_leads() -> None:
     world.lose_and_lead_by(FOLLOWER)
     world.told.clear()
     world.lose_and_lead_by(NO_LEADER)
+    assert world.told == [DIRECTORY_ID]
+
+
+def test_a_lost_replica_that_can_be_read_again_may_lead_again() -> None:
+    world = KeptWorld(followed=True)
+    world.fail_reads(OSError(errno.EIO, "a bad sector"))
+    world.start()
+    world.time.advance(READ_TRIES * RETRY_MAX_MS)
+    world.lose_and_lead_by(FOLLOWER)
+    world.told.clear()
+    world.time.advance(3 * LOOK_MS)
+    assert world.told == []
+    world.disk.refuse = None
+    world.time.advance(LOOK_MS)
+    assert world.told == [DIRECTORY_ID]
+    world.time.advance(10 * LOOK_MS)
+    assert len(world.told) == 1
+
+
+def test_a_lost_replica_whose_bytes_are_wrong_stays_lost() -> None:
+    world = KeptWorld(followed=True)
+    world.damage_data()
+    world.start()
+    world.time.advance(READ_TRIES * RETRY_MAX_MS)
+    world.lose_and_lead_by(FOLLOWER)
+    world.told.clear()
+    world.time.advance(3 * LOOK_MS)
+    assert world.told == []
+    world.damage_data()  # the same bit again
+    world.time.advance(LOOK_MS)
     assert world.told == [DIRECTORY_ID]
 
 

@@ -80,7 +80,12 @@ class Disks:
             lambda topic: self.config,
         )
         self.placement = Placement(
-            self.manager.hosted, self.logs, lambda *told: self.told.append(told), self._make_moves
+            self.manager.hosted,
+            self.logs,
+            lambda *told: self.told.append(told),
+            self._make_moves,
+            self.time,
+            WorkerPools.of_one(self.workers),
         )
         self.image = MetadataImage()
 
