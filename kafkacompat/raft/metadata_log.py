@@ -19,7 +19,7 @@ from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory, trust_syncs_again
-from kafkacompat.ports import HalfDone, SyncFailed
+from kafkacompat.ports import HalfDone, SyncFailed, passes
 from kafkacompat.raft.packing import MAX_BATCH_BYTES
 from kafkacompat.raft.room import NO_ROOM
 from kafkacompat.raft.storage import METADATA_PARTITION, make_metadata_directory
@@ -51,12 +51,12 @@ def metadata_log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
 
 @contextmanager
 def _as_far_as_there_is_room() -> Iterator[None]:
-    """Ignore a full disk in an operation that shortens the log. Remaining segments are deleted with the next snapshot.
+    """Ignore a full disk, or a lack of descriptors, in an operation that shortens the log. Remaining segments are deleted with the next snapshot.
     The epoch file is written with the next batch; a start does not need it, because it checks every batch."""
     try:
         yield
     except OSError as error:
-        if error.errno not in NO_ROOM or isinstance(error, (SyncFailed, HalfDone)):
+        if not (error.errno in NO_ROOM or passes(error)) or isinstance(error, (SyncFailed, HalfDone)):
             raise
 
 

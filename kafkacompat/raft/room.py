@@ -1,6 +1,6 @@
 """Disk space for the metadata log: what waits on a full disk, and when this node may lead again.
 
-It tells a full disk from a broken one, logs it from time to time, and checks whether there is space again. A leader
+It tells a full disk, and a process without descriptors or memory, from a broken disk, logs it from time to time, and checks whether there is space again. A leader
 that could not append has resigned and stands for no election until then. It decides nothing else; roles are unknown
 here.
 """
@@ -11,7 +11,7 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.ports import SyncFailed
+from kafkacompat.ports import SyncFailed, passes
 from kafkacompat.raft import effects as effect
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ class RoomWatch:
 
     def holds(self, each: effect.Effect, error: OSError) -> bool:
         """Whether a refused effect must be retried."""
-        if isinstance(error, SyncFailed) or error.errno not in NO_ROOM:
+        if isinstance(error, SyncFailed) or not (error.errno in NO_ROOM or passes(error)):
             return False
         if type(each) not in UNCHANGED_WHEN_REFUSED:
             return False
-        self._say(f"the metadata log's directory has no room, and this node waits for it: {error}")
+        self._say(f"the metadata log's directory takes no writes, and this node waits for it: {error}")
         return True
 
     def wait(self, size_bytes: int, error: OSError) -> None:

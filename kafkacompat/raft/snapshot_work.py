@@ -2,16 +2,16 @@
 
 It builds the file's bytes one part per step, and writes and syncs them in a worker. It reads a fetched file in a
 worker and parses it in steps. It decides nothing and changes no log. At most one write and one installation are in
-progress.
+progress. What is lacking for a moment (descriptors, memory, threads) is waited for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ports import SyncFailed
+from kafkacompat.ports import SyncFailed, passes
 from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, SnapshotFormat, parse_in_steps
 from kafkacompat.stepping.stepped import Stepper
 
@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from kafkacompat.raft.snapshot_store import SnapshotStore
     from kafkacompat.raft.voter_set import VoterSet
 
+T = TypeVar("T")
+
 AGAIN_MS = 60_000
 """Delay after a failed snapshot before the next one may begin."""
+LACK_AGAIN_MS = 1_000
+"""Delay before the next try of an installation for which something was lacking."""
 
 
 class SnapshotWriter:
@@ -54,7 +58,9 @@ class SnapshotWork:
         self._store = store
         self._workers = workers
         self._clock = clock
+        self._timers = timers
         self._note = note
+        self._is_closed = False
         self._parsing = Stepper(timers)
         self._is_writing = False
         self._not_before_ms = 0
@@ -85,7 +91,7 @@ class SnapshotWork:
             try:
                 size = done.result()
             except Exception as error:
-                if isinstance(error, SyncFailed) or not isinstance(error, OSError):
+                if isinstance(error, SyncFailed) or not (isinstance(error, OSError) or passes(error)):
                     failed(error)
                     return
                 self._not_before_ms = self._clock.monotonic_ms() + AGAIN_MS
@@ -113,40 +119,44 @@ class SnapshotWork:
         store = self._store
         store.close_part()
 
-        def read(done: Deferred[bytes]) -> None:
-            try:
-                data = done.result()
-            except Exception as error:
+        def again(error: Exception, act: Callable[[], None]) -> None:
+            if not passes(error):
                 failed(error)
                 return
+            self._note(f"the snapshot {snapshot_id} is installed later: {error!r}")
+            self._timers.call_after(LACK_AGAIN_MS, lambda: None if self._is_closed else act())
+
+        def work(job: Callable[[], T], then: Callable[[T], None]) -> None:
+            def ended(done: Deferred[T]) -> None:
+                try:
+                    value = done.result()
+                except Exception as error:
+                    again(error, lambda: work(job, then))
+                else:
+                    then(value)
+
+            self._workers.submit(job).on_done(ended)
+
+        def parse(data: bytes) -> None:
             self._parsing.run(parse_in_steps(data), lambda outcome: judged(data, outcome))
 
         def judged(data: bytes, outcome: Callable[[], SnapshotContent]) -> None:
             try:
                 content = outcome()
-            except BrokenSnapshot as error:
-                end(lambda: store.drop_part(snapshot_id), error)
+            except BrokenSnapshot as broken:
+                result = broken
+                work(lambda: store.drop_part(snapshot_id), lambda _: parsed(result))
             except Exception as error:
-                failed(error)
+                again(error, lambda: parse(data))
             else:
-                end(lambda: freeze(data), content)
+                work(lambda: freeze(data), lambda _: parsed(content))
 
         def freeze(data: bytes) -> None:
             store.freeze(snapshot_id, [data])
             store.drop_part(snapshot_id)
 
-        def end(job: Callable[[], None], result: SnapshotContent | BrokenSnapshot) -> None:
-            def ended(done: Deferred[None]) -> None:
-                try:
-                    done.result()
-                except Exception as error:
-                    failed(error)
-                else:
-                    parsed(result)
-
-            self._workers.submit(job).on_done(ended)
-
-        self._workers.submit(lambda: store.read_part(snapshot_id)).on_done(read)
+        work(lambda: store.read_part(snapshot_id), parse)
 
     def close(self) -> None:
+        self._is_closed = True
         self._parsing.cancel()

@@ -210,12 +210,13 @@ class Life(Host):
         if broker is None:
             return False
         name, _, index = directory.rpartition("/")[2].rpartition("-")
-        coordinator = {
-            OFFSETS_TOPIC: broker.coordinators.groups,
-            TRANSACTION_TOPIC: broker.coordinators.transactions.coordinator,
-            SHARE_STATE_TOPIC: broker.coordinators.shares.state.coordinator,
+        coordinators = broker.coordinators
+        shards = {
+            OFFSETS_TOPIC: coordinators.groups._shards,
+            TRANSACTION_TOPIC: coordinators.transactions.coordinator._shards,
+            SHARE_STATE_TOPIC: coordinators.shares.state.coordinator._shards,
         }.get(name)
-        shard = None if coordinator is None else coordinator._shards.get(int(index))
+        shard = None if shards is None else shards.get(int(index))
         return shard is not None and shard.state is ShardState.LOADING
 
     def share_states(self) -> dict[Any, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.ports import SyncFailed
+from kafkacompat.ports import SyncFailed, WorkersBusy
 from kafkacompat.raft import metadata_log
 from kafkacompat.raft._tests import driver_support
 from kafkacompat.raft._tests.driver_support import (
@@ -642,13 +642,51 @@ def test_a_snapshot_that_finds_no_room_is_noted_and_what_is_unexpected_halts(
     node.disk.failing = None
     cluster.world.advance(AGAIN_MS)
 
-    def out_of_memory(*_: object) -> int:
-        raise MemoryError
+    problems: list[Exception] = [MemoryError(), WorkersBusy("too many jobs"), KeyError("a bug")]
 
-    monkeypatch.setattr(SnapshotStore, "freeze", out_of_memory)
+    def fail(*_: object) -> int:
+        raise problems.pop(0)
+
+    monkeypatch.setattr(SnapshotStore, "freeze", fail)
+    for _ in range(2):
+        node.begin_snapshot()
+        cluster.world.advance(10)
+        assert node.failures == []
+        cluster.world.advance(AGAIN_MS)
     node.begin_snapshot()
     cluster.world.advance(10)
-    assert [type(each) for each in node.failures] == [MemoryError]
+    assert [type(each) for each in node.failures] == [KeyError]
+
+
+@pytest.mark.parametrize("method", ["read_part", "freeze", "drop_part"])
+@pytest.mark.parametrize(
+    "problem", [OSError(errno.EMFILE, "too many open files"), MemoryError(), WorkersBusy("too many jobs")]
+)
+def test_a_fetched_snapshot_is_installed_later_where_something_is_lacking(
+    method: str, problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, lacking = getattr(SnapshotStore, method), [problem]
+
+    def once(self: SnapshotStore, *arguments: object) -> object:
+        if self is late.up._files.snapshots and lacking:
+            raise lacking.pop()
+        return right(self, *arguments)
+
+    cluster = started()
+    leader = cluster.settle()
+    late = cluster.followers()[0]
+    late.kill()
+    leader.propose(b"v")
+    cluster.settle()
+    leader.write_snapshot()
+    late.disk = type(late.disk)()
+    late.disk.make_directory(DIRECTORY)
+    monkeypatch.setattr(SnapshotStore, method, once)
+    late.start()
+    cluster.settle()
+    assert lacking == []
+    assert late.failures == []
+    assert late.machine.values == cluster.leader().machine.values
 
 
 def test_the_start_after_a_failed_sync_reads_the_disk() -> None:

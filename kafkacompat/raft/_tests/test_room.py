@@ -93,6 +93,28 @@ def test_when_every_disk_is_full_nobody_halts_and_all_go_on_with_room() -> None:
     assert [node.machine.values for node in cluster.nodes.values()] == [[b"a"]] * 3
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_lack_of_descriptors_is_waited_for_like_a_full_disk(number: int) -> None:
+    cluster = started()
+    leader = cluster.settle()
+    waiting = others(cluster, leader)
+    for node in waiting:
+        node.disk.refuse = lambda operation, path: (
+            OSError(number, "not now", path) if operation in ("create", "write", "write_atomic") else None
+        )
+    leader.propose(b"a")
+    cluster.run(2_000)
+    leader.kill()
+    cluster.run(20_000)
+    assert [node.failures for node in waiting] == [[], []]
+    assert all(any("takes no writes" in note for note in node.notes) for node in waiting)
+    for node in waiting:
+        node.disk.refuse = None
+    cluster.run(3 * LOOK_AGAIN_MS)
+    outcome = cluster.leader().propose(b"b")
+    cluster.run_until(lambda: outcome == ["committed"])
+
+
 def test_a_sole_voter_stays_and_refuses_until_there_is_room() -> None:
     cluster = started(voters=(1,))
     node = cluster.leader()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.coordinator.loading import Loading
 from kafkacompat.node.heartbeats import BrokerHeartbeats
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
@@ -27,5 +28,17 @@ def heartbeats_go_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BrokerHeartbeats, "_step", step)
 
 
-FAULT_MUTANTS: tuple[Plant, ...] = (heartbeats_go_by_the_wall_clock,)
+def a_load_ends_at_the_first_read_that_fails(patch: pytest.MonkeyPatch) -> None:
+    """The groups or transactions of the partition are served no more until its leader changes."""
+
+    def not_read(self: Any, error: Exception) -> None:
+        self._failed(error)
+
+    patch.setattr(Loading, "_not_read", not_read)
+
+
+FAULT_MUTANTS: tuple[Plant, ...] = (
+    heartbeats_go_by_the_wall_clock,
+    a_load_ends_at_the_first_read_that_fails,
+)
 FAULT_MUTANTS_SEEN_AT = {"heartbeats_go_by_the_wall_clock": 18}
