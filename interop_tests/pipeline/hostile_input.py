@@ -22,10 +22,14 @@ def hostile_input(received_ms: int) -> list[tuple[Entry, str]]:
     }
     line = '192.0.2.1 - - [%s] "GET / HTTP/1.1" 200 1 "-" "-"'
     values: list[tuple[str, bytes, str]] = [
-        ("logs.raw", b"no line at all \xff", "malformed line"),
+        (
+            "logs.raw",
+            b"no line at all \xff",
+            "malformed line: field 4 (time): expected ` [` and then a time such as 21/Sep/2026:14:13:20 +0000",
+        ),
         ("logs.raw", (line % "01/Jan/2099:00:00:00 +0000").encode(), "future timestamp"),
         ("logs.raw", (line % "01/Jan/1999:00:00:00 +0000").encode(), "ancient timestamp"),
-        ("logs.raw", b'192.0.2.1 - - [01/Jan/1999:00:00:00 +0000] "' + rb"\"" * 40_000, "oversized record"),
+        ("logs.raw", b'192.0.2.1 - - [01/Jan/1999:00:00:00 +0000] "' + rb"\"" * 270_000, "oversized record"),
         ("activity.page_views", b'{"event_id": ', "malformed JSON"),
         ("activity.page_views", json.dumps(view).encode() + b" and more", "malformed JSON"),
         ("activity.page_views", b"\n".join([json.dumps(view).encode()] * 2), "malformed JSON"),

@@ -151,7 +151,7 @@ def described(figures: Figures, lines_per_s: float | None) -> str:
     if figures.truncations:
         parts.append(f"{figures.truncations} truncations")
     if figures.unread_at_truncation_bytes:
-        parts.append(f"{figures.unread_at_truncation_bytes:,} bytes lost by them unless a copy is found")
+        parts.append(f"{figures.unread_at_truncation_bytes:,} bytes lost by them, with no copy found")
     if figures.given_up_bytes:
         parts.append(f"{figures.given_up_bytes:,} bytes of deleted files not shipped")
     if figures.beyond_files:

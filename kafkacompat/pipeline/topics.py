@@ -30,6 +30,13 @@ METRICS_LATEST: Final = "metrics.latest"
 METRICS_ALERTS: Final = "metrics.alerts"
 PIPELINE_PROGRESS: Final = "pipeline.progress"
 
+LINE_BYTES_MAX: Final = 512 * 1024
+"""Maximum length of a line of logs.raw. The collector cuts longer lines, and the job rejects what is longer or was
+cut. The value is below `max.message.bytes` (1 MiB), so a broker with default settings accepts every line."""
+
+CUT_HEADER: Final = "cut_from_bytes"
+"""The header of a record of logs.raw with only the beginning of a line: the length of the line in its file, in decimal."""
+
 DEFAULT_PARTITIONS: Final = 3
 BROKERS_REPLICATION: Final = -1
 """The protocol's value for the broker's default.replication.factor."""

@@ -155,6 +155,17 @@ class World:
         (self.folder / f"access.log.copy{self.count}").write_bytes(self.log.read_bytes())
         os.truncate(self.log, 0)
 
+    def replace_by_copy(self, lines: int, late: int = 0) -> None:
+        """Replace the log by a copy of itself with more lines, as `sed -i` and rsync do. The server notices after that
+        many lines of its own."""
+        copy = self.folder / "being copied"
+        copy.write_bytes(self.log.read_bytes())
+        copy.replace(self.log)
+        self.files[-1].deleted = True
+        self.append(late)
+        self.reopen()
+        self.append(lines)
+
     def delete(self, lines: int, seconds: float) -> None:
         """Delete the log. The server notices after that many seconds and lines."""
         self.turn()

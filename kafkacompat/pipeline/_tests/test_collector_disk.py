@@ -57,6 +57,7 @@ OPERATION = st.one_of(
     st.tuples(st.just("deliver"), st.integers(0, 5)),
     st.tuples(st.sampled_from(["delete_rotated", "crash", "turn"])),
     st.tuples(st.just("pack_while_down"), LINES),
+    st.tuples(st.just("replace_by_copy"), LINES),
 )
 
 
@@ -87,6 +88,92 @@ def test_every_line_arrives_though_its_file_was_copied_and_truncated(operations:
         world.drain()
         assert world.missing() == []
         assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
+
+
+@pytest.mark.parametrize("before", [3, 400])
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("allowed", [1 << 30, 3, 0])
+def test_a_log_replaced_by_a_longer_copy_of_itself_goes_on(
+    world: World, before: int, down: bool, allowed: int
+) -> None:
+    world.append(before)
+    world.drain()
+    world.append(5)
+    world.shipper.allowed = allowed
+    world.turn()
+    # Copies of less than 1024 bytes that were replaced themselves before they were read cannot be told from other files.
+    for _ in range(3 if down or before > 3 else 1):
+        if down:
+            world.die()
+        world.replace_by_copy(7)
+        if down:
+            world.begin()
+        world.turn()
+        world.append(1)
+        world.turn()
+    world.drain()
+    world.wait(3.0)
+    world.append(1)
+    world.drain()
+    assert world.missing() == []
+    assert len({identity for identity, _ in world.arrived}) == 1
+    assert set(world.values().values()) == {1}
+
+
+def test_lines_that_a_server_still_writes_to_a_replaced_log_arrive_once(world: World) -> None:
+    world.append(400)
+    world.drain()
+    world.replace_by_copy(2, late=3)
+    world.drain()
+    stream = world.files[-1].stream
+    world.files[-1].stream = open(os.dup(stream.fileno()), "ab", buffering=0)  # noqa: SIM115 - closed by the world
+    world.replace_by_copy(2)
+    world.turn()
+    world.turn()
+    # The copy has gone on by now. The old server writes on.
+    world.files[-2].lines.append(b"a line of the old server")
+    stream.write(b"a line of the old server\n")
+    stream.close()
+    world.drain()
+    assert world.missing() == []
+    assert set(world.values().values()) == {1}
+
+
+def test_bytes_that_a_copy_has_are_not_told_as_lost(world: World) -> None:
+    """400 lines that nothing was read of, that were read in part, and that were deleted in a copy."""
+    for allowed in (0, 3, 1 << 30):
+        world.append(400, 13)
+        world.shipper.allowed = allowed
+        world.turn()
+        world.turn()
+        world.copy_and_truncate()
+        world.turn()
+        assert world.collector.figures().truncations > 0
+        world.drain()
+        assert world.missing() == []
+        assert world.collector.figures().unread_at_truncation_bytes == 0
+    (world.folder / "access.log.9").write_bytes(world.log.read_bytes())
+    world.turn()
+    (world.folder / "access.log.9").unlink()
+    world.wait(6.0)
+    world.wait(6.0)
+    assert world.collector.figures().given_up_bytes == 0
+
+
+def test_bytes_that_no_copy_has_are_told_as_lost(world: World) -> None:
+    for allowed, read in ((0, 0), (3, 800)):
+        told = world.collector.figures().unread_at_truncation_bytes
+        world.append(100, 13)
+        world.shipper.allowed = allowed
+        # Each turn reads 400 bytes.
+        world.turn()
+        world.turn()
+        os.truncate(world.log, 0)
+        world.turn()
+        lost = world.collector.figures().unread_at_truncation_bytes - told
+        assert lost == 2100 - read
+        world.append(5)
+        world.drain()
 
 
 @pytest.mark.parametrize("end", ["delete", "rename_away"])

@@ -293,7 +293,12 @@ def test_a_copy_that_a_person_made_is_not_shipped_and_one_that_grows_is() -> Non
     assert collector.values() == Counter([*lines, b"one more"])
     disk.append(f"{LOG}.9", b"its own\n")
     collector.drain()
-    assert collector.values() == Counter([*lines, *lines, b"one more", b"its own"])
+    assert collector.values() == Counter([*lines, b"one more", b"its own"])
+    # After a crash too, what the original has shipped is not read again.
+    collector.crash()
+    disk.append(f"{LOG}.9", b"more of its own\n")
+    collector.drain()
+    assert collector.values() == Counter([*lines, b"one more", b"its own", b"more of its own"])
 
 
 def test_a_file_moved_to_another_device_goes_on_under_its_identity() -> None:

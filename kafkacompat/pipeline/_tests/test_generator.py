@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.pipeline.generate_command import chances
-from kafkacompat.pipeline.generator.access_lines import BAD_LINES, OVERSIZED_BYTES
+from kafkacompat.pipeline.generator.access_lines import BAD_LINES
 from kafkacompat.pipeline.generator.chance import Zipf, daily_rhythm
 from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
 from kafkacompat.pipeline.generator.pace import Pace
 from kafkacompat.pipeline.generator.profile import DAY_MS, DEFAULT, HOUR_MS, MINUTE_MS
 from kafkacompat.pipeline.generator.services import Services
 from kafkacompat.pipeline.generator.spells import Spells
-from kafkacompat.pipeline.generator.traffic import ANCIENT_MS, FUTURE_MS, Traffic
+from kafkacompat.pipeline.generator.traffic import ANCIENT_MS, FUTURE_MS, OVERSIZED_BYTES, Traffic
 from kafkacompat.pipeline.generator.visitors import page_name
-from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, METRICS_RAW
+from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, LINE_BYTES_MAX, METRICS_RAW
 
 START_MS = 20_000 * DAY_MS
 SEED = 7
@@ -138,7 +138,7 @@ def test_shares_of_bad_late_and_repeated_events(day: Day) -> None:
     records = sum(event.stream != ACCESS_LINES for event in day.events)
     assert day.bad / records == pytest.approx(DEFAULT.bad_record_share, rel=0.25)
     unmatched = sum(
-        COMBINED.fullmatch(event.value) is None or len(event.value) > OVERSIZED_BYTES for event in day.lines
+        COMBINED.fullmatch(event.value) is None or len(event.value) > LINE_BYTES_MAX for event in day.lines
     )
     assert unmatched / len(day.lines) == pytest.approx(DEFAULT.bad_line_share, rel=0.25)
     assert {kind for kind in BAD_LINES if day.counts[f"{ACCESS_LINES} bad {kind}"]} == set(BAD_LINES)

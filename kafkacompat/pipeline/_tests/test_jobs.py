@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
+from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -178,7 +179,7 @@ def test_a_log_line_becomes_an_event(records: Records) -> None:
         "protocol": "HTTP/1.1",
         "status": 200,
         "bytes": 512,
-        "referrer": r"https://example.org/\"x\"",
+        "referrer": 'https://example.org/"x"',
         "user_agent": "Mozilla/5.0 (X11)",
         "virtual_host": None,
         "extra": None,
@@ -222,7 +223,9 @@ def test_lines_of_a_format_of_ones_own(records: Records) -> None:
         (str(RECEIVED_MS), "GET", "None", "204", "0", "None", "{'uri': '/a'}"),
     ]
     told = [value_of(record) for record in rows(queries.log_rejects(frame, options))]
-    assert [each["reason"] for each in told] == ["malformed line"] * 3
+    time = "malformed line: field 2 ($time_iso8601): expected ` [` and then a time such as 2026-09-21T14:13:20.250+00:00"
+    status = 'malformed line: field 5 ($status): expected `" ` and then a number of 3 digits'
+    assert [each["reason"] for each in told] == [time, time, status]
 
 
 @pytest.mark.parametrize("headers", [None, [], [("source", b"web2")], [("file", b"8:1"), ("position", None)]])
@@ -241,7 +244,7 @@ GOOD_LINES = {
     '::1 - - [21/Sep/2026:14:13:20 +0000] "\\x16\\x03 a" 400 3 "-" "-"': (
         RECEIVED_MS,
         None,
-        "\\x16\\x03 a",
+        "\x16\x03 a",
         None,
         400,
         3,
@@ -259,24 +262,34 @@ GOOD_LINES = {
         "\u00e9",
     ),
 }
+TIME_WANTED = (
+    "malformed line: field 4 (time): expected ` [` and then a time such as 21/Sep/2026:14:13:20 +0000"
+)
+STATUS_WANTED = 'malformed line: field 6 (status): expected `" ` and then a number of 3 digits'
 BAD_LINES = {
-    b"": "malformed line",
-    b"GET /": "malformed line",
-    LINE.replace("21/Sep", "41/Sep").encode(): "malformed line",
-    LINE.replace("200", "2xx").encode(): "malformed line",
-    LINE.encode() + b' "trailing': "malformed line",
-    LINE.replace(" 512 ", " 9999999999999 ").encode(): "malformed line",
-    LINE.replace("GET", "\u0001GET").encode(): "malformed line",
+    b"": "malformed line: field 1 (client): expected a word",
+    b"GET /": "malformed line: field 3 (user): expected text",
+    LINE.replace("21/Sep", "41/Sep").encode(): "malformed line: time: there is no such date or time of day",
+    LINE.replace("200", "2xx").encode(): STATUS_WANTED,
+    LINE.encode()
+    + b' "trailing': "malformed line: after field 7 (bytes): expected the end, a referrer and a user agent "
+    "in quotes, or other whole fields",
+    LINE.replace(
+        " 512 ", " 9999999999999 "
+    ).encode(): "malformed line: field 7 (bytes): expected a number of at most 12 digits, or -",
+    LINE.replace("GET", "\u0001GET").encode(): "malformed line: it contains the character U+0001",
     # This is no log format, but it has the mark at which the job splits lines.
     "::1|-|21/Sep/2026:14:13:20 +0000|GET / HTTP/1.1|200|3|-|-".replace(
         "|", "\u0001"
-    ).encode(): "malformed line",
+    ).encode(): "malformed line: it contains the character U+0001",
     LINE.replace("2026", "2027").encode(): "future timestamp",
     LINE.replace("2026", "1999").encode(): "ancient timestamp",
-    LINE.encode() + b"x" * 65536: "oversized record",
+    LINE.encode() + b"x" * LINE_BYTES_MAX: "oversized record",
     # These lines make a backtracking pattern slow, and overflow the stack of a recursive one.
-    b'::1 - - [21/Sep/2026:14:13:20 +0000] "' + rb"\"" * 32000: "malformed line",
-    b'::1 - - [21/Sep/2026:14:13:20 +0000] "' + b'a" ' * 21000: "malformed line",
+    b'::1 - - [21/Sep/2026:14:13:20 +0000] "' + rb"\"" * 250_000: STATUS_WANTED,
+    b'::1 - - [21/Sep/2026:14:13:20 +0000] "' + b'a" ' * 170_000: STATUS_WANTED,
+    b"::1 - " + b"a [" * 170_000: TIME_WANTED,
+    b"\0" * 500_000: "malformed line: field 1 (client): expected a word",
 }
 
 

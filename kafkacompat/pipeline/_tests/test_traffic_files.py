@@ -261,7 +261,7 @@ def test_what_the_collector_tells_names_what_it_could_not_ship() -> None:
     )
     assert told.startswith("1 lines/s, 2 lines,")
     assert told.endswith(
-        "2 truncations, 3,000 bytes lost by them unless a copy is found, "
+        "2 truncations, 3,000 bytes lost by them, with no copy found, "
         "77 bytes of deleted files not shipped, 8 files beyond 1000 held open until their lines are shipped"
     )
     assert described(usual._replace(lost_files=1), None).endswith(", 1 files of the previous run not found")

@@ -119,7 +119,7 @@ class Disk:
                 self.give_up(key)
                 gone.append(key)
             else:
-                looks.append(Look(handle.path, *key, status.st_size, status.st_mtime_ns))
+                looks.append(Look(handle.path, *key, status.st_size, status.st_mtime_ns, named=False))
         self.beyond = max(len(self._handles) - MAX_FILES, 0)
         return looks, gone
 
@@ -168,7 +168,7 @@ class Disk:
         status = os.fstat(descriptor)
         key = status.st_dev, status.st_ino
         self._handles[key] = _Handle(descriptor, path, now_s)
-        return Look(path, *key, status.st_size, status.st_mtime_ns)
+        return Look(path, *key, status.st_size, status.st_mtime_ns, named=False)
 
     def holds(self, key: Key) -> bool:
         """Return whether this file is open."""
@@ -225,7 +225,7 @@ class Disk:
         handle.named = False
         status = os.fstat(handle.descriptor)
         handle.size_bytes = status.st_size
-        return Look(path, *key, status.st_size, status.st_mtime_ns)
+        return Look(path, *key, status.st_size, status.st_mtime_ns, named=False)
 
     def _open(self, key: Key, path: str, now_s: float) -> _Handle:
         """Open the file. Raises FileNotFoundError if another file has its name now."""

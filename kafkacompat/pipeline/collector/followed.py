@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafkacompat.pipeline.collector.identity import CHECK_BYTES, HEAD_BYTES, digest, fingerprint
-from kafkacompat.pipeline.collector.lines import MAX_LINE_BYTES, Line, LineCutter
+from kafkacompat.pipeline.collector.lines import Line, LineCutter
+from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
 Read = Callable[[int, int], bytes]
 """read(offset, length) returns the bytes of one open file at that offset, fewer at its end."""
@@ -51,11 +52,13 @@ class Likeness(NamedTuple):
 
     continues: bool
     """It contains everything that was read, and perhaps more."""
+    shared: Mark | None
+    """The last position up to which it is the same, among those that the broker has acknowledged."""
     certain: bool
     """CHECK_BYTES bytes at the same place are equal. That is more than two files with the same heading have in common."""
 
 
-UNLIKE: Final = Likeness(continues=False, certain=False)
+UNLIKE: Final = Likeness(continues=False, shared=None, certain=False)
 
 
 class Chunk:
@@ -79,16 +82,19 @@ class Followed:
         "cutter",
         "device",
         "fingerprint",
+        "given_up_bytes",
         "identity",
         "inode",
         "left",
         "marks",
         "modified_ns",
+        "named",
         "path",
         "position",
         "saved_to",
         "size_bytes",
         "unchecked",
+        "unread_at_truncation_bytes",
     )
 
     def __init__(self, device: int, inode: int, path: str) -> None:
@@ -97,7 +103,11 @@ class Followed:
         self.path = path
         self.identity: str | None = None
         self.fingerprint: str | None = None
+        self.named = True
+        """Whether a name leads to it. Without one, it only grows until its writer opens another file."""
         self.left = False
+        self.unread_at_truncation_bytes = 0
+        self.given_up_bytes = 0
         self.size_bytes = 0
         self.modified_ns = -1
         self.position = 0
@@ -217,17 +227,20 @@ class Followed:
     def likeness(self, read: Read, size_bytes: int) -> Likeness:
         """Compare the content behind `read`, of this size, with what was read of this file."""
         known = self._known()
+        found = UNLIKE
         for index in range(len(known) - 1, -1, -1):
-            position, wanted = known[index]
-            if not 0 < position <= size_bytes:
+            mark = known[index]
+            if not 0 < mark.position <= size_bytes:
                 continue
-            length = min(CHECK_BYTES, position)
-            if digest(read(position - length, length)) == wanted:
-                return Likeness(
-                    continues=index == len(known) - 1,
-                    certain=position >= CHECK_BYTES,
-                )
-        return UNLIKE
+            length = min(CHECK_BYTES, mark.position)
+            if digest(read(mark.position - length, length)) != mark.digest:
+                continue
+            if found is UNLIKE:
+                certain = mark.position >= CHECK_BYTES
+                found = Likeness(continues=index == len(known) - 1, shared=None, certain=certain)
+            if mark.position <= self.position:
+                return found._replace(shared=mark)
+        return found
 
     def saved(self) -> Saved | None:
         """Return the state to save. None without an identity."""
@@ -254,7 +267,7 @@ def _end_of_lines(data: bytes, most: int) -> int:
     return len(data) - len(data.split(b"\n", most)[-1])
 
 
-def restored(saved: Saved, max_line_bytes: int = MAX_LINE_BYTES) -> Followed:
+def restored(saved: Saved, max_line_bytes: int = LINE_BYTES_MAX) -> Followed:
     """Return the file as an earlier run saved it."""
     file = Followed(saved.device, saved.inode, saved.path)
     file.begin(saved.identity, saved.fingerprint, max_line_bytes, saved.position, saved.marks)

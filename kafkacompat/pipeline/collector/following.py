@@ -7,8 +7,10 @@ The rules for a file at (device, inode), in order:
 - Unknown, but with the content of a file that was left behind: the file has reappeared, was moved, or is the copy of
   copy-truncate. Continue under the old identity. Lines that only the original had are then not lost, and lines that
   were shipped keep their event ids.
+- Unknown, with the content of a file that has lost its name: the file was replaced by a copy of itself (`sed -i`,
+  rsync). Continue under the old identity when all lines of the old file are shipped.
 - Unknown, with the content of a file that is still followed: a copy whose original is not truncated yet. Wait. If it
-  grows independently, it is a separate file.
+  grows independently, it is a separate file. What the original has shipped is not read from it again.
 - Unknown otherwise: a new file. Read it from its beginning.
 """
 
@@ -17,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from kafkacompat.pipeline.collector.followed import Chunk, Followed, Read, Saved, restored
+from kafkacompat.pipeline.collector.followed import Chunk, Followed, Mark, Read, Saved, restored
 from kafkacompat.pipeline.collector.identity import CHECK_BYTES, HEAD_BYTES, file_identity, fingerprint
-from kafkacompat.pipeline.collector.lines import MAX_LINE_BYTES, Line
+from kafkacompat.pipeline.collector.lines import Line
+from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
 MAX_LEFT: Final = 1000
 """Maximum number of contents left behind that are remembered, newest first. Older ones are not recognised after a
@@ -43,6 +46,8 @@ class Look(NamedTuple):
     inode: int
     size_bytes: int
     modified_ns: int
+    named: bool = True
+    """Whether it was found by its name, and not only because it is still open."""
 
 
 class Held(NamedTuple):
@@ -54,12 +59,14 @@ class Held(NamedTuple):
 
 
 class Newcomer:
-    """A file that may turn out to be a copy. held: it is a copy, and is not read unless it grows independently."""
+    """A file that may turn out to be a copy. held: it is a copy, and is not read unless it grows independently.
+    shared: what the original has shipped of it, if that is certain. It is not read again."""
 
-    __slots__ = ("held", "looks", "size_bytes")
+    __slots__ = ("held", "looks", "shared", "size_bytes")
 
-    def __init__(self, size_bytes: int, held: bool = False) -> None:
+    def __init__(self, size_bytes: int, held: bool = False, shared: Mark | None = None) -> None:
         self.size_bytes = size_bytes
+        self.shared = shared
         self.looks = 0
         self.held = held
 
@@ -71,7 +78,7 @@ class Following:
         self,
         saved: Iterable[Saved] = (),
         held: Iterable[Held] = (),
-        max_line_bytes: int = MAX_LINE_BYTES,
+        max_line_bytes: int = LINE_BYTES_MAX,
         host: str = "",
     ) -> None:
         """host: this machine's name, part of the identity of new files. The files in `saved` keep their identity."""
@@ -79,6 +86,9 @@ class Following:
         self._host = host
         self._files: dict[Key, Followed] = {}
         self._left: list[Followed] = []
+        self._unread: dict[str, Followed] = {}
+        """By fingerprint: files that were lost before anything was read. A copy is then a file like any other, but its
+        bytes are not lost. At most MAX_LEFT."""
         self._newcomers: dict[Key, Newcomer] = {}
         self.must_save = False
         """True if `saved` must be stored before another line is shipped. The shell resets it.
@@ -90,9 +100,10 @@ class Following:
         self.truncations = 0
         """Files that became shorter than they were read, or changed."""
         self.unread_at_truncation_bytes = 0
-        """Bytes that were seen before a truncation but not read. If a copy is found, they are read from it."""
+        """Bytes that were seen before a truncation but not read, without those that a copy has. They are read from it."""
         self.given_up_bytes = 0
-        """Bytes of vanished files that were not shipped: those after the last newline, and those that could not be read."""
+        """Bytes of vanished files that were not shipped: those after the last newline, and those that could not be
+        read. Without those of files that were found again."""
         for device, inode, size_bytes in held:
             self._newcomers[device, inode] = Newcomer(size_bytes, held=True)
         for entry in saved:
@@ -133,6 +144,7 @@ class Following:
             file = self._files[key] = Followed(look.device, look.inode, look.path)
         before_bytes, file.size_bytes = file.size_bytes, look.size_bytes
         before_ns, file.modified_ns = file.modified_ns, look.modified_ns
+        file.named = look.named
         if file.identity is not None:
             if look.size_bytes == file.scanned and look.modified_ns == before_ns:
                 return None
@@ -165,6 +177,9 @@ class Following:
 
     def resume(self, look: Look, saved: Saved) -> None:
         """Continue a file of the previous run. The shell has checked that its content is the same."""
+        for other in self._left:
+            if other.identity == saved.identity:
+                self._found_again(other, look.size_bytes)
         self._left = [other for other in self._left if other.identity != saved.identity]
         file = self._files[look.device, look.inode] = Followed(look.device, look.inode, saved.path)
         file.begin(saved.identity, saved.fingerprint, self._max_line_bytes, saved.position, saved.marks)
@@ -178,7 +193,11 @@ class Following:
         file = self._files.pop(key, None)
         if file is not None:
             if newcomer is None or not newcomer.held:
-                self.given_up_bytes += file.unread_bytes + file.cutter.waiting_bytes
+                shipped = (
+                    newcomer.shared.position if newcomer is not None and newcomer.shared is not None else 0
+                )
+                file.given_up_bytes = max(file.unread_bytes + file.cutter.waiting_bytes - shipped, 0)
+                self.given_up_bytes += file.given_up_bytes
             self._leave(file)
 
     def saved(self) -> list[Saved]:
@@ -192,10 +211,12 @@ class Following:
 
     def _begin_anew(self, file: Followed, look: Look, before_bytes: int) -> Followed:
         self.truncations += 1
-        self.unread_at_truncation_bytes += max(before_bytes - file.scanned, 0)
+        file.unread_at_truncation_bytes = max(before_bytes - file.scanned, 0)
+        self.unread_at_truncation_bytes += file.unread_at_truncation_bytes
         self._leave(file)
         fresh = self._files[look.device, look.inode] = Followed(look.device, look.inode, look.path)
         fresh.path = file.path
+        fresh.named = file.named
         fresh.size_bytes = look.size_bytes
         fresh.modified_ns = look.modified_ns
         return fresh
@@ -207,6 +228,10 @@ class Following:
         self.must_save = True
         if not file.scanned and not file.marks:
             # Nothing was shipped under its identity, so there is nothing to continue.
+            if file.fingerprint is not None:
+                self._unread[file.fingerprint] = file
+            if len(self._unread) > MAX_LEFT:
+                del self._unread[next(iter(self._unread))]
             return
         self._left.append(file)
         if len(self._left) > MAX_LEFT:
@@ -222,7 +247,7 @@ class Following:
         if back is not None:
             # Wait until the broker has acknowledged all lines, because they are saved under the old entry.
             if not back.unacknowledged:
-                self._take_over(file, back)
+                self._take_over(file, back, look.size_bytes)
             return file.identity is not None
         relatives = [
             other
@@ -231,14 +256,21 @@ class Following:
         ]
         if (relatives or key in self._newcomers) and not self._is_its_own(file, look, relatives, read):
             return file.identity is not None
-        self._newcomers.pop(key, None)
+        newcomer = self._newcomers.pop(key, None)
+        shared = newcomer.shared if newcomer is not None else None
         used = {other.identity for other in (*self._left, *self._files.values())}
         generation = 0
         while (identity := file_identity(self._host, *key, print_of_head, generation)) in used:
             generation += 1
-        file.begin(identity, print_of_head, self._max_line_bytes)
+        if shared is None:
+            file.begin(identity, print_of_head, self._max_line_bytes)
+        else:
+            file.begin(identity, print_of_head, self._max_line_bytes, shared.position, (shared,))
         self.must_save = True
-        return True
+        unread = self._unread.get(print_of_head)
+        if unread is not None and (unread.device, unread.inode) != key:
+            self._found_again(self._unread.pop(print_of_head), look.size_bytes)
+        return look.size_bytes > file.scanned
 
     def _seen_again(self, look: Look, print_of_head: str, read: Read) -> Followed | None:
         """Return the file left behind at the same device and inode, if it is still the same. Its name or folder was
@@ -259,16 +291,35 @@ class Following:
         newcomer.looks += 1
         grown = newcomer.size_bytes != look.size_bytes
         newcomer.size_bytes = look.size_bytes
-        if newcomer.held and grown:
-            return True
         alike = [(other, other.likeness(read, look.size_bytes)) for other in relatives]
-        ended = [other for other, likeness in alike if other.left and likeness.continues]
+        ended = [
+            other
+            for other, likeness in alike
+            if likeness.continues
+            and (other.left or (not other.named and (look.named or look.size_bytes > other.scanned)))
+        ]
         if ended:
             old = max(ended, key=lambda other: other.scanned)
-            # Wait until the broker has acknowledged all lines, because they are saved under the old entry.
-            if not old.unacknowledged:
-                self._take_over(file, old)
+            # Wait until the broker has acknowledged all lines, because they are saved under the old entry. What is
+            # still to be read of a file without a name is read there, because the copy may differ.
+            if not old.unacknowledged and (old.left or not old.unread_bytes):
+                self._take_over(file, old, look.size_bytes)
             return False
+        for _, likeness in alike:
+            mark = likeness.shared if likeness.certain else None
+            if mark is not None and (newcomer.shared is None or mark.position > newcomer.shared.position):
+                newcomer.shared = mark
+        more = newcomer.shared is not None and look.size_bytes > newcomer.shared.position
+        # A file that was put in the place of another one, with other lines at its end, is no copy.
+        replaces = any(
+            likeness.certain
+            and other.path == look.path
+            and (other.left or not (other.named or other.unread_bytes))
+            and not other.unacknowledged
+            for other, likeness in alike
+        )
+        if newcomer.held and (grown or (replaces and more)):
+            return True
         settled = newcomer.looks > SETTLE_LOOKS
         if any(
             likeness.certain and (other.left or look.size_bytes <= other.size_bytes or not settled)
@@ -281,12 +332,27 @@ class Following:
             return False
         return settled and not (grown and newcomer.looks < MOST_LOOKS)
 
-    def _take_over(self, file: Followed, old: Followed) -> None:
-        """Continue the file that was left behind, under its identity."""
+    def _take_over(self, file: Followed, old: Followed, size_bytes: int) -> None:
+        """Continue a file that was left behind, or has lost its name, under its identity. The file has this size."""
         assert old.identity is not None
         assert old.fingerprint is not None
         file.path = old.path
         file.begin(old.identity, old.fingerprint, self._max_line_bytes, old.position, tuple(old.marks))
-        self._left.remove(old)
+        if old.left:
+            self._left.remove(old)
+            self._found_again(old, size_bytes)
+        else:
+            # Its writer may still have it open. What it writes there gets an identity of its own.
+            key = old.device, old.inode
+            rest = self._files[key] = Followed(*key, old.path)
+            rest.named, rest.size_bytes, rest.modified_ns = False, old.size_bytes, old.modified_ns
+            shared = next((mark for mark in old.marks if mark.position == old.position), None)
+            self._newcomers[key] = Newcomer(old.size_bytes, held=True, shared=shared)
         self.must_save = True
         self._newcomers.pop((file.device, file.inode), None)
+
+    def _found_again(self, old: Followed, size_bytes: int) -> None:
+        """No longer count the bytes of a file that was left behind as lost: another file of this size has its content."""
+        there = max(size_bytes - old.scanned, 0)
+        self.unread_at_truncation_bytes -= min(old.unread_at_truncation_bytes, there)
+        self.given_up_bytes -= min(old.given_up_bytes, there + old.cutter.waiting_bytes)

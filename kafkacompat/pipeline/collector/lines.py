@@ -6,10 +6,9 @@ recorded, so memory is bounded for any content.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-MAX_LINE_BYTES: Final = 512 * 1024
-"""Longer lines are cut. The value is below `max.message.bytes` (1 MiB), so a broker with default settings accepts every line."""
+from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
 
 class Line(NamedTuple):
@@ -27,7 +26,7 @@ class LineCutter:
 
     __slots__ = ("_beginning", "max_line_bytes", "scanned", "start")
 
-    def __init__(self, start: int, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, start: int, max_line_bytes: int = LINE_BYTES_MAX) -> None:
         """start: the byte offset of the start of a line, where reading continues."""
         self.start = start
         self.scanned = start

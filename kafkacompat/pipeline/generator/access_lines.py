@@ -7,12 +7,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kafkacompat.pipeline.generator.chance import Chance
+from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
 ASSETS: Final = ("/static/site.css", "/static/site.js", "/static/logo.svg", "/static/photo-%d.webp")
 BOT_AGENT: Final = "Mozilla/5.0 (compatible; ExampleBot/2.1; +https://bot.example/)"
-OVERSIZED_BYTES: Final = 70_000
-"""Longer than the jobs accept (64 KiB)."""
-
 BAD_LINES: Final = ("cut", "bytes", "time", "status", "trace", "empty", "oversized")
 """The kinds of bad lines."""
 
@@ -60,6 +58,6 @@ def spoiled(chance: Chance, line: bytes, kind: str) -> bytes:
         case "trace":
             return b'  File "/srv/shop/app.py", line %d, in handle' % chance.randrange(1, 900)
         case "oversized":
-            return line.replace(b" HTTP/1.1", b"?" + b"a" * OVERSIZED_BYTES + b" HTTP/1.1", 1)
+            return line.replace(b" HTTP/1.1", b"?" + b"a" * LINE_BYTES_MAX + b" HTTP/1.1", 1)
         case _:
             return b""

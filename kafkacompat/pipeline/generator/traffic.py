@@ -15,7 +15,6 @@ from kafkacompat.pipeline.generator.access_lines import (
     ASSETS,
     BAD_LINES,
     BOT_AGENT,
-    OVERSIZED_BYTES,
     combined,
     response_bytes,
     spoiled,
@@ -27,6 +26,9 @@ from kafkacompat.pipeline.generator.services import Services
 from kafkacompat.pipeline.generator.spells import Spells
 from kafkacompat.pipeline.generator.visitors import AGENTS, Visit, Visitors
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, METRICS_RAW
+
+OVERSIZED_BYTES: Final = 70_000
+"""Longer than the jobs accept in JSON (64 KiB)."""
 
 BAD_RECORDS: Final = ("malformed", "missing", "type", "future", "ancient", "oversized")
 """The kinds of bad records."""

@@ -34,7 +34,6 @@ PARSING: Final = {
 
 OVERSIZED: Final = "oversized record"
 MALFORMED_JSON: Final = "malformed JSON"
-MALFORMED_LINE: Final = "malformed line"
 FUTURE: Final = "future timestamp"
 ANCIENT: Final = "ancient timestamp"
 
@@ -110,8 +109,8 @@ def arrived(records: DataFrame) -> DataFrame:
     return records.withColumn("timestamp", F.least("timestamp", F.current_timestamp()))
 
 
-def first_reason(checks: Sequence[tuple[Column, str]]) -> Column:
-    """Return the reason of the first check that is true, or null."""
+def first_reason(checks: Sequence[tuple[Column, str | Column]]) -> Column:
+    """Return the reason of the first check that is true, or null. A reason may be a column."""
     reasons = [F.when(bad, F.lit(reason)) for bad, reason in checks]
     return F.coalesce(*reasons, F.lit(None).cast("string"))
 

@@ -10,9 +10,7 @@ from pyspark.sql import functions as F
 
 from kafkacompat.pipeline.jobs.judging import (
     ENVELOPE_KEPT,
-    MALFORMED_LINE,
     OVERSIZED,
-    RECORD_BYTES_MAX,
     behind_a_wall,
     date_of,
     envelope,
@@ -20,13 +18,37 @@ from kafkacompat.pipeline.jobs.judging import (
     time_checks,
     with_window_bounds,
 )
-from kafkacompat.pipeline.jobs.log_formats import AUTO, EVENT_PARTS, LineFormat, line_format
+from kafkacompat.pipeline.jobs.log_formats import (
+    AUTO,
+    EVENT_PARTS,
+    MALFORMED_LINE,
+    Escapes,
+    LineFormat,
+    Time,
+    line_format,
+)
+from kafkacompat.pipeline.topics import CUT_HEADER, LINE_BYTES_MAX
 
 SUMMARY_WINDOW_S: Final = 60
 PART_MARK: Final = "\u0001"
-STATUS_PATTERN: Final = r"^\d{3}$"
-BYTES_PATTERN: Final = r"^(?:\d{1,12}|-?)$"
 AUTO_FORMAT: Final = line_format(AUTO)
+REQUEST_PATTERN: Final = r"(?s)^([^ ]*+) ([^ ]*|.*(?= [A-Z]{1,9}/[0-9][0-9.]{0,9}$)) ([^ ]*+)$"
+"""Method, path and protocol. Some clients do not escape the blanks in a path."""
+
+ESCAPED: Final = (
+    ('"', "%22"),
+    ("n", "%0A"),
+    ("t", "%09"),
+    ("r", "%0D"),
+    ("b", "%08"),
+    ("f", "%0C"),
+    ("v", "%0B"),
+    ("/", "%2F"),
+)
+"""The other escapes of Apache httpd and JSON, and the codes of their characters."""
+
+MARKED: Final = f"{MALFORMED_LINE}: it contains the character U+0001"
+NO_TIME: Final = f"{MALFORMED_LINE}: time: there is no such date or time of day"
 EVENT_COLUMNS: Final = (
     "event_id",
     "event_time_ms",
@@ -56,6 +78,36 @@ def _absent_as_null(column: Column) -> Column:
     return F.when((column != "-") & (column != ""), column)
 
 
+def unescaped(text: Column) -> Column:
+    """Return the text with the characters for which the server wrote an escape: those of nginx, Apache httpd and JSON.
+
+    The bytes of one character may have an escape each, so percent-encoding puts them together. Bytes that are not
+    UTF-8 become U+FFFD.
+    """
+    made = F.replace(F.replace(text, F.lit("%"), F.lit("%25")), F.lit("+"), F.lit("%2B"))
+    made = F.replace(made, F.lit("\\\\"), F.lit("%5C"))
+    made = F.regexp_replace(made, r"\\(?:x|u00)([0-9A-Fa-f]{2})", "%$1")
+    for letter, code in ESCAPED:
+        made = F.replace(made, F.lit("\\" + letter), F.lit(code))
+    return F.when(F.contains(text, F.lit("\\")), F.coalesce(F.try_url_decode(made), text)).otherwise(text)
+
+
+def moment(text: Column, time: Time) -> Column:
+    """Return the milliseconds since 1970 of a time as the format writes it. Null if there is no such time."""
+    match time:
+        case Time.LOCAL:
+            form = "dd/MMM/yyyy:HH:mm:ss[.SSSSSSSSS] Z"
+            return F.unix_millis(F.try_to_timestamp(text, F.lit(form)))
+        case Time.ISO:
+            return F.unix_millis(text.try_cast("timestamp"))
+        case Time.SECONDS:
+            return (text.try_cast("decimal(20,6)") * 1000).try_cast("bigint")
+        case Time.MILLISECONDS:
+            return text.try_cast("bigint")
+        case Time.MICROSECONDS:
+            return F.floor(text.try_cast("decimal(20,0)") / 1000).try_cast("bigint")
+
+
 def _extra(parts: dict[str, Column], names: Sequence[str]) -> Column:
     if not names:
         return F.lit(None).cast("map<string,string>")
@@ -66,6 +118,20 @@ def _extra(parts: dict[str, Column], names: Sequence[str]) -> Column:
     return F.when(F.size(kept) > 0, F.map_from_entries(kept))
 
 
+def _groups(text: Column, pattern: str, count: int) -> Column:
+    """Return the groups of a pattern, separated by PART_MARK. One replacement instead of one regexp_extract for each
+    group: the text is matched once. A text that does not match stays as it is."""
+    template = PART_MARK.join(f"${group}" for group in range(1, count + 1))
+    return F.regexp_replace(text, pattern, template)
+
+
+def _refusal(text: Column, form: LineFormat) -> Column:
+    """Return the reason for a line that does not have the format."""
+    reached = F.rtrim(_groups(text, form.reached, len(form.refusals) - 1), F.lit(PART_MARK))
+    number = F.when(reached == "", 0).otherwise(F.size(F.split(reached, PART_MARK)))
+    return F.get(F.array(*map(F.lit, form.refusals)), number)
+
+
 def judge(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
     """Turn records of logs.raw (with headers) into the envelope, the columns of an event, and `reason`, which is null
     for good lines.
@@ -74,56 +140,67 @@ def judge(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
     """
     lines = envelope(records)
     text = F.make_valid_utf8(F.col("value").cast("string"))
-    # One replacement instead of one regexp_extract per part: the line is matched once.
-    template = PART_MARK.join(f"${group}" for group in range(1, len(form.parts) + 1))
-    replaced = F.regexp_replace(text, form.pattern, template)
     # A line that already contains the mark could look like a matched one.
-    unmarked = (F.col("size_bytes") <= RECORD_BYTES_MAX) & (F.locate(PART_MARK, text) == 0)
-    matched = F.when(unmarked, F.split(replaced, PART_MARK))
+    marked = F.locate(PART_MARK, text) > 0
+    readable = (F.col("size_bytes") <= LINE_BYTES_MAX) & ~marked
+    matched = F.when(readable, F.split(_groups(text, form.pattern, len(form.parts)), PART_MARK))
     position = F.concat(_header("file"), F.lit("@"), _header("position"))
     lines = behind_a_wall(
         lines,
         [
+            F.when(readable, text).alias("text"),
             matched.alias("parts"),
+            F.coalesce(marked, F.lit(False)).alias("marked"),
             F.coalesce(position, F.concat_ws("-", "topic", "partition", "offset")).alias("event_id"),
             F.coalesce(_header("source"), F.col("source")).alias("source"),
+            _header(CUT_HEADER).isNotNull().alias("cut"),
         ],
         [name for name in (*ENVELOPE_KEPT, "size_bytes") if name != "source"],
     )
     whole = F.coalesce(F.size("parts") == len(form.parts), F.lit(False))
-    absent = F.lit(None).cast("string")
-    part = dict.fromkeys(EVENT_PARTS, absent) | {
-        name: F.when(whole, F.get("parts", F.lit(index))) for index, name in enumerate(form.parts)
+    parts = F.when(whole, F.col("parts"))
+    words = F.lit(None).cast("array<string>")
+    if "request" in form.parts:
+        words = F.split(_groups(parts[form.parts.index("request")], REQUEST_PATTERN, 3), PART_MARK)
+    if form.escapes is Escapes.BACKSLASH:
+        escaped = F.contains("text", F.lit("\\"))
+        parts = F.when(escaped, F.transform(parts, unescaped)).otherwise(parts)
+        words = F.when(escaped, F.transform(words, unescaped)).otherwise(words)
+    kept = [*ENVELOPE_KEPT, "size_bytes", "event_id", "cut", "marked", "refused"]
+    refused = F.when(~whole, _refusal(F.col("text"), form)).alias("refused")
+    lines = lines.select("*", refused).withColumns({"parts": parts, "words": words})
+    part = dict.fromkeys(EVENT_PARTS, F.lit(None).cast("string")) | {
+        name: F.get("parts", F.lit(index)) for index, name in enumerate(form.parts)
     }
-    words = F.split(part["request"], " ")
-    proper = F.size(words) == 3
-    moment = F.try_to_timestamp(part["time"], F.lit(form.time_format))
+    proper = F.size("words") == 3
+    user = _absent_as_null(part["user"])
     columns = [
-        F.unix_millis(moment).alias("event_time_ms"),
+        moment(part["time"], form.time).alias("event_time_ms"),
         part["client"].alias("client"),
-        _absent_as_null(part["user"]).alias("user"),
-        F.coalesce(part["method"], F.when(proper, F.get(words, F.lit(0)))).alias("method"),
-        F.coalesce(part["path"], F.when(proper, F.get(words, F.lit(1))).otherwise(part["request"])).alias(
+        # Apache httpd writes an empty name as two quotes.
+        F.when(user != '""', user).alias("user"),
+        F.coalesce(part["method"], F.when(proper, F.get("words", F.lit(0)))).alias("method"),
+        F.coalesce(part["path"], F.when(proper, F.get("words", F.lit(1))).otherwise(part["request"])).alias(
             "path"
         ),
-        F.coalesce(part["protocol"], F.when(proper, F.get(words, F.lit(2)))).alias("protocol"),
-        F.when(part["status"].rlike(STATUS_PATTERN), part["status"].try_cast("int")).alias("status"),
-        part["bytes"].alias("bytes_text"),
+        F.coalesce(part["protocol"], F.when(proper, F.get("words", F.lit(2)))).alias("protocol"),
+        part["status"].try_cast("int").alias("status"),
+        F.coalesce(part["bytes"].try_cast("bigint"), F.lit(0)).alias("bytes"),
         _absent_as_null(part["referrer"]).alias("referrer"),
         _absent_as_null(part["user_agent"]).alias("user_agent"),
         _absent_as_null(part["virtual_host"]).alias("virtual_host"),
         _extra(part, form.extra).alias("extra"),
     ]
-    judged = behind_a_wall(lines, columns, [*ENVELOPE_KEPT, "size_bytes", "event_id"])
-    checks = [
-        (F.col("size_bytes") > RECORD_BYTES_MAX, OVERSIZED),
-        (F.col("event_time_ms").isNull() | F.col("status").isNull(), MALFORMED_LINE),
-        (~F.coalesce(F.col("bytes_text"), F.lit("-")).rlike(BYTES_PATTERN), MALFORMED_LINE),
+    judged = behind_a_wall(lines, columns, kept)
+    checks: list[tuple[Column, str | Column]] = [
+        ((F.col("size_bytes") > LINE_BYTES_MAX) | F.col("cut"), OVERSIZED),
+        (F.col("marked"), MARKED),
+        (F.col("refused").isNotNull(), F.col("refused")),
+        (F.col("event_time_ms").isNull(), NO_TIME),
         *time_checks(F.col("event_time_ms"), F.col("received_ms")),
     ]
-    sized = F.coalesce(F.col("bytes_text").try_cast("bigint"), F.lit(0)).alias("bytes")
-    kept = [name for name in judged.columns if name not in ("size_bytes", "bytes_text")]
-    return judged.select(*kept, sized, first_reason(checks).alias("reason"))
+    wanted = [name for name in judged.columns if name not in ("size_bytes", "cut", "marked", "refused")]
+    return judged.select(*wanted, first_reason(checks).alias("reason"))
 
 
 def event_rows(events: DataFrame) -> DataFrame:
