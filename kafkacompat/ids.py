@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from operator import mul
 from struct import unpack
 from typing import NamedTuple
 
 Uuid = bytes
+
+_WHOLE_NUMBER = re.compile(r"[+-]?\d{1,300}")
 
 ZERO_UUID: Uuid = bytes(16)
 METADATA_TOPIC_ID: Uuid = bytes(15) + b"\x01"
@@ -44,6 +47,23 @@ class TopicPartition(NamedTuple):
 class OffsetAndEpoch(NamedTuple):
     offset: int
     epoch: int
+
+
+def is_base_offset(text: str) -> bool:
+    """Whether the text, the beginning of a file's name, has only the digits of an offset."""
+    return text.isascii() and text.isdigit()
+
+
+def parse_int(text: str, bits: int = 31) -> int:
+    """A whole number as Java's Integer.parseInt reads it, or Long.parseLong with 63 bits. Raises ValueError.
+
+    Python's int() also takes blanks around the digits and underscores between them, and numbers of any size: a request
+    or a file that Kafka refuses would mean something here.
+    """
+    number = int(text) if _WHOLE_NUMBER.fullmatch(text) else 1 << bits
+    if not -(1 << bits) <= number < 1 << bits:
+        raise ValueError(f"{text!r} is no whole number of {bits + 1} bits")
+    return number
 
 
 def uuid_to_text(uuid: Uuid) -> str:

@@ -293,3 +293,39 @@ def test_describe_producers(connection: Connection, topic: str, unique: Any) -> 
         (each["ProducerId"], each["ProducerEpoch"], each["LastSequence"], each["CurrentTxnStartOffset"])
         for each in found[0]["ActiveProducers"]
     ] == [(4_000_000, 2, 0, -1)]
+
+
+@pytest.mark.parametrize("name", [" {}", "{} ", "{}_0", "0x{}", "4294967297"])
+@pytest.mark.parametrize("kind", [BROKER, BROKER_LOGGER])
+def test_a_brokers_id_is_a_whole_number(kind: int, name: str, connection: Connection) -> None:
+    resource = name.format(broker_name(connection))
+    assert describe(connection, kind, resource)["ErrorCode"] == ErrorCode.INVALID_REQUEST
+    change = ("log.cleaner.threads", SET, "2") if kind == BROKER else ("kafka", SET, "INFO")
+    refused = alter(connection, kind, resource, change, ValidateOnly=True)
+    assert refused["ErrorCode"] == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("key", "more"),
+    [
+        ("num.io.threads", "value should not be greater than double the current value"),
+        ("num.network.threads", "value should not be greater than double the current value"),
+        ("num.replica.fetchers", "value should not be greater than double the current value"),
+        ("num.recovery.threads.per.data.dir", "value should not be greater than double the current value"),
+        ("background.threads", "value should not be greater than double the current value"),
+        ("remote.log.reader.threads", "value should not be greater than double the current value"),
+        (
+            "log.cleaner.threads",
+            "Log cleaner threads cannot be increased to more than double the current value",
+        ),
+    ],
+)
+def test_a_pool_of_threads_at_most_doubles(key: str, more: str, connection: Connection) -> None:
+    name = broker_name(connection)
+    current = int(setting(connection, BROKER, name, key)["Value"])
+    for resource in (name, ""):
+        refused = alter(connection, BROKER, resource, (key, SET, str(2 * current + 1)), ValidateOnly=True)
+        assert refused["ErrorCode"] == ErrorCode.INVALID_REQUEST
+        assert f"{more} {current}" in refused["ErrorMessage"]
+        taken = alter(connection, BROKER, resource, (key, SET, str(2 * current)), ValidateOnly=True)
+        assert taken["ErrorCode"] == 0, taken

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from kafkacompat.cli import consume, dump, printing, produce, start, topics
+from kafkacompat.cli import consume, dump, groups, printing, produce, start, topics
 from kafkacompat.cli import reader as reading
 from kafkacompat.cli.client import Backoff
 from kafkacompat.cli.connection import BrokerAway
@@ -23,6 +24,7 @@ from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.partitioner import murmur2, partition_of_key
 from kafkacompat.cli.settings import load_settings, parse_overrides
 from kafkacompat.config import ConfigError
+from kafkacompat.raft.storage import MetaProperties, format_meta_properties, parse_meta_properties
 from kafkacompat.records.batch import build_batch, parse_header
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.read import records_of
@@ -153,9 +155,20 @@ def test_since_takes_iso_times_and_milliseconds(since: str, expected: int) -> No
     assert consume.starting_timestamp(arguments) == expected
 
 
-def test_since_refuses_other_words() -> None:
-    with pytest.raises(CommandFailed, match="yesterday"):
-        consume.starting_timestamp(argparse.Namespace(since="yesterday", from_beginning=False))
+def test_times_before_1970_are_no_special_values_of_list_offsets() -> None:
+    arguments = argparse.Namespace(since="1969-12-31T23:59:59.999", from_beginning=False)
+    assert consume.starting_timestamp(arguments) == 0
+
+
+@pytest.mark.parametrize("text", ["yesterday", "\u00b2", "9" * 30, "9" * 5000, "-1", "1_0", ""])
+def test_other_words_are_refused_with_the_option_that_the_user_gave(text: str) -> None:
+    with pytest.raises(CommandFailed, match="--since takes an ISO time"):
+        consume.starting_timestamp(argparse.Namespace(since=text, from_beginning=False))
+    parser = argparse.ArgumentParser()
+    groups.add_arguments(parser)
+    arguments = parser.parse_args(["reset", "g", "--topic", "t", f"--to-time={text}"])
+    with pytest.raises(CommandFailed, match="--to-time takes an ISO time"):
+        groups.new_offsets(cast("reading.Reader", SimpleNamespace(offsets=lambda timestamp: {})), arguments)
 
 
 def test_settings_of_topics_need_an_equals_sign() -> None:
@@ -177,9 +190,12 @@ def test_a_missing_settings_file_is_named() -> None:
         load_settings("/nowhere/server.properties", [])
 
 
-def test_cluster_ids_have_no_blanks() -> None:
-    check_cluster_id("MkU3OEVBNTcwNTJENDM2Qk")
-    for bad in ("", "a b", "a\n"):
+def test_cluster_ids_are_any_text_that_kafka_takes_and_come_back_from_the_file() -> None:
+    for text in ("MkU3OEVBNTcwNTJENDM2Qk", "a b", " a", "a\n", "a ", "\u00e9", "a=b"):
+        check_cluster_id(text)
+        written = format_meta_properties(MetaProperties(text, 1, bytes(15) + b"\x07"), 0)
+        assert parse_meta_properties(written, "f").cluster_id == text
+    for bad in ("", "\udc80", "\U0001f600"):
         with pytest.raises(CommandFailed, match="--cluster-id"):
             check_cluster_id(bad)
 

@@ -21,6 +21,7 @@ from kafkacompat.config import (
     validate_group_configs,
     validate_topic_configs,
 )
+from kafkacompat.config.dynamic import check_thread_counts
 
 
 def server(**changes: str) -> ServerConfig:
@@ -200,6 +201,86 @@ def test_a_broker_refuses_while_running(changes: dict[str, str], per_broker: boo
     with pytest.raises(ConfigError) as caught:
         validate_dynamic_broker(changes, per_broker=per_broker, current=DynamicConfig(server()))
     assert str(caught.value).startswith(text)
+
+
+TWENTY = {
+    "background.threads": "20",
+    "log.cleaner.threads": "4",
+    "listener.name.plaintext.num.network.threads": "10",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"background.threads": "10"}, ""),
+        ({"background.threads": "40", "log.cleaner.threads": "8"}, ""),
+        (
+            {"background.threads": "9"},
+            "background.threads=9, value should be at least half the current value 20",
+        ),
+        (
+            {"background.threads": "41"},
+            "threads=41, value should not be greater than double the current value 20",
+        ),
+        (
+            {"background.threads": "100000"},
+            "Dynamic thread count update validation failed for background.threads=100000",
+        ),
+        (
+            {"num.io.threads": "17"},
+            "num.io.threads=17, value should not be greater than double the current value 8",
+        ),
+        ({"num.replica.fetchers": "3"}, "num.replica.fetchers=3, value should not be greater than double"),
+        ({"num.recovery.threads.per.data.dir": "5"}, "num.recovery.threads.per.data.dir=5, value should not"),
+        ({"remote.log.reader.threads": "21"}, "remote.log.reader.threads=21, value should not"),
+        (
+            {"log.cleaner.threads": "9"},
+            "Log cleaner threads cannot be increased to more than double the current value 4",
+        ),
+        (
+            {"log.cleaner.threads": "1"},
+            "Log cleaner threads cannot be reduced to less than half the current value 4",
+        ),
+        (
+            {"listener.name.plaintext.num.network.threads": "4"},
+            "num.network.threads=4, value should be at least half the current value 10",
+        ),
+        ({"log.retention.ms": "5"}, ""),
+    ],
+)
+def test_a_pool_of_threads_at_most_doubles_and_at_most_halves(changes: dict[str, str], text: str) -> None:
+    current = DynamicConfig(server(), {}, TWENTY)
+    layer = {**TWENTY, **changes}
+    if not text:
+        check_thread_counts(layer, per_broker=True, current=current)
+        return
+    with pytest.raises(ConfigError) as refused:
+        check_thread_counts(layer, per_broker=True, current=current)
+    assert text in str(refused.value)
+
+
+def test_a_removed_count_of_threads_goes_back_in_steps_too() -> None:
+    current = DynamicConfig(server(), {"num.io.threads": "17"}, {})
+    with pytest.raises(ConfigError, match=r"num\.io\.threads=8, value should be at least half"):
+        check_thread_counts(
+            {}, per_broker=False, current=DynamicConfig(server(), {"num.io.threads": "18"}, {})
+        )
+    check_thread_counts({}, per_broker=False, current=current)  # 17 // 2 as in Java
+
+
+def test_the_clusters_default_does_not_count_where_this_broker_has_its_own() -> None:
+    current = DynamicConfig(server(), {}, {"background.threads": "20"})
+    check_thread_counts({"background.threads": "1"}, per_broker=False, current=current)
+    with pytest.raises(
+        ConfigError, match=r"num\.network\.threads=7, value should not be greater than double"
+    ):
+        check_thread_counts({"num.network.threads": "7"}, per_broker=False, current=current)
+
+
+def test_what_the_metadata_already_has_is_in_effect_whatever_the_file_says() -> None:
+    """A broker that starts with 40 threads from the metadata and 10 in its file has 40."""
+    assert DynamicConfig(server(), {"background.threads": "400"}, {}).get_int("background.threads") == 400
 
 
 def test_a_layer_replaces_all_settings_of_the_same_meaning() -> None:

@@ -10,8 +10,10 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import (
     METADATA_TOPIC_ID,
     ZERO_UUID,
+    is_base_offset,
     is_reserved_uuid,
     java_string_hash,
+    parse_int,
     partition_for_key,
     uuid_from_text,
     uuid_to_text,
@@ -31,6 +33,40 @@ def test_known_uuids() -> None:
     assert uuid_to_text(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert is_reserved_uuid((99).to_bytes(16, "big"))
     assert not is_reserved_uuid((100).to_bytes(16, "big"))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1),
+        ("+1", 1),
+        ("-1", -1),
+        ("007", 7),
+        ("2147483647", 2**31 - 1),
+        ("-2147483648", -(2**31)),
+        ("\u0661", 1),
+    ],
+)
+def test_a_whole_number_is_what_java_reads(text: str, number: int) -> None:
+    assert parse_int(text) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " 1", "1 ", "1_0", "+", "- 1", "2147483648", "-2147483649", "1.0", "0x1", "\u00b2", "9" * 5000],
+)
+def test_what_java_does_not_read_is_no_whole_number(text: str) -> None:
+    with pytest.raises(ValueError, match="whole number"):
+        parse_int(text)
+
+
+def test_long_numbers_and_base_offsets() -> None:
+    assert parse_int("9223372036854775807", 63) == 2**63 - 1
+    with pytest.raises(ValueError, match="64 bits"):
+        parse_int("9223372036854775808", 63)
+    assert is_base_offset("00000000000000000007")
+    for text in ("", "0000000000000000000x", "\u00b2" * 20, "\u0661" * 20):
+        assert not is_base_offset(text)
 
 
 @pytest.mark.parametrize("text", ["", "AAAA", "A" * 23, "A" * 44, "not a uuid at all!"])

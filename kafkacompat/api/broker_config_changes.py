@@ -14,7 +14,7 @@ from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.listener_stores import check_stores
 from kafkacompat.api.node_names import COUNTED_A_STEP
 from kafkacompat.config import ConfigError, DynamicConfig
-from kafkacompat.config.dynamic import validate_dynamic_broker
+from kafkacompat.config.dynamic import check_thread_counts, validate_dynamic_broker
 from kafkacompat.controller.config_changes import (
     ConfigRefused,
     changes_of,
@@ -76,6 +76,7 @@ def _check(node: Node, context: RequestContext, element: Any, incremental: bool,
     in_effect = DynamicConfig(node.config, *layers)
     try:
         validate_dynamic_broker(wanted, per_broker=bool(resource.name), current=in_effect)
+        check_thread_counts(wanted, per_broker=bool(resource.name), current=in_effect)
         if resource.name:
             check_stores(node, context, current.keys() | values.keys(), wanted)
     except ConfigError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.handler import told_in_steps
 from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.ids import parse_int
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
@@ -51,7 +52,7 @@ def _in_their_places(own: Mapping[int, Any], others: Sequence[Any]) -> list[Any]
 def wrong_node(node: AnyNode, name: str) -> str | None:
     """Return the error message if the name is not this node's id. None if it is."""
     try:
-        node_id = int(name)
+        node_id = parse_int(name)
     except ValueError:
         return f"Node id must be an integer, but it is: {name}"
     if node_id != node.node_id:

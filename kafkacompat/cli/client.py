@@ -248,5 +248,7 @@ def parsed(address: str) -> tuple[str, int]:
     """Split 'host:port' into host and port."""
     found = split_host_and_port(address)
     if found is None:
-        raise CommandFailed(f"--bootstrap takes host:port[,host:port...], not {address!r}")
+        raise CommandFailed(
+            f"--bootstrap (or --bootstrap-server) takes host:port[,host:port...], not {address!r}"
+        )
     return found

@@ -13,6 +13,7 @@ from kafkacompat.cli.output import failing_clearly, terminable
 from kafkacompat.cli.printing import FIELDS, Printing, renderer
 from kafkacompat.cli.reader import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Reader
 from kafkacompat.cli.share_options import SHARE_FIELDS, add_share_options, positive, require_share
+from kafkacompat.ids import parse_int
 
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 
@@ -137,16 +138,19 @@ def read_as_member(
         member.leave()
 
 
-def starting_timestamp(arguments: argparse.Namespace) -> int:
-    """Return the timestamp for ListOffsets: a special value, or milliseconds since 1970."""
-    if arguments.since is None:
+def starting_timestamp(arguments: argparse.Namespace, option: str = "--since") -> int:
+    """Return the timestamp for ListOffsets: a special value, or milliseconds since 1970. `option`: the one that the
+    user gave for arguments.since."""
+    text = arguments.since
+    if text is None:
         return EARLIEST if arguments.from_beginning else LATEST
-    if arguments.since.isdigit():
-        return int(arguments.since)
     try:
-        moment = datetime.datetime.fromisoformat(arguments.since)
+        if text.isascii() and text.isdigit():
+            return parse_int(text, 63)
+        moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
-        raise CommandFailed(f"--since takes an ISO time or milliseconds, not {arguments.since!r}") from error
+        raise CommandFailed(f"{option} takes an ISO time or milliseconds, not {text!r}") from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    return int(moment.timestamp() * 1000)
+    # Numbers below 0 are special values of ListOffsets.
+    return max(0, int(moment.timestamp() * 1000))

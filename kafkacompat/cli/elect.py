@@ -13,6 +13,7 @@ from kafkacompat.cli.client import Cluster, Remote, check
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly
+from kafkacompat.ids import parse_int
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from kafkacompat.wire.messages.elect_leaders_response import ElectLeadersResponse
@@ -57,11 +58,13 @@ def named(cluster: Cluster, texts: list[str]) -> list[tuple[str, int]]:
     chosen = []
     for text in texts:
         topic, colon, number = text.partition(":")
-        if colon and not number.isdecimal():
-            raise CommandFailed(f"a partition is TOPIC:NUMBER, not {text!r}")
+        try:
+            only = parse_int(number) if colon else None
+        except ValueError:
+            raise CommandFailed(f"a partition is TOPIC:NUMBER, not {text!r}") from None
         (found,) = cluster.metadata([topic]).topics
         check(found.error_code, f"topic {topic}")
-        numbers = [int(number)] if colon else sorted(each.partition_index for each in found.partitions)
+        numbers = [only] if only is not None else sorted(each.partition_index for each in found.partitions)
         chosen += [(topic, each) for each in numbers]
     return chosen
 

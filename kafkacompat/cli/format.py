@@ -171,6 +171,7 @@ def check_voters(
 
 
 def check_cluster_id(text: str) -> None:
-    """Raise CommandFailed for a text that the file cannot represent. Like Kafka, accept any other text, usually a UUID."""
-    if not text or not text.isascii() or any(character.isspace() for character in text):
-        raise CommandFailed(f"--cluster-id takes an id without blanks, not {text!r}")
+    """Like Kafka, accept any text, usually a UUID: meta.properties has escapes for blanks. Raise CommandFailed for an
+    empty one, and for one that no Java string of text has."""
+    if not text or any("\ud800" <= character <= "\udfff" or character > "\uffff" for character in text):
+        raise CommandFailed(f"--cluster-id takes an id, not {text!r}")

@@ -64,7 +64,7 @@ def _parse_controller(entry: str, listener_name: str) -> VoterNode:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+    return text.isascii() and text.isdecimal() and len(text) <= 18
 
 
 def parse_feature_levels(entries: Sequence[str], dynamic: bool) -> tuple[tuple[str, int], ...]:

@@ -290,7 +290,7 @@ def new_offsets(reader: Reader, arguments: argparse.Namespace) -> dict[int, int]
         return {number: min(max(arguments.to_offset, starts[number]), ends[number]) for number in ends}
     if arguments.to_latest:
         return ends
-    found = reader.offsets(starting_timestamp(arguments))
+    found = reader.offsets(starting_timestamp(arguments, "--to-time"))
     return {number: offset if offset >= 0 else ends[number] for number, offset in found.items()}
 
 

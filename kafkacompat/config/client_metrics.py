@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkacompat.config.errors import ConfigError
 from kafkacompat.expressions import ExpressionRefused, Expressions
+from kafkacompat.ids import parse_int
 
 METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
 NAMES = (INTERVAL_MS, MATCH, METRICS)
@@ -50,7 +51,7 @@ def parse_subscription(settings: Mapping[str, str]) -> Subscription:
     """Raises ConfigError for an invalid value, IllegalPattern for an invalid pattern."""
     text = settings.get(INTERVAL_MS, str(INTERVAL_DEFAULT_MS)).strip()
     try:
-        interval_ms = int(text)
+        interval_ms = parse_int(text)
     except ValueError:
         raise ConfigError(INTERVAL_MS, text, "Not a number of type INT") from None
     return Subscription(

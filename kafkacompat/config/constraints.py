@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkacompat.addresses import split_host_and_port
 from kafkacompat.config.assignors import (
     CONSUMER_ASSIGNORS,
     SHARE_ASSIGNORS,
@@ -16,6 +17,7 @@ from kafkacompat.config.assignors import (
     share_assignor,
 )
 from kafkacompat.config.errors import ConfigError
+from kafkacompat.ids import parse_int
 
 if TYPE_CHECKING:
     from kafkacompat.config.abstract import AbstractServerConfig
@@ -33,8 +35,9 @@ def parse_voters(config: AbstractServerConfig) -> dict[int, tuple[str, int]]:
     voters: dict[int, tuple[str, int]] = {}
     for entry in config.get_list("controller.quorum.voters"):
         node_id, _, address = entry.partition("@")
-        host, _, port = address.rpartition(":")
-        voters[int(node_id)] = (host.strip("[]"), int(port))
+        found = split_host_and_port(address)
+        assert found is not None  # the setting's validator has seen to it
+        voters[int(node_id)] = found
     return voters
 
 
@@ -45,9 +48,13 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, colon, count = entry.rpartition(":")
         host = host.strip()
-        if not colon or not host or not count.strip().isdecimal() or any(c.isspace() for c in host):
+        try:
+            bound = parse_int(count.strip())
+        except ValueError:
+            bound = -1
+        if not colon or not host or bound < 0 or any(c.isspace() for c in host):
             raise ConfigError(setting, entry, "expected entries of the form host:count")
-        overrides[host.strip("[]")] = int(count)
+        overrides[host.strip("[]")] = bound
     return overrides
 
 

@@ -19,6 +19,17 @@ from kafkacompat.config.synonyms import listener_base
 from kafkacompat.config.topic import LogConfig, effective_log_config
 
 _CLUSTER_LEVEL_LISTENER_SETTINGS = ("max.connections", "num.network.threads", "max.connection.creation.rate")
+_THREAD_COUNTS = (
+    "num.io.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+    "remote.log.reader.threads",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+)
+"""Of Kafka's DynamicThreadPool and DynamicRemoteLogConfig."""
 _NOT_ZERO = ("max.connections", "max.connection.creation.rate")
 """They may be 0 in server.properties only: with 0 nobody could connect to change them back (ListenerConnectionQuota)."""
 _EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -73,6 +84,42 @@ def validate_dynamic_broker(
     if current is not None:
         layers = (current.default_layer, changes) if per_broker else (changes, current.broker_layer)
         check_constraints(current.static.with_overrides(layers)[0])
+
+
+def check_thread_counts(changes: Mapping[str, str], *, per_broker: bool, current: DynamicConfig) -> None:
+    """Check that a change makes no pool of threads of this broker less than half, or more than twice as large.
+
+    `changes` is the complete layer that results, as for `validate_dynamic_broker`; so a removed setting counts too. As in
+    Kafka this is a check of a request only: what a layer already has holds, also on a broker with other values of its
+    own. Raises ConfigError.
+    """
+    before = current.effective
+    layers = (current.default_layer, changes) if per_broker else (changes, current.broker_layer)
+    after = current.static.with_overrides(layers)[0]
+    for name in _THREAD_COUNTS:
+        _check_thread_count(name, before.get_int(name), after.get_int(name))
+    for listener in after.listeners():
+        name = "num.network.threads"
+        counts = [each.of_listener(listener.listener_name, name) for each in (before, after)]
+        _check_thread_count(name, *map(int, counts))  # type: ignore[arg-type]
+    name = "log.cleaner.threads"
+    old, new = before.get_int(name), after.get_int(name)
+    if new != old:
+        text = "Log cleaner threads cannot be {} the current value {}"
+        if new < old // 2:
+            raise ConfigError(name, None, text.format("reduced to less than half", old), whole=True)
+        if new > old * 2:
+            raise ConfigError(name, None, text.format("increased to more than double", old), whole=True)
+
+
+def _check_thread_count(name: str, old: int, new: int) -> None:
+    if new == old:
+        return
+    text = f"Dynamic thread count update validation failed for {name}={new}, value should "
+    if new < old // 2:
+        raise ConfigError(name, None, f"{text}be at least half the current value {old}", whole=True)
+    if new > old * 2:
+        raise ConfigError(name, None, f"{text}not be greater than double the current value {old}", whole=True)
 
 
 def _accepted(layer: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str], dict[str, ConfigError]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kafkacompat.config.errors import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:\[\]/@]*)):(-?[0-9]+)")
+_LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:\[\]/@]*)):(-?[0-9]{1,10})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ ConfigValue = bool | int | float | str | tuple[str, ...] | None
 Validator = Callable[[str, ConfigValue], None]
 
 _RANGE = re.compile(r"\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\]( or -1)?")
-_VOTER = re.compile(r"\d+@(?:\[[0-9A-Fa-f:.%]+\]|[^:@]+):\d+")
-_HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:@\s]+):\d+")
+_VOTER = re.compile(r"[0-9]{1,10}@(?:\[[0-9A-Fa-f:.%]+\]|[^:@\s\[\]]+):[0-9]{1,5}")
+_HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:@\s\[\]]+):[0-9]{1,5}")
 _THROTTLED = re.compile(r"\*|\d+:\d+")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DURATION = re.compile(
@@ -83,7 +83,12 @@ def _entries(pattern: re.Pattern[str], form: str) -> Validator:
     def check(setting: str, value: ConfigValue) -> None:
         assert isinstance(value, tuple)
         for entry in value:
-            if not pattern.fullmatch(entry):
+            numbers = entry.partition("@")[0], entry.rpartition(":")[2]
+            if (
+                not pattern.fullmatch(entry)
+                or int(numbers[1]) > 65535
+                or ("@" in entry and int(numbers[0]) >= 1 << 31)
+            ):
                 raise ConfigError(setting, entry, f"expected entries of the form {form}")
 
     return check

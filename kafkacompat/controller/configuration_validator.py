@@ -15,6 +15,7 @@ from kafkacompat.controller.config_changes import BROKER, GROUP, TOPIC, ConfigRe
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.topic_name import topic_name_flaw
+from kafkacompat.ids import parse_int
 from kafkacompat.wire.errors import ErrorCode
 
 MAX_VALUE_LENGTH = 32767
@@ -23,7 +24,7 @@ MAX_VALUE_LENGTH = 32767
 def check_node(image: MetadataImage, settings: ControllerSettings, name: str) -> None:
     """Accept any node that the cluster knows. The broker checks that a client has sent the request to that node."""
     try:
-        node_id = int(name)
+        node_id = parse_int(name)
     except ValueError:
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}") from None
     if not (node_id in image.brokers or node_id in image.controllers or node_id == settings.node_id):

@@ -8,10 +8,12 @@ eligible leader replicas enabled, min.insync.replicas is a cluster default in th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from kafkacompat.config import ServerConfig
 from kafkacompat.config.dynamic import DynamicConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.ids import parse_int
 from kafkacompat.security.delegation_tokens import token_settings
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
@@ -51,7 +53,11 @@ class ControllerSettings:
     def min_insync_replicas(self, image: MetadataImage, topic: str) -> int:
         """The topic's value, not above the replica count of its first partition."""
         text = self._topic_setting(image, topic, MIN_INSYNC_REPLICAS)
-        value = int(text) if text is not None else self.static.get_int(MIN_INSYNC_REPLICAS)
+        value = self.static.get_int(MIN_INSYNC_REPLICAS)
+        if text is not None:
+            # Apache Kafka's controllers store broker settings unchecked, and brokers leave invalid ones out.
+            with suppress(ValueError):
+                value = parse_int(text.strip())
         partitions = image.topics[topic].partitions
         return min(value, len(partitions[0].replicas)) if 0 in partitions else value
 

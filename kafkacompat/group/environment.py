@@ -15,6 +15,7 @@ from kafkacompat.group.group import Group
 from kafkacompat.group.kinds import GroupKind
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.group.topics import NoTopics, Topic, Topics
+from kafkacompat.ids import parse_int
 from kafkacompat.memory import NO_CONNECTION, Memory
 from kafkacompat.wire.errors import ErrorCode
 
@@ -224,7 +225,7 @@ class Environment:
         if text is None:
             return None
         try:
-            own = int(text)
+            own = parse_int(text.strip())
         except ValueError:
             return None
         low, high = self.settings.bounds.get(name, (own, own))

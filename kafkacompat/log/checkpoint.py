@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from kafkacompat.ids import TopicPartition, Uuid, uuid_from_text, uuid_to_text
+from kafkacompat.ids import TopicPartition, Uuid, parse_int, uuid_from_text, uuid_to_text
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
@@ -38,7 +38,7 @@ def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
     for line in _parse(data):
         try:
             topic, partition, offset = line.split(" ")
-            result[TopicPartition(topic, int(partition))] = int(offset)
+            result[TopicPartition(topic, parse_int(partition))] = parse_int(offset, 63)
         except ValueError as error:
             raise CheckpointCorrupt(f"{line!r} is not a topic, a partition and an offset") from error
     return result
@@ -58,7 +58,7 @@ def parse_epochs(data: bytes) -> list[tuple[int, int]]:
     for line in _parse(data):
         try:
             epoch, start_offset = line.split(" ")
-            result.append((int(epoch), int(start_offset)))
+            result.append((parse_int(epoch), parse_int(start_offset, 63)))
         except ValueError as error:
             raise CheckpointCorrupt(f"{line!r} is not an epoch and an offset") from error
     return result

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import TopicPartition
+from kafkacompat.ids import TopicPartition, parse_int
 from kafkacompat.log.checkpoint import (
     CLEAN_SHUTDOWN_FILE,
     CheckpointCorrupt,
@@ -37,7 +37,10 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
     topic, dash, partition = name.rpartition("-")
     if not dash or not topic or not partition.isascii() or not partition.isdigit():
         return None
-    return TopicPartition(topic, int(partition))
+    try:
+        return TopicPartition(topic, parse_int(partition))
+    except ValueError:
+        return None
 
 
 def parse_future_directory(name: str) -> TopicPartition | None:

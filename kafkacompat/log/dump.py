@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkacompat.ids import uuid_to_text
+from kafkacompat.ids import is_base_offset, uuid_to_text
 from kafkacompat.log.checkpoint import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -55,7 +55,7 @@ def dump_bytes(
 ) -> Iterator[str]:
     """Like `dump_file`, for bytes in memory, for example a mapped file. `describe` describes a record in words.
     `reached` is called with the position after each batch."""
-    base_offset = int(name[:20]) if name[:20].isdigit() else 0
+    base_offset = int(name[:20]) if is_base_offset(name[:20]) else 0
     if name.endswith((".log", ".checkpoint")):
         yield from dump_batches(data, records=records, describe=describe, reached=reached)
     elif name.endswith(".timeindex"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.ids import is_base_offset
 from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.segment_batches import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
@@ -24,7 +25,7 @@ def finish_interrupted_work(disk: Disk, directory: str, found: list[str], note: 
     completed one."""
     if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in found):
         return False
-    names = [name for name in found if name[:20].isdigit()]
+    names = [name for name in found if is_base_offset(name[:20])]
     least_cleaned = 1 << 63
     swaps: list[str] = []
     for name in names:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kafkacompat.ids import is_base_offset
 from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,
     SYNC_FAILED_FILE,
@@ -265,7 +266,7 @@ def trust_syncs_again(disk: Disk, directory: str) -> None:
 
 def _forget_cached(disk: Disk, directory: str, names: list[str], recovery_point: int) -> None:
     """Drop the page cache of the segment that contains the recovery point, and of all later ones."""
-    logs = sorted(name for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit())
+    logs = sorted(name for name in names if name.endswith(LOG_SUFFIX) and is_base_offset(name[:20]))
     for name, following in zip(logs, [*logs[1:], None], strict=True):
         if following is None or int(following[:20]) > recovery_point:
             file = disk.open(f"{directory}/{name}")
@@ -285,7 +286,7 @@ def _load_segments(
     present = set(names)
     segments = []
     for name in names:
-        if len(name) < 24 or not name[:20].isdigit():
+        if len(name) < 24 or not is_base_offset(name[:20]):
             continue
         if name.endswith(REBUILT_SUFFIX):
             disk.remove(f"{directory}/{name}")

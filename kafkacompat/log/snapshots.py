@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
+from kafkacompat.ids import is_base_offset
 from kafkacompat.log.producer_snapshot import (
     ENCODED_A_STEP,
     SnapshotCorrupt,
@@ -36,7 +37,7 @@ class SnapshotStore:
             for name in names
             if name.endswith(SNAPSHOT_SUFFIX)
             and len(name) == 20 + len(SNAPSHOT_SUFFIX)
-            and name[:20].isdigit()
+            and is_base_offset(name[:20])
         )
         self._last_taken = -1
         self._unfinished: SnapshotInSteps | None = None

@@ -6,6 +6,7 @@ Pure. Roles of a member are unknown here.
 
 from __future__ import annotations
 
+from kafkacompat.addresses import split_host_and_port
 from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
@@ -46,12 +47,8 @@ def static_voters(config: ServerConfig) -> tuple[VoterNode, ...]:
 def bootstrap_servers(config: ServerConfig) -> tuple[tuple[int, Endpoints], ...]:
     """controller.quorum.bootstrap.servers. If it is not set, the static voters."""
     name = default_listener(config)
-    addresses = [
-        (host.strip("[]"), int(port))
-        for host, _, port in (
-            entry.rpartition(":") for entry in config.get_list("controller.quorum.bootstrap.servers")
-        )
-    ]
+    entries = config.get_list("controller.quorum.bootstrap.servers")
+    addresses = [found for entry in entries if (found := split_host_and_port(entry)) is not None]
     if not addresses:
         addresses = list(parse_voters(config).values())
     return tuple(

@@ -32,7 +32,7 @@ from kafkacompat.wire.errors import WireError
 CONTROL_RECORDS_MOST = 1000
 """Control records of one batch, which is read in one step. The largest batch written here has three."""
 CHECKPOINT_SUFFIX = ".checkpoint"
-_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
+_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint\Z")
 
 
 class BrokenSnapshot(Exception):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafkacompat.config.properties import parse_properties
-from kafkacompat.ids import Uuid, is_reserved_uuid, uuid_from_text, uuid_to_text
+from kafkacompat.ids import Uuid, is_reserved_uuid, parse_int, uuid_from_text, uuid_to_text
 from kafkacompat.ports import Disk, Random
 from kafkacompat.raft.properties import format_properties
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
@@ -57,13 +57,15 @@ class MetaPropertiesEnsemble:
 def parse_meta_properties(text: str, path: str) -> MetaProperties:
     properties = parse_properties(text)
     try:
-        version = int(properties.get("version", "0"))
+        version = parse_int(properties.get("version", "0").strip())
         if version not in (0, 1):
             raise StorageProblem(f"{path}: version {version} is not supported (0 and 1 are)")
         directory_id = uuid_from_text(properties["directory.id"]) if "directory.id" in properties else None
         if version == 0:
-            return MetaProperties(properties.get("cluster.id"), int(properties["broker.id"]), directory_id, 0)
-        return MetaProperties(properties["cluster.id"], int(properties["node.id"]), directory_id, 1)
+            return MetaProperties(
+                properties.get("cluster.id"), parse_int(properties["broker.id"]), directory_id, 0
+            )
+        return MetaProperties(properties["cluster.id"], parse_int(properties["node.id"]), directory_id, 1)
     except KeyError as error:
         raise StorageProblem(f"{path}: {error.args[0]} is missing") from error
     except ValueError as error:

@@ -83,7 +83,7 @@ class KerberosShortNamer:
 class _Rule:
     def __init__(self, text: str, found: re.Match[str]) -> None:
         count, self._format, match, pattern, replacement, repeats, self._case = found.groups()
-        if not count or int(count) > _INT_MAX:
+        if not count or len(count) > 10 or int(count) > _INT_MAX:
             raise ConfigError(SETTING, text, "a rule begins with RULE:[, a number of components and a colon")
         self._count = int(count)
         self._match = None if match is None else compiled(SETTING, match)

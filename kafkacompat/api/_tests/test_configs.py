@@ -300,6 +300,14 @@ def test_only_a_broker_itself_passes_on_changes_of_its_own_settings() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", [" 1", "1 ", "1_0", "0x1", "4294967297", "9" * 5000])
+def test_the_id_of_a_broker_is_a_whole_number_as_java_reads_it(name: str) -> None:
+    api = Api()
+    for kind in (BROKER, LOGGER):
+        assert outcome(alter(api, (kind, name, [("log.cleaner.threads", 0, "2")]))) == [42]
+    assert api.controller.calls == []
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -309,6 +317,8 @@ def test_only_a_broker_itself_passes_on_changes_of_its_own_settings() -> None:
         ([("log.cleaner.threads", 7, "1")], 42),
         ([("log.cleaner.threads", 2, "1")], 40),
         ([("broker.id", 0, "7")], 42),
+        ([("background.threads", 0, "100000")], 42),
+        ([("log.cleaner.threads", 0, "3")], 42),
     ],
 )
 @pytest.mark.parametrize("name", ["1", ""])

@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         (
             [
                 *(f"{name}={value}" for name, value in SASL.items()),
-                "CLUSTER_ID=no id",
+                "CLUSTER_ID=no\udcffid",
                 "KAFKA_NUM_IO_THREADS=3",
             ],
             "cannot be formatted for CLUSTER_ID",

@@ -13,6 +13,7 @@ from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.reader import EARLIEST, LATEST, Reader
 from kafkacompat.cli.view import brokers_of
 from kafkacompat.container.tools.options import Options, address_of
+from kafkacompat.ids import parse_int
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
@@ -92,22 +93,22 @@ def get_offsets_options() -> Options:
 
 def run_get_offsets(arguments: argparse.Namespace) -> int:
     time = SPECIAL_TIMES.get(arguments.time)
-    if time is None and not arguments.time.isdecimal():
+    try:
+        time = parse_int(arguments.time, 63) if time is None else time
+    except ValueError:
         raise CommandFailed(
             f"Malformed time argument {arguments.time}; it is latest, earliest, or a number of ms"
-        )
+        ) from None
     only = None
     if arguments.partitions is not None:
-        numbers = arguments.partitions.split(",")
-        if not all(each.isdecimal() for each in numbers):
+        try:
+            only = [parse_int(each) for each in arguments.partitions.split(",")]
+        except ValueError:
             raise CommandFailed(
                 f"--partitions takes numbers, separated by commas, not {arguments.partitions!r}"
-            )
-        only = [int(each) for each in numbers]
+            ) from None
     with Cluster(address_of(arguments)) as cluster:
-        offsets = Reader(cluster, arguments.topic, only).offsets(
-            int(arguments.time) if time is None else time
-        )
+        offsets = Reader(cluster, arguments.topic, only).offsets(time)
     for number, offset in sorted(offsets.items()):
         print(f"{arguments.topic}:{number}:{'' if offset < 0 else offset}")
     return 0

@@ -16,6 +16,7 @@ from kafkacompat.cli.output import terminable
 from kafkacompat.cli.printing import Line, Printing
 from kafkacompat.cli.reader import EARLIEST, LATEST, Reader, Records
 from kafkacompat.container.tools.options import Options, address_of, pairs_of, property_of
+from kafkacompat.ids import parse_int
 from kafkacompat.records.record import Headers, Record
 
 FIELDS = ("partition", "offset", "headers", "key", "value")
@@ -114,12 +115,16 @@ def start_of(offset: str | None, from_beginning: bool) -> tuple[int, int | None]
         return (EARLIEST if from_beginning else LATEST), None
     if offset == "earliest":
         return EARLIEST, None
-    if not offset.isdecimal():
+    try:
+        found = parse_int(offset, 63)
+    except ValueError:
+        found = -1
+    if found < 0:
         raise CommandFailed(
             f"The provided offset value '{offset}' is incorrect. Valid values are 'earliest', 'latest', "
             "or a non-negative long."
         )
-    return LATEST, int(offset)
+    return LATEST, found
 
 
 class Polling(Printing):

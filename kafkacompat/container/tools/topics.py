@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from kafkacompat.cli.client import Cluster, ErrorCodes, error_name
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.container.tools.options import Options, address_of, pairs_of
-from kafkacompat.ids import uuid_to_text
+from kafkacompat.ids import parse_int, uuid_to_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_partitions_response import CreatePartitionsResponse
@@ -146,7 +146,7 @@ def _assignment(text: str | None) -> list[list[int]]:
     if text is None:
         return []
     try:
-        return [[int(each) for each in replicas.split(":")] for replicas in text.split(",")]
+        return [[parse_int(each) for each in replicas.split(":")] for replicas in text.split(",")]
     except ValueError:
         raise CommandFailed(f"--replica-assignment takes ID:ID,ID:ID,... not {text!r}") from None
 

@@ -302,6 +302,8 @@ def alter(
             "No node with id 5 found.",
         ),
         (BROKER, "x", ("log.cleaner.threads", "2", SET), 42, "Invalid broker name x"),
+        (BROKER, " 1", ("log.cleaner.threads", "2", SET), 42, "Invalid broker name  1"),
+        (BROKER, "1_0", ("log.cleaner.threads", "2", SET), 42, "Invalid broker name 1_0"),
         (
             BROKER,
             "1",

@@ -204,7 +204,7 @@ def test_the_metadata_log_is_left_to_raft(tmp_path: Path) -> None:
 
 def test_partition_directories() -> None:
     assert parse_partition_directory("a-b-12") == TopicPartition("a-b", 12)
-    for name in ("a", "a-", "-1", "a-x", "a-1.abc-delete", "a-¹"):
+    for name in ("a", "a-", "-1", "a-x", "a-1.abc-delete", "a-¹", "a-2147483648"):
         assert parse_partition_directory(name) is None
 
 

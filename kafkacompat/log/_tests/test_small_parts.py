@@ -127,7 +127,18 @@ def test_checkpoint_text_is_kafkas() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"1\n0\n", b"0\n", b"0\n2\na 0 1\n", b"0\n1\na b c\n", b"0\nx\n", b"\xff\n", b"0\n1\na 0\n"]
+    "text",
+    [
+        b"1\n0\n",
+        b"0\n",
+        b"0\n2\na 0 1\n",
+        b"0\n1\na b c\n",
+        b"0\nx\n",
+        b"\xff\n",
+        b"0\n1\na 0\n",
+        b"0\n1\na 0 1_0\n",
+        b"0\n1\na 4294967296 1\n",
+    ],
 )
 def test_damaged_checkpoints_are_noticed(text: bytes) -> None:
     with pytest.raises(CheckpointCorrupt):

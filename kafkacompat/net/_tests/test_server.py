@@ -277,6 +277,9 @@ def test_overrides_per_address() -> None:
     assert counts.admit("PLAINTEXT", "10.0.0.1") is Admission.ADMITTED
     with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides"):
         parse_connection_overrides("10.0.0.1")
+    for count in ("1_0", "-1", "2147483648", "9" * 5000):
+        with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides"):
+            parse_connection_overrides(f"10.0.0.1:{count}")
 
 
 async def test_host_names_in_overrides_are_resolved() -> None:

@@ -74,6 +74,7 @@ def test_meta_properties_version_0_is_read() -> None:
         ("version=2\n", "version 2"),
         ("version=1\nnode.id=1\n", "cluster.id is missing"),
         ("version=1\ncluster.id=x\nnode.id=one\n", "one"),
+        ("version=1\ncluster.id=x\nnode.id=1_0\n", "1_0"),
         ("version=1\ncluster.id=x\nnode.id=1\ndirectory.id=short\n", "uuid"),
     ],
 )
