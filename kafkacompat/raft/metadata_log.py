@@ -51,8 +51,9 @@ def metadata_log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
 
 @contextmanager
 def _as_far_as_there_is_room() -> Iterator[None]:
-    """Ignore a full disk, or a lack of descriptors, in an operation that shortens the log. Remaining segments are deleted with the next snapshot.
-    The epoch file is written with the next batch; a start does not need it, because it checks every batch."""
+    """Ignore a full disk, or a lack of descriptors, in an operation that shortens the log. Remaining segments are deleted
+    with the next snapshot. The epoch file is written with the next batch; a start does not need it, because it checks
+    every batch."""
     try:
         yield
     except OSError as error:

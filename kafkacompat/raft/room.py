@@ -1,8 +1,8 @@
 """Disk space for the metadata log: what waits on a full disk, and when this node may lead again.
 
-It tells a full disk, and a process without descriptors or memory, from a broken disk, logs it from time to time, and checks whether there is space again. A leader
-that could not append has resigned and stands for no election until then. It decides nothing else; roles are unknown
-here.
+It tells a full disk, and a process without descriptors or memory, from a broken disk. It logs that from time to time,
+and checks whether there is space again. A leader that could not append has resigned and stands for no election until
+then. It decides nothing else; roles are unknown here.
 """
 
 from __future__ import annotations

@@ -41,4 +41,7 @@ FAULT_MUTANTS: tuple[Plant, ...] = (
     heartbeats_go_by_the_wall_clock,
     a_load_ends_at_the_first_read_that_fails,
 )
-FAULT_MUTANTS_SEEN_AT = {"heartbeats_go_by_the_wall_clock": 18}
+FAULT_MUTANTS_SEEN_AT = {
+    "heartbeats_go_by_the_wall_clock": 18,
+    "a_load_ends_at_the_first_read_that_fails": 14,
+}
