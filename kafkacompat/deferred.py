@@ -97,6 +97,16 @@ class Deferred(Generic[T]):
 
         self.on_done(pass_on)
 
+    def unheeded(self, what: str, *expected: type[Exception]) -> None:
+        """Nobody waits for the value. A failure is reported as a bug, unless it is one of those that are expected, because
+        whoever owes the value deals with them."""
+
+        def done(_: Deferred[T]) -> None:
+            if self._error is not None and not isinstance(self._error, expected):
+                report(what, self._error)
+
+        self.on_done(done)
+
     def then(self, function: Callable[[T], U]) -> Deferred[U]:
         """The value passed through a function; a failure of either goes on."""
         following: Deferred[U] = Deferred()

@@ -15,9 +15,9 @@ It knows no loop and no threads, so it is the same in a node and in the simulati
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Coroutine, Generator, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from types import coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
@@ -118,6 +118,17 @@ class Task(Deferred[T]):
         self.fail(Cancelled(self.what))
 
 
+class Started(Protocol):
+    """What was started and nobody waits for: its failure is reported. It may be cancelled."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def on_done(self, callback: Callable[[Any], None]) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
 class Tasks:
     """The tasks of a node. Those that have paused take turns, a piece in each turn of the loop."""
 
@@ -132,7 +143,7 @@ class Tasks:
         """Those that have not ended, oldest first."""
         return iter(list(self._unfinished))
 
-    def start(self, what: str, coroutine: Coroutine[Any, None, object]) -> Task[Any]:
+    def start(self, what: str, coroutine: Coroutine[Any, None, object]) -> Started:
         """Carry out what nobody waits for, at once until it first waits. If it fails, that is reported as a bug."""
         return self._begun(Task(self, what, coroutine, is_reported=True))
 
@@ -204,7 +215,7 @@ class Tasks:
             if not task.done:
                 task.go_on()
         finally:
-            self._paused.popleft()
+            del self._paused[0]
             if self._paused:
                 self._timers.call_after(0, self._turn)
 

@@ -83,3 +83,18 @@ def test_what_ends_the_process_passes_through() -> None:
 def test_a_callback_registered_late_raises_to_whoever_registers_it() -> None:
     with pytest.raises(KeyError):
         Deferred.of(7).on_done(lambda _: _raise(KeyError("mine")))
+
+
+def test_a_failure_that_nobody_waits_for_is_reported_unless_it_is_expected(faults: Any) -> None:
+    late: Deferred[int] = Deferred()
+    late.unheeded("late")
+    late.fail(KeyError("late"))
+    early: Deferred[int] = Deferred()
+    early.fail(ValueError("early"))
+    early.unheeded("early", KeyError)
+    assert [str(error) for error in faults.take()] == ["'late'", "early"]
+    expected: Deferred[int] = Deferred()
+    expected.unheeded("expected", ValueError, KeyError)
+    expected.fail(KeyError("told already"))
+    Deferred.of(1).unheeded("no failure")
+    assert not faults.take()

@@ -204,7 +204,8 @@ class ApiDispatcher:
             if isinstance(handled, LongAnswer):
                 yield handled.resting()
 
-        self._stepping.line(size, waits_at_will=route.waits_at_will).submit(carried_out())
+        places = self._stepping.line(size, waits_at_will=route.waits_at_will)
+        places.submit(carried_out()).unheeded("carrying out a large request")
         return Pending(reply, True)
 
     def _handle(

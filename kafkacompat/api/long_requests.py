@@ -160,7 +160,8 @@ def _submitted(stepping: Stepping, answer: LongAnswer, steps: Steps[Any]) -> Lon
             answer.resolve(value)
         answer.rest()
         if answer.held:
-            stepping.submit(freed([value for each in answer.held for value in arrays_of(each)]))
+            arrays = [value for each in answer.held for value in arrays_of(each)]
+            stepping.submit(freed(arrays)).unheeded("freeing a long request")
             answer.held = []
 
     stepping.submit(steps).on_done(done)

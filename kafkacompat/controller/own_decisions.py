@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkacompat.api.request_context import ControllerTimedOut
+from kafkacompat.api.request_context import ControllerTimedOut, NotController
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 
@@ -42,7 +42,7 @@ class OwnDecisions:
             return Deferred.of(None)
 
         try:
-            self._turns.take_steps(decide)
+            self._turns.take_steps(decide).unheeded("a decision of the controller", NotController)
         except ControllerTimedOut:
             self.try_again(lambda: self.take(decision))
 

@@ -83,11 +83,44 @@ def join_group(
 
     try:
         shard = shard_of(request.group_id)
-        shard.write(operation)
-    except Refused as refusal:
         # Kafka names the member only in refusals from before the lookup of the coordinator.
+        _park(shard, operation, caller.waiter, lambda refusal: join_refusal("", refusal.code))
+    except Refused as refusal:
         return Deferred.of(join_refusal("", refusal.code))
     return caller.waiter
+
+
+def _park(
+    shard: Shard,
+    operation: Callable[[int], GroupResult],
+    waiter: Deferred[Any],
+    refused: Callable[[Refused], Any],
+) -> None:
+    """Run an operation that answers `waiter`, now or later. Raises Refused if it is refused at once.
+
+    An operation that waited for its turn may be refused as well, because the coordinator has moved meanwhile for example. Then
+    it was not carried out and answers nobody, so `waiter` is answered here. What the log refuses after that, the operation
+    answers itself (CoordinatorResult.committed)."""
+    is_carried_out = False
+
+    def carried_out(now_ms: int) -> GroupResult:
+        nonlocal is_carried_out
+        result = operation(now_ms)
+        is_carried_out = True
+        return result
+
+    def done(written: Deferred[None]) -> None:
+        if is_carried_out:
+            written.unheeded("writing what a member of a group asks for", Refused)
+            return
+        try:
+            written.result()
+        except Refused as refusal:
+            waiter.resolve(refused(refusal))
+        except Exception as error:
+            waiter.fail(error)
+
+    shard.write(carried_out).on_done(done)
 
 
 def _join_refused(settings: GroupSettings, request: JoinGroupRequest) -> ErrorCode | None:
@@ -116,7 +149,7 @@ def sync_group(shard_of: ShardOf, request: SyncGroupRequest) -> Deferred[Any]:
 
     try:
         shard = shard_of(request.group_id)
-        shard.write(operation)
+        _park(shard, operation, waiter, lambda refusal: SyncGroupResponse(error_code=refusal.code))
     except Refused as refusal:
         return Deferred.of(SyncGroupResponse(error_code=refusal.code))
     return waiter

@@ -318,7 +318,10 @@ class Shard:
             now_ms = self._clock.now_ms()
             following = result.committed(code, now_ms)
             if following is not None and self.state is ShardState.ACTIVE:
-                self._turns.next(partial(self._complete, following, now_ms))
+                # What the log refuses is undone (CoordinatorResult.refused).
+                self._turns.next(partial(self._complete, following, now_ms)).unheeded(
+                    f"what follows a write to coordinator partition {self.partition}", Refused
+                )
         self._send_replies()
 
     def _after(self, pending: Deferred[ErrorCode], value: T) -> Deferred[T]:
@@ -336,7 +339,10 @@ class Shard:
         if self.state is not ShardState.ACTIVE:
             return
         try:
-            self.write(operation)
+            # What the log refuses is undone: the timer of a session is set again, for example.
+            self.write(operation).unheeded(
+                f"a timer's operation of coordinator partition {self.partition}", Refused
+            )
         except Refused as refusal:
             logger.warning(
                 "coordinator partition %d: a timer's operation was refused: %s", self.partition, refusal
@@ -362,10 +368,11 @@ class Shard:
             yield 2 if result is None else OPERATION_COST
 
     def _write_unasked(self, result: CoordinatorResult[Any, None]) -> None:
+        what = f"writing to coordinator partition {self.partition}"
         try:
-            self.write(lambda _: result)
+            self.write(lambda _: result).unheeded(what, Refused)
         except Exception as error:
-            report(f"writing to coordinator partition {self.partition}", error)
+            report(what, error)
 
     def _fail(self, reason: object) -> None:
         if isinstance(reason, MemoryError):

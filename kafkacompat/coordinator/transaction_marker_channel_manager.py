@@ -16,7 +16,7 @@ from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, Reque
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
-from kafkacompat.tasks import Task, Tasks, pause
+from kafkacompat.tasks import Started, Tasks, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.write_txn_markers_request import (
     WritableTxnMarker,
@@ -116,7 +116,7 @@ class TransactionMarkerChannelManager:
         self._sender: InterBrokerSender[Part, Codes] = InterBrokerSender(
             tasks, channel, timeout_ms, _request, _codes
         )
-        self._sendings: dict[int, dict[Task[None], None]] = {}
+        self._sendings: dict[int, dict[Started, None]] = {}
         """By partition of the transaction topic. Bounded by the transactions that are being ended."""
         self.without_leader = 0
         """Markers that wait until they are sent again, because their partition had no leader."""

@@ -116,7 +116,7 @@ class TrioSocketServer:
         self._server.update_settings(NetworkSettings.from_config(config))
         self._newest = config
         for name in self._bound & self._tls.keys():
-            self._read_stores(name, config)
+            self._read_stores(name, config).unheeded(f"reading the stores of listener {name}", ConfigError)
 
     def _read_stores(self, name: str, config: ServerConfig) -> Deferred[object | None]:
         """Read a listener's stores and apply them. Fails with ConfigError, which is logged."""

@@ -213,6 +213,11 @@ class SharePartitionCache:
         )
         return written
 
+    def write_unasked(self, led: LedPartition, pending: PendingWrite) -> None:
+        """Like `write`, for a change that nobody has asked for. If it cannot be written, the core has its old state back, and
+        `changed` sees to what is due again."""
+        self.write(led, pending).unheeded(f"changing {led.key}")
+
     def _written(
         self, led: LedPartition, token: int, written: Deferred[ShareError], done: Deferred[ShareError]
     ) -> None:
@@ -260,7 +265,7 @@ class SharePartitionCache:
             return
         pending = led.core.dead_letters_written(letters)
         if pending is not None:
-            self.write(led, pending)
+            self.write_unasked(led, pending)
         elif not led.writes and led.key.group_id in self._ended:
             self.drop(led)
         self.changed(led)
@@ -286,7 +291,7 @@ class SharePartitionCache:
             try:
                 pending = led.core.expire_locks(now_ms)
                 if pending is not None:
-                    self.write(led, pending)
+                    self.write_unasked(led, pending)
                 self.changed(led)
             except Exception as error:
                 report(f"ending locks of {led.key}", error)

@@ -108,7 +108,7 @@ class SessionEnds:
         try:
             outcome = led.core.release_acquired_records(member_id)
             if isinstance(outcome, PendingWrite):
-                self._cache.write(led, outcome)
+                self._cache.write_unasked(led, outcome)
             self._cache.changed(led)
         except Exception as error:
             report(f"releasing records of {led.key}", error)
