@@ -384,3 +384,17 @@ def test_the_last_words_are_those_written_last(tmp_path: Path) -> None:
     os.utime(folder / "node.out", ns=(0, 1))
     os.utime(folder / "node.log", ns=(0, 2))
     assert processes.last_words(node).endswith("halts")
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "level", "lines"), [(True, "WARNING", 1), (True, "INFO", 3), (False, "WARNING", 3)]
+)
+def test_a_terminal_gets_an_entry_with_a_stack_as_one_line_unless_more_is_asked_for(
+    is_terminal: bool, level: str, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(stderr, "isatty", lambda: is_terminal)
+    monkeypatch.setattr("sys.stderr", stderr)
+    with start.node_logging(level, LogOptions(None)):
+        logging.getLogger("x").warning("it stood in:\n  line\n  line", extra={"brief": "it stood in a line"})
+    assert len(stderr.getvalue().splitlines()) == lines

@@ -19,9 +19,16 @@ class TextFormatter(logging.Formatter):
     an entry begins with a bracket.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_brief: bool = False) -> None:
+        """`is_brief`: an entry with an attribute `brief` is that one line, for a terminal at which a person works."""
         super().__init__(TEXT_FORMAT)
         self.converter = time.gmtime
+        self._is_brief = is_brief
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if self._is_brief:
+            record.message = getattr(record, "brief", record.message)
+        return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
         text = CONTROLS.sub(lambda found: ascii(found[0])[1:-1], super().format(record))

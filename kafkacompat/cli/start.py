@@ -106,7 +106,11 @@ def node_logging(level: str, options: LogOptions) -> Iterator[Callable[[int], No
     What ends the block is logged too, so that a file, or JSON lines on standard error, tell it. Raises CommandFailed if
     the file cannot be opened.
     """
-    formatter = JsonFormatter() if options.format == JSON else TextFormatter()
+    formatter = (
+        JsonFormatter()
+        if options.format == JSON
+        else TextFormatter(is_brief=_is_for_a_glance(level, options))
+    )
 
     def know(node_id: int) -> None:
         if isinstance(formatter, JsonFormatter):
@@ -125,6 +129,11 @@ def node_logging(level: str, options: LogOptions) -> Iterator[Callable[[int], No
                 # Whoever reads JSON lines gets no others.
                 sys.exit(1)
             raise
+
+
+def _is_for_a_glance(level: str, options: LogOptions) -> bool:
+    """Whether warnings go to a terminal at which nobody has asked for more."""
+    return options.path is None and sys.stderr.isatty() and level not in ("DEBUG", "INFO")
 
 
 @contextmanager

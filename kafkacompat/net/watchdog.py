@@ -14,6 +14,8 @@ cannot be seen. The one that is logged is of the moment after it, usually of the
 from __future__ import annotations
 
 import logging
+import os
+import re
 import sys
 import threading
 import time
@@ -32,6 +34,9 @@ LIMIT_S = 0.1
 """A loop that does not answer for this long has stalled."""
 FRAMES_MAX = 12
 """The innermost stack frames that are logged."""
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_FRAME = re.compile(r'^  File "(.+)", line ([0-9]+), in (.+)$', re.MULTILINE)
+"""A frame in the text of Python's traceback."""
 UNSEEN = "a place that was not seen: a call kept the interpreter's lock, or no processor was free for the watching thread"
 AFTERWARDS = "a call that kept the interpreter's lock, or a pause of the whole process; right after it the loop was in:"
 
@@ -212,9 +217,16 @@ def _stack_of(thread: int) -> str:
 
 
 def _log_stall(wall_s: float, cpu_s: float, stack: str) -> None:
-    _log.warning(
-        "the event loop stood still for %.0f ms, computing for %.0f ms of it, in:\n%s",
-        wall_s * 1000,
-        cpu_s * 1000,
-        stack,
-    )
+    times = f"the event loop stood still for {wall_s * 1000:.0f} ms, computing for {cpu_s * 1000:.0f} ms of it, in"
+    brief = f"{times} {_place_in(stack)} (-v or --log-file: with the stack)"
+    _log.warning("%s:\n%s", times, stack, extra={"brief": brief})
+
+
+def _place_in(stack: str) -> str:
+    """The innermost function of kafkacompat in a stack's text, or else of any module."""
+    frames = _FRAME.findall(stack)
+    own = [each for each in frames if each[0].startswith(_PACKAGE)]
+    if not frames:
+        return UNSEEN
+    path, line, function = (own or frames)[-1]
+    return f"{function} ({os.path.basename(path)}:{line})"

@@ -7,6 +7,7 @@ import threading
 import pytest
 import trio
 
+from kafkacompat.cli.log_format import TextFormatter
 from kafkacompat.net import watchdog as module
 from kafkacompat.net.watchdog import (
     AFTERWARDS,
@@ -20,6 +21,13 @@ from kafkacompat.net.watchdog import (
 )
 
 TIMEOUT_S = 30
+STACK = f"""\
+  File "{module._PACKAGE}net/server.py", line 5, in run
+    self.turn()
+  File "{module._PACKAGE}log/segment.py", line 7, in append
+    os.pwritev(fd, data)
+  File "/lib/os.py", line 9, in pwritev
+    sleep(1)"""
 TRIES = 20
 
 
@@ -260,8 +268,27 @@ def test_a_stop_during_a_stall_ends_the_watching() -> None:
 
 def test_the_log_names_how_long_and_where(caplog) -> None:
     module._log_stall(0.25, 0.2, UNSEEN)
-    assert "stood still for 250 ms, computing for 200 ms of it" in caplog.text
+    assert "stood still for 250 ms, computing for 200 ms of it, in:\n" in caplog.text
     assert UNSEEN in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("stack", "place"),
+    [
+        (UNSEEN, UNSEEN),
+        (f"{AFTERWARDS}\n{STACK}", "append (segment.py:7)"),
+        (STACK, "append (segment.py:7)"),
+        (STACK.partition("  File")[0] + '  File "/lib/json.py", line 3, in loads', "loads (json.py:3)"),
+    ],
+)
+def test_a_terminal_gets_one_line_that_names_the_place(
+    stack: str, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    module._log_stall(0.25, 0.2, stack)
+    (record,) = caplog.records
+    (line,) = TextFormatter(is_brief=True).format(record).splitlines()
+    assert f"stood still for 250 ms, computing for 200 ms of it, in {place} (-v or" in line
+    assert stack.splitlines()[-1] in TextFormatter().format(record)
 
 
 async def test_trio_answers() -> None:
