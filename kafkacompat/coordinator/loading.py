@@ -14,9 +14,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kafkacompat.coordinator.core import Damaged, LoadFailure, Machine
 from kafkacompat.faults import report
@@ -24,6 +24,7 @@ from kafkacompat.ports import FileSlice, LogRefused, passes
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
 from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressedTooLarge, unpack
 from kafkacompat.records.control import parse_end_transaction_marker
+from kafkacompat.records.legacy import OpenedMessage
 from kafkacompat.records.scan import walk_records
 from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.wire.errors import WireError
@@ -31,6 +32,7 @@ from kafkacompat.wire.errors import WireError
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Buffer, Log, Timers, Workers
+    from kafkacompat.records.record import Record
     from kafkacompat.stepping.works import Steps, Work
 
 logger = logging.getLogger(__name__)
@@ -50,6 +52,8 @@ READ_AT_ONCE_BYTES = 8 * 1024 * 1024
 """A larger batch is copied by a worker, even from the page cache."""
 AT_ONCE_BYTES = 1024 * 1024
 """A batch up to this size, both compressed and decompressed, is opened in one step."""
+LEGACY_AT_ONCE_BYTES = 256 * 1024
+"""The same for a message of an old format. When it is opened, the sizes of the messages in it are checked."""
 LARGE_VALUE_BYTES = 32 * 1024
 """A larger value is decoded in steps, because it may have thousands of members."""
 
@@ -64,15 +68,17 @@ class LoadCosts(NamedTuple):
 
 
 USUAL_COSTS = LoadCosts()
+Body: TypeAlias = bytes | bytearray | OpenedMessage
 
 
-def opened(batch: memoryview, header: BatchHeader, bound: int) -> Buffer:
-    """The decompressed records of a batch, after its CRC was checked. Raises Damaged, DecompressionFailed or
-    DecompressedTooLarge."""
+def opened(batch: memoryview, header: BatchHeader, bound: int) -> Body:
+    """The decompressed records of a batch, after its CRC was checked. Raises Damaged, RecordMalformed,
+    DecompressionFailed or DecompressedTooLarge."""
     if not has_valid_crc(batch, header):
         raise Damaged(f"offset {header.base_offset}: the batch's crc does not fit its bytes")
-    body = batch[HEADER_SIZE:]
-    return unpack(header.codec, body, bound) if header.codec or len(body) <= bound else body
+    if header.magic != 2:
+        return OpenedMessage(batch, header, bound)
+    return unpack(header.codec, batch[HEADER_SIZE:], bound)
 
 
 class Loader:
@@ -87,9 +93,9 @@ class Loader:
         self.record_count = 0
         self.skipped: dict[int, int] = {}
         """Key type -> number of records."""
-        self.opening: Callable[[], Buffer] | None = None
+        self.opening: Callable[[], Body] | None = None
         """A function to run in a worker before `feed` continues. Its value must be stored in `body`."""
-        self.body: Buffer | None = None
+        self.body: Body | None = None
         """The decompressed body of a large batch while its records are replayed."""
 
     def feed(self, data: Buffer) -> Work:
@@ -108,30 +114,26 @@ class Loader:
             raise LoadFailure(f"offset {self.next_offset}: {error}") from error
 
     def _replay_batch(self, batch: memoryview, header: BatchHeader) -> Work:
-        if header.magic != 2:
-            raise LoadFailure(f"offset {header.base_offset}: a batch of the old format {header.magic}")
-        body: Buffer | None = None
-        if header.size <= AT_ONCE_BYTES:
+        body: Body | None = None
+        at_once_bytes = AT_ONCE_BYTES if header.magic == 2 else LEGACY_AT_ONCE_BYTES
+        if header.size <= at_once_bytes:
             with contextlib.suppress(DecompressedTooLarge):
-                body = opened(batch, header, AT_ONCE_BYTES)
+                body = opened(batch, header, at_once_bytes)
         if body is None:
             self.opening = partial(opened, batch, header, UNPACKED_BYTES_MAX)
             yield TURN_COST
             body = self.body
             assert body is not None  # the caller of these steps has set it
         yield int(len(body) * BATCH_COST_PER_BYTE)
-        if not isinstance(body, (bytes, bytearray)):
-            body = self.body = bytes(body)
         try:
             yield from self._replay_records(body, header)
         finally:
             self.body = None
 
-    def _replay_records(self, body: bytes | bytearray, header: BatchHeader) -> Work:
+    def _replay_records(self, body: Body, header: BatchHeader) -> Work:
         machine = self._machine
-        for record in walk_records(body, header.record_count, header.base_timestamp_ms, 0):
+        for offset, record in _records_in(body, header):
             yield self._costs.record
-            offset = header.base_offset + record.offset_delta
             if header.is_control:
                 marker = parse_end_transaction_marker(record)
                 if marker is not None:
@@ -154,6 +156,16 @@ class Loader:
             else:
                 kind = int.from_bytes(record.key[:2], "big", signed=True)
                 self.skipped[kind] = self.skipped.get(kind, 0) + 1
+
+
+def _records_in(body: Body, header: BatchHeader) -> Iterator[tuple[int, Record]]:
+    """(offset, record), without headers."""
+    if isinstance(body, OpenedMessage):
+        yield from body
+        return
+    base_offset = header.base_offset
+    for record in walk_records(body, header.record_count, header.base_timestamp_ms, 0):
+        yield base_offset + record.offset_delta, record
 
 
 class Loading:
@@ -312,7 +324,7 @@ class Loading:
         else:
             self.workers.submit(opening).on_done(lambda done: self._opened(feed, began_at, done.result))
 
-    def _opened(self, feed: Work, began_at: int, outcome: Callable[[], Buffer]) -> None:
+    def _opened(self, feed: Work, began_at: int, outcome: Callable[[], Body]) -> None:
         loader = self._loader
         if not self._is_wanted():
             self._give_turn_back()

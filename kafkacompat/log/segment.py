@@ -77,6 +77,7 @@ class Segment(SegmentBatches):
         spans the offset is dropped whole."""
         found = self.find(offset)
         end = offset
+        is_wrapper = False
 
         def truncate(offsets: OffsetIndex, times: TimeIndex) -> None:
             offsets.truncate_to(offset)
@@ -85,7 +86,10 @@ class Segment(SegmentBatches):
         self._search(truncate)
         self.aborted.truncate_to(offset)
         if found is not None:
-            end = min(offset, next(iter(self.headers(found[0], chunk=HEADER_SIZE))).base_offset)
+            dropped = next(iter(self.headers(found[0], chunk=HEADER_SIZE)))
+            end = min(offset, dropped.base_offset)
+            # A compressed message of an old format tells its last offset only.
+            is_wrapper = dropped.magic != 2 and dropped.codec != 0
             self.truncations += 1
             self.file.truncate(found[0])
             self.size = found[0]
@@ -105,6 +109,8 @@ class Segment(SegmentBatches):
         else:
             self.created_ms = now_ms
             self.rolling_timestamp_ms = None
+        if is_wrapper:
+            end = min(offset, self.next_offset())
         # The index files are cut at the next write of the indexes. A full disk would refuse to write them now, after
         # half of the change.
         return end

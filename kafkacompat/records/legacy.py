@@ -30,29 +30,56 @@ def iterate_legacy(
 
     `batch` is exactly that message. Raises RecordMalformed for invalid bytes, and DecompressionFailed.
     """
-    timestamp_ms, key, value = _parse(batch, header.magic)
-    if not header.codec:
-        yield header.base_offset, Record(0, timestamp_ms, key, value)
-        return
-    if value is None:
-        raise RecordMalformed("a compressed message without a value")
-    inner = codecs.unpack(header.codec, value, bytes_most)
-    last = _last_offset(inner)
-    # In magic 1 the inner messages have offsets from 0 on, and the wrapper has the offset of the last one.
-    shift = header.base_offset - last if header.magic == 1 else 0
-    position = 0
-    while position + _OFFSET_AND_SIZE.size <= len(inner):
-        offset, size = _OFFSET_AND_SIZE.unpack_from(inner, position)
-        message = inner[position : position + 12 + size]
-        if zlib.crc32(message[16:]) != int.from_bytes(message[12:16], "big"):
-            raise RecordMalformed("an inner message's crc is wrong")
-        inner_timestamp_ms, inner_key, inner_value = _parse(message, message[16])
-        stamped = header.max_timestamp_ms if header.is_log_append_time else inner_timestamp_ms
-        yield offset + shift, Record(0, stamped, inner_key, inner_value)
-        position += 12 + size
+    yield from OpenedMessage(batch, header, bytes_most)
 
 
-def _last_offset(inner: bytes | bytearray) -> int:
+class OpenedMessage:
+    """One message of magic 0 or 1, decompressed: (absolute offset, record) of itself, or of the messages that it
+    contains."""
+
+    __slots__ = ("_body", "_header", "_shift")
+
+    def __init__(self, message: Buffer, header: BatchHeader, bytes_most: int) -> None:
+        """`message` is exactly the message. Raises RecordMalformed and DecompressionFailed."""
+        self._header = header
+        self._body: Buffer = message
+        self._shift = 0
+        if not header.codec:
+            return
+        _, _, value = _parse(message, header.magic)
+        if value is None:
+            raise RecordMalformed("a compressed message without a value")
+        self._body = codecs.unpack(header.codec, value, bytes_most)
+        last = _last_offset(self._body)
+        # In magic 1 the inner messages have offsets from 0 on, and the wrapper has the offset of the last one. Some
+        # versions of librdkafka produced wrappers with the offset 0.
+        if header.magic == 1 and header.base_offset:
+            self._shift = header.base_offset - last
+
+    def __len__(self) -> int:
+        """Bytes."""
+        return len(self._body)
+
+    def __iter__(self) -> Iterator[tuple[int, Record]]:
+        """Raises RecordMalformed."""
+        header, inner = self._header, self._body
+        if not header.codec:
+            yield header.base_offset, Record(0, *_parse(inner, header.magic))
+            return
+        position = 0
+        while position + _OFFSET_AND_SIZE.size <= len(inner):
+            offset, size = _OFFSET_AND_SIZE.unpack_from(inner, position)
+            message = inner[position : position + 12 + size]
+            if zlib.crc32(message[16:]) != int.from_bytes(message[12:16], "big"):
+                raise RecordMalformed("an inner message's crc is wrong")
+            timestamp_ms, key, value = _parse(message, message[16])
+            if header.is_log_append_time:
+                timestamp_ms = header.max_timestamp_ms
+            yield offset + self._shift, Record(0, timestamp_ms, key, value)
+            position += 12 + size
+
+
+def _last_offset(inner: Buffer) -> int:
     """The offset of the last inner message. This also checks the sizes of all inner messages: there may be millions,
     and they are created one by one."""
     position = last = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 import pytest
@@ -11,13 +12,14 @@ from kafkacompat.coordinator import core
 from kafkacompat.coordinator._tests.clients import fetch
 from kafkacompat.coordinator._tests.harness import Partitions, World, image_of
 from kafkacompat.coordinator._tests.test_runtime import batch, pair
-from kafkacompat.coordinator.loading import AT_ONCE_BYTES, LARGE_VALUE_BYTES
+from kafkacompat.coordinator.loading import AT_ONCE_BYTES, LARGE_VALUE_BYTES, LEGACY_AT_ONCE_BYTES
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.group.records import GroupMetadataRecord, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.records import compression
 from kafkacompat.records._tests.bombs import batch_of_body, record
-from kafkacompat.records.batch import build_batch
+from kafkacompat.records._tests.test_batch import legacy_message
+from kafkacompat.records.batch import MAGIC_POSITION, build_batch
 from kafkacompat.records.record import Record, append_varint
 from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.txn.machine import TransactionMachine
@@ -36,7 +38,10 @@ def loading_world(logs: dict[int, list[bytearray]], count: int = 1) -> tuple[Wor
     for index, batches in logs.items():
         log = partitions.log_of(TopicPartition(OFFSETS_TOPIC, index))
         for each in batches:
-            log.append(each)
+            if each[MAGIC_POSITION] == 2:
+                log.append(each)
+            else:
+                log.append_as_follower(each, 0)
         log.set_high_watermark(log.log_end_offset)
     world = World(partitions=partitions, count=count)
     world.coordinator.stop()
@@ -76,6 +81,53 @@ def test_a_batch_that_unfolds_to_much_is_opened_by_a_worker() -> None:
     world.time.advance(0)
     assert shard.state is ShardState.ACTIVE
     assert fetch(world).committed_offset == 5
+
+
+def wrapped(magic: int, last_offset: int, *pairs: tuple[bytes | None, bytes | None]) -> bytearray:
+    """A compressed message of an old format."""
+    first = last_offset + 1 - len(pairs) if magic == 0 else 0
+    inner = [legacy_message(magic, first + at, *each) for at, each in enumerate(pairs)]
+    return bytearray(
+        legacy_message(magic, last_offset, None, gzip.compress(b"".join(inner)), attributes=compression.GZIP)
+    )
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_the_old_formats_are_loaded(magic: int) -> None:
+    """An offsets topic that an older broker began. Its cleaner may have left such messages for years."""
+    old = [
+        bytearray(legacy_message(magic, 0, *pair(1, group="plain"))),
+        wrapped(magic, 3, pair(1, group="deleted"), pair(1, group="newer"), pair(2, group="wrapped")),
+        bytearray(legacy_message(magic, 4, *pair(None, group="deleted"))),
+    ]
+    world, _, (shard,) = loading_world({0: [*old, batch(pair(5, group="newer"))]})
+    world.time.advance(0)
+    assert shard.state is ShardState.ACTIVE
+    offsets = {
+        group: fetch(world, group=group).committed_offset
+        for group in ("plain", "deleted", "newer", "wrapped")
+    }
+    assert offsets == {"plain": 1, "deleted": -1, "newer": 5, "wrapped": 2}
+
+
+def test_an_old_message_that_unfolds_to_much_is_opened_by_a_worker() -> None:
+    zeros = b"\0\x63", bytes(LEGACY_AT_ONCE_BYTES)
+    world, threads, (shard,) = loading_world({0: [wrapped(1, 2, pair(7), zeros, pair(8, group="h"))]})
+    world.time.advance(0)
+    assert shard.state is ShardState.LOADING
+    threads.run_one()
+    world.time.advance(0)
+    assert shard.state is ShardState.ACTIVE
+    assert [fetch(world, group=group).committed_offset for group in ("g", "h")] == [7, 8]
+
+
+def test_damage_inside_an_old_message_fails_its_partition() -> None:
+    inner = bytearray(legacy_message(1, 0, *pair(1)))
+    inner[-1] ^= 1
+    damaged = legacy_message(1, 0, None, gzip.compress(inner), attributes=compression.GZIP)
+    world, _, (shard,) = loading_world({0: [bytearray(damaged)]})
+    world.time.advance(0)
+    assert shard.state is ShardState.FAILED
 
 
 def test_one_large_batch_of_a_coordinator_is_open_at_a_time() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from kafkacompat.log._tests.logs import (
@@ -19,6 +21,7 @@ from kafkacompat.log._tests.logs import (
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.ports import FileSlice, LogRefused, TimestampOffset
+from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, assemble, build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.wire.errors import ErrorCode
@@ -396,3 +399,39 @@ def test_a_marker_that_cannot_be_read_is_refused_before_anything_is_written(body
     assert (log.log_end_offset, log.segments[-1].size) == (0, 0)
     log.append_as_follower(good, 0)
     assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("offset", [2, 3, 4, 5])
+def test_a_truncation_inside_an_old_wrapper_ends_the_log_before_it(magic: int, offset: int) -> None:
+    """Its header has only its last offset."""
+    first = 2 if magic == 0 else 0
+    inner = b"".join(legacy_message(magic, first + each, b"k", b"v") for each in range(4))
+    disk = MemoryDisk()
+    disk.make_directory(DIRECTORY)
+    disk.open(f"{DIRECTORY}/{0:020d}.log", create=True).write_now(
+        legacy_message(magic, 0, b"k", b"v")
+        + legacy_message(magic, 1, b"k", b"v")
+        + legacy_message(magic, 5, None, gzip.compress(inner), attributes=1)
+        + legacy_message(magic, 6, b"k", b"v")
+    )
+    log = open_log(disk)
+    assert log.log_end_offset == 7
+    log.truncate_to(offset, NOW_MS)
+    assert log.log_end_offset == 2
+    assert [found for found, _ in all_values(log)] == [0, 1]
+    log.append_as_leader(batch_of([b"next"]), 0, NOW_MS)
+    assert [found for found, _ in all_values(log)] == [0, 1, 2]
+    log.truncate_to(0, NOW_MS)
+    assert log.log_end_offset == 0
+
+
+def test_a_truncation_inside_a_wrapper_at_the_beginning_of_a_segment() -> None:
+    inner = b"".join(legacy_message(1, each, b"k", b"v") for each in range(4))
+    disk = MemoryDisk()
+    disk.make_directory(DIRECTORY)
+    wrapper = legacy_message(1, 13, None, gzip.compress(inner), attributes=1)
+    disk.open(f"{DIRECTORY}/{10:020d}.log", create=True).write_now(wrapper)
+    log = open_log(disk)
+    log.truncate_to(12, NOW_MS)
+    assert log.log_end_offset == 10

@@ -2,15 +2,15 @@
 
 The offset map and the transactions decide. A batch that loses records or gets a delete horizon is rebuilt; any other
 kept batch is returned unchanged. Offsets, sequence, epochs and the last offset never change. Batches beyond the map
-are not opened. No files are used here. Follows KIP-534: the first cleaning that meets a tombstone, or the marker of a
-transaction without data, sets a delete horizon in its batch's base timestamp. The first cleaning after the horizon
-drops it.
+are not opened. Messages of the old formats become batches of magic 2, as in Kafka. No files are used here. Follows
+KIP-534: the first cleaning that meets a tombstone, or the marker of a transaction without data, sets a delete horizon in
+its batch's base timestamp. The first cleaning after the horizon drops it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import compress, repeat
+from itertools import compress, pairwise, repeat
 from operator import ge
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +28,7 @@ from kafkacompat.records.batch import (
 )
 from kafkacompat.records.columns import Columns, shifted
 from kafkacompat.records.legacy import iterate_legacy
+from kafkacompat.records.record import encode_records
 
 if TYPE_CHECKING:
     from kafkacompat.log.cleaner.offset_map import OffsetMap
@@ -271,16 +272,46 @@ class BatchFilter:
         return Kept(data, header.last_offset, max_timestamp_ms)
 
     def _filter_legacy(self, header: BatchHeader, batch: memoryview) -> Kept | None:
-        """Keep a message of an old format completely as long as any part of it stays. Current clients do not write
-        such messages."""
+        """What is kept of a message of an old format, or of those in it, as a batch of magic 2, as in Kafka. Its
+        tombstones get a horizon."""
         latest = self._map.latest_offset
-        for offset, record in open_legacy(header, batch, self._bytes_most):
-            if offset > latest:
-                break
-            if record.key is None or offset < self._map.find([record.key])[0]:
-                continue
-            if record.value is not None or self.retain_legacy_deletes:
-                break
-        else:
+        kept = [
+            (offset, record)
+            for offset, record in open_legacy(header, batch, self._bytes_most)
+            if offset > latest
+            or (
+                record.key is not None
+                and offset >= self._map.find([record.key])[0]
+                and (record.value is not None or self.retain_legacy_deletes)
+            )
+        ]
+        if not kept:
             return None
-        return Kept(batch, header.last_offset, header.max_timestamp_ms)
+        if not has_valid_crc(batch, header):
+            raise BatchCorrupt(f"the crc of the message at offset {header.base_offset} is wrong")
+        base_offset = kept[0][0]
+        if any(after <= before for (before, _), (after, _) in pairwise(kept)):
+            raise BatchCorrupt(f"the messages up to offset {header.base_offset} are not in order")
+        records = [record._replace(offset_delta=offset - base_offset) for offset, record in kept]
+        base_ms = records[0].timestamp_ms
+        max_timestamp_ms = max(record.timestamp_ms for record in records)
+        attributes = header.attributes & (CODEC_MASK | LOG_APPEND_TIME_BIT)
+        if any(record.value is None for record in records):
+            base_ms = self._now_ms + self._delete_retention_ms
+            attributes |= DELETE_HORIZON_BIT
+        body = encode_records(records, base_ms)
+        codec = attributes & CODEC_MASK
+        data = assemble(
+            codecs.compress(codec, body) if codec else body,
+            base_offset=base_offset,
+            leader_epoch=-1,
+            attributes=attributes,
+            last_offset_delta=records[-1].offset_delta,
+            base_timestamp_ms=base_ms,
+            max_timestamp_ms=max_timestamp_ms,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            record_count=len(records),
+        )
+        return Kept(data, base_offset + records[-1].offset_delta, max_timestamp_ms)

@@ -160,6 +160,8 @@ class CleaningWork:
             if is_plain:
                 note.batch(header.base_offset, header.position)
             if header.magic != 2:
+                if not has_valid_crc(batch, header):
+                    raise BatchCorrupt(f"the crc of the message at offset {header.base_offset} is wrong")
                 found = [
                     (record.key, offset)
                     for offset, record in open_legacy(header, batch, self._bytes_most)

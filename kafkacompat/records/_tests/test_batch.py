@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import zlib
 
@@ -172,12 +173,18 @@ def test_old_messages_are_read(magic: int) -> None:
     assert record.timestamp_ms == (NOW_MS if magic else -1)
 
 
+def test_a_wrapper_with_the_offset_0_has_the_offsets_of_its_messages() -> None:
+    """Some versions of librdkafka wrote those."""
+    inner = b"".join(legacy_message(1, each, None, b"v") for each in range(3))
+    wrapper = legacy_message(1, 0, None, gzip.compress(inner), attributes=1)
+    (header,) = iterate_batches(wrapper)
+    assert [offset for offset, _ in records_of(wrapper, header)] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_compressed_messages_are_opened(magic: int) -> None:
     first = 10 if magic == 0 else 0
     inner = b"".join(legacy_message(magic, first + i, None, b"v%d" % i) for i in range(3))
-    import gzip
-
     wrapper = legacy_message(magic, 12, None, gzip.compress(inner), attributes=1)
     (header,) = iterate_batches(wrapper)
     assert [(o, r.value) for o, r in records_of(wrapper, header)] == [(10, b"v0"), (11, b"v1"), (12, b"v2")]

@@ -10,6 +10,7 @@ import math
 import random
 import struct
 from array import array
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -732,47 +733,114 @@ def test_a_throttle_without_a_bound_never_waits() -> None:
     assert throttled.waited_s == 0
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_the_old_formats_are_cleaned_whole(magic: int) -> None:
-    """Segments of very old brokers. A wrapper message is kept while one message in it is; tombstones expire by the
-    file's time."""
-    disk = MemoryDisk()
+def old_log(disk: MemoryDisk, *messages: bytes) -> PartitionLog:
+    """A log whose first segment has these messages of the old formats."""
     disk.now_ms = NOW_MS
-    first = 4 if magic == 0 else 0
-    inner = legacy_message(magic, first, b"a", b"wrapped") + legacy_message(
-        magic, first + 1, b"b", b"wrapped"
-    )
-    content = b"".join(
-        [
-            legacy_message(magic, 0, b"a", b"old"),
-            legacy_message(magic, 1, b"c", b"kept"),
-            legacy_message(magic, 2, None, b"no key"),
-            legacy_message(magic, 3, b"d", None),
-            legacy_message(magic, 5, None, gzip.compress(inner), attributes=1),
-        ]
-    )
     disk.make_directory(DIRECTORY)
-    disk.open(f"{DIRECTORY}/{0:020d}.log", create=True).write_now(content)
-    log = open_log(disk, COMPACT)
-    assert log.log_end_offset == 6
+    disk.open(f"{DIRECTORY}/{0:020d}.log", create=True).write_now(b"".join(messages))
+    return open_log(disk, COMPACT)
+
+
+def wrapped(magic: int, last_offset: int, *messages: tuple[bytes | None, bytes | None]) -> bytes:
+    first = last_offset + 1 - len(messages) if magic == 0 else 0
+    inner = [legacy_message(magic, first + at, *each) for at, each in enumerate(messages)]
+    return legacy_message(magic, last_offset, None, gzip.compress(b"".join(inner)), attributes=1)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_the_old_formats_become_batches(magic: int) -> None:
+    """Segments of very old brokers. As in Kafka, what stays of them is written as batches of magic 2."""
+    disk = MemoryDisk()
+    log = old_log(
+        disk,
+        legacy_message(magic, 0, b"a", b"old"),
+        legacy_message(magic, 1, b"c", b"kept"),
+        legacy_message(magic, 2, None, b"no key"),
+        legacy_message(magic, 3, b"d", None),
+        wrapped(magic, 6, (b"a", b"wrapped"), (b"b", b"wrapped"), (b"e", None)),
+    )
+    assert log.log_end_offset == 7
     append(log, [(b"a", b"new")])
     log.roll(log.log_end_offset, NOW_MS)
     fill(log, 3)
     clean(disk, log, NOW_MS)
-    assert [(offset, one.key) for offset, one in records(log)][:5] == [
-        (1, b"c"),
-        (3, b"d"),
-        (4, b"a"),
-        (5, b"b"),
-        (6, b"a"),
+    stamp = NOW_MS if magic else -1
+    assert [(offset, one.key, one.value, one.timestamp_ms) for offset, one in records(log)][:4] == [
+        (1, b"c", b"kept", stamp),
+        (3, b"d", None, stamp),
+        (5, b"b", b"wrapped", stamp),
+        (6, b"e", None, stamp),
     ]
     assert last_values(log)[b"a"] == b"new"
-    # A cleaned segment that is older than the newest clean segment by delete.retention.ms loses its tombstones.
+    horizon_ms = NOW_MS + COMPACT.delete_retention_ms
+    assert [
+        (
+            each.magic,
+            each.base_offset,
+            each.last_offset,
+            each.codec,
+            each.delete_horizon_ms,
+            each.max_timestamp_ms,
+        )
+        for each in islice(log.segments[0].headers(), 3)
+    ] == [
+        (2, 1, 1, 0, -1, stamp),
+        (2, 3, 3, 0, horizon_ms, stamp),
+        (2, 5, 6, 1, horizon_ms, stamp),
+    ]
+    # The tombstones go when their horizon is over.
+    fill(log, 3)
+    clean(disk, log, horizon_ms - 1)
+    assert {b"d", b"e"} <= last_values(log).keys()
+    fill(log, 3)
+    clean(disk, log, horizon_ms)
+    assert not {b"d", b"e"} & last_values(log).keys()
+    assert last_values(log)[b"b"] == b"wrapped"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_tombstones_expire_by_the_age_of_their_file(magic: int) -> None:
+    disk = MemoryDisk()
+    log = old_log(disk, legacy_message(magic, 0, b"c", b"kept"), legacy_message(magic, 1, b"d", None))
+    log.roll(log.log_end_offset, NOW_MS)
+    append(log, [(b"x", b"x")])
+    log.roll(log.log_end_offset, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    log.cleaned_to = 3
     disk.ages[f"{DIRECTORY}/{0:020d}.log"] = NOW_MS - 10 * COMPACT.delete_retention_ms
     fill(log, 3)
     clean(disk, log, NOW_MS)
     assert b"d" not in last_values(log)
     assert last_values(log)[b"c"] == b"kept"
+
+
+def test_a_key_deleted_inside_an_old_wrapper_does_not_come_back() -> None:
+    """The wrapper also has a record that stays. The tombstone is among the later messages, and goes first."""
+    disk = MemoryDisk()
+    log = old_log(
+        disk,
+        wrapped(1, 2, (b"gone", b"value"), (b"stays", b"value"), (b"other", b"value")),
+        legacy_message(1, 3, b"gone", None),
+    )
+    for now_ms in (NOW_MS, NOW_MS + 2 * COMPACT.delete_retention_ms):
+        log.roll(log.log_end_offset, now_ms)
+        fill(log, 3)
+        clean(disk, log, now_ms)
+        assert last_values(log).get(b"gone") is None
+    assert b"gone" not in last_values(log)
+    assert last_values(log)[b"stays"] == b"value"
+
+
+def test_damage_in_an_old_message_is_not_hidden_by_a_new_crc() -> None:
+    disk = MemoryDisk()
+    log = old_log(disk, legacy_message(1, 0, b"a", b"value"), legacy_message(1, 1, b"b", b"value"))
+    log.roll(log.log_end_offset, NOW_MS)
+    fill(log, 3)
+    content = disk.files[f"{DIRECTORY}/{0:020d}.log"]
+    content[30] ^= 1
+    before = bytes(content)
+    clean(disk, log, NOW_MS)
+    assert disk.files[f"{DIRECTORY}/{0:020d}.log"] == before, "it is left as it is"
 
 
 def test_a_segment_that_apache_kafka_cleaned_is_read_though_its_index_is_made_otherwise() -> None:
