@@ -13,7 +13,7 @@ endif
 INTEROP_WORKERS ?= $(WORKERS)
 PARALLEL = -n $(WORKERS) --dist worksteal
 
-.PHONY: run test own fetch check lint unit browser prometheus kerberos interop wheel branches bench soak compatibility site clean
+.PHONY: run test own fetch check lint unit browser prometheus kerberos interop wheel mutants branches bench soak compatibility site clean
 
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
@@ -61,6 +61,11 @@ unit: $(VENV)/.dev
 
 wheel: $(VENV)/.dev
 	$(BIN)/python interop_tests/wheel_check.py
+
+# Says which careless changes of a module its tests would not notice: make mutants ARGS=kafkacompat/log/flush.py
+mutants: $(VENV)/.dev
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-mutants.lock
+	$(BIN)/python -m kafkacompat._tests.mutants $(ARGS)
 
 # Which branches of the packages that decide over data the unit tests take, and which the simulation: the table of docs/testing.md.
 # What was measured is kept until the packages change: ARGS="--minutes 8" again and again comes to the end as well.

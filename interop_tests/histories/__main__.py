@@ -1,21 +1,21 @@
 """Runs clients against three nodes with faults, keeps the history in a folder, and prints the findings.
 
 python -m interop_tests.histories [--seed N] [--seconds S] [--workload queue,append,commits] [--nemesis
-kill,kill-all,pause,cut,mute,deaf,disk] [--broker apache] [--folder FOLDER] [--planted "part of a name"]
+kill,kill-all,pause,cut,mute,deaf,disk] [--broker apache] [--folder FOLDER] [--planted NAME]
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.histories.nemesis import KINDS
-from interop_tests.histories.planted import copy_with_bug, named
+from interop_tests.histories.planted import NAMES, python_path_with
 from interop_tests.histories.run import WORKLOADS, Options, default_folder, run
 
 
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument(
         "--folder", type=Path, help="for the history; one of its own below the working directory without"
     )
-    parser.add_argument("--planted", metavar="NAME", help="part of the name of a bug to plant")
+    parser.add_argument("--planted", choices=NAMES, metavar="NAME", help="a bug to plant in all nodes")
     arguments = parser.parse_args()
     options = Options(
         arguments.seed,
@@ -43,10 +43,7 @@ def main() -> int:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     folder = (arguments.folder or default_folder(options)).resolve()
     if arguments.planted:
-        product = folder / "product"
-        shutil.rmtree(product, ignore_errors=True)
-        copy_with_bug(named(arguments.planted), product)
-        options = Options(options.seed, options.seconds, options.workloads, options.faults, product=product)
+        options = replace(options, python_path=python_path_with(arguments.planted, folder / "planted"))
     began = time.monotonic()
     findings = run(options, folder)
     print(f"seed {options.seed}, {time.monotonic() - began:.0f} s, {folder}")

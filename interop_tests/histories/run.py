@@ -50,8 +50,8 @@ class Options:
     workloads: Sequence[str] = tuple(WORKLOADS)
     faults: Sequence[str] = KINDS
     kind: str = KAFKACOMPAT
-    product: Path | None = None
-    """A folder with another copy of kafkacompat to run."""
+    python_path: str | None = None
+    """PYTHONPATH of the nodes, which may plant a bug."""
 
 
 def run(options: Options, folder: Path) -> Findings:
@@ -109,8 +109,8 @@ def _cluster(options: Options, folder: Path, recorder: Recorder) -> Iterator[tup
         cluster = Cluster(options.kind, folder / "cluster", nodes=NODES, settings=SETTINGS, places=places)
         disks: dict[int, Path] = {}
         for node in cluster.nodes.values():
-            if options.product is not None:
-                node.environment["PYTHONPATH"] = str(options.product)
+            if options.python_path is not None:
+                node.environment["PYTHONPATH"] = options.python_path
             if "disk" in options.faults:
                 disks[node.node_id] = stack.enter_context(mounted_tmpfs(node.root / "disk", DISK_SIZE))
                 node.settings["log.dirs"] = str(disks[node.node_id] / "data")
