@@ -56,7 +56,7 @@ def _answer(
     if request.transactional_id is None:
         return available.then(lambda _: _fresh(node, request, version))
     return available.and_then(lambda _: node.when_coordinating()).and_then(
-        lambda _: node.transactions.coordinator.init_producer_id(request).then(
+        lambda _: node.transactions.coordinator.init_producer_id(request, context.connection_id).then(
             lambda response: _for_version(response, version)
         )
     )

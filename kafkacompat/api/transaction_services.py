@@ -23,7 +23,7 @@ class TransactionService(Protocol):
     The handlers in api/ check authorization, topic existence and version shapes first.
     """
 
-    def init_producer_id(self, request: Any) -> Deferred[Any]:
+    def init_producer_id(self, request: Any, connection_id: int) -> Deferred[Any]:
         """Only for a request whose transactional id is not null."""
         ...
 

@@ -80,6 +80,7 @@ def transaction_settings(config: Settings) -> TransactionCoordinatorSettings:
         abort_interval_ms=config.get_int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
         expiry_interval_ms=config.get_int("transaction.remove.expired.transaction.cleanup.interval.ms"),
         load_step_bytes=min(config.get_int("transaction.state.log.load.buffer.size"), LOAD_STEP_BYTES),
+        ids_max_bytes=config.get_int("transactional.ids.max.bytes"),
     )
 
 

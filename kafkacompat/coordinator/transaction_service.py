@@ -30,13 +30,14 @@ from kafkacompat.coordinator.transaction_sweeps import machine_of as _machine
 from kafkacompat.deferred import Deferred
 from kafkacompat.expressions import ExpressionRefused
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.meters import RecentTimes
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.stepping.works import Steps
 from kafkacompat.tasks import Tasks
 from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
 from kafkacompat.txn.end import EndRequest, end_transaction
-from kafkacompat.txn.environment import Environment, Markers, TransactionSettings
+from kafkacompat.txn.environment import IDS_BYTES, Environment, Markers, TransactionSettings, ids_memory
 from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, checked_timeout_ms, init_producer_id
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
@@ -87,6 +88,7 @@ class TransactionCoordinatorSettings:
     abort_interval_ms: int = 10_000
     expiry_interval_ms: int = 3_600_000
     load_step_bytes: int = LOAD_STEP_BYTES
+    ids_max_bytes: int = IDS_BYTES
 
 
 class TransactionCoordinator:
@@ -120,6 +122,7 @@ class TransactionCoordinator:
         self.markers = TransactionMarkerChannelManager(
             node_id, image, markers, channel, tasks, settings.request_timeout_ms, self._write_end
         )
+        self._memory = ids_memory(settings.ids_max_bytes)
         self._active = False
         self._sweeps = TransactionSweeps(self._steps, clock, timers, self._shards)
 
@@ -178,13 +181,17 @@ class TransactionCoordinator:
                 self._producer_ids.next_producer_id,
                 lambda: self._image().features.get(TRANSACTION_VERSION, 0),
                 send,
+                self._memory,
             )
         )
 
     # --- operations
 
-    def init_producer_id(self, request: InitProducerIdRequest) -> Deferred[Any]:
-        """The request has both expected producer id and epoch, or neither. The caller has checked that."""
+    def init_producer_id(
+        self, request: InitProducerIdRequest, connection_id: int = NO_CONNECTION
+    ) -> Deferred[Any]:
+        """The request has both expected producer id and epoch, or neither. The caller has checked that. `connection_id`: where it
+        comes from."""
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         transactional_id = request.transactional_id or ""
 
@@ -209,7 +216,7 @@ class TransactionCoordinator:
             transactional_id,
             lambda shard: shard.write(
                 lambda now_ms: init_producer_id(
-                    _machine(shard), transactional_id, timeout_ms, expected, now_ms
+                    _machine(shard), transactional_id, timeout_ms, expected, now_ms, connection_id
                 )
             ).then(respond),
             refused,

@@ -29,6 +29,9 @@ PARTITIONS_MAX = 1_000_000
 session is not enough: with a thousand slots, a client that reconnects repeatedly could use up the memory. A client
 without a session names all its partitions in each request."""
 
+NAME_LIKE_A_PARTITION = 300
+"""Characters of a topic's name that count as one more partition. No topic has such a name, but requests may name it."""
+
 PartitionKey = tuple[bytes | str, int]
 """(topic id, index) in sessions that use topic ids, otherwise (name, index)."""
 
@@ -121,6 +124,7 @@ class FetchSession:
         "partitions",
         "privileged",
         "uses_topic_ids",
+        "weight",
     )
 
     def __init__(
@@ -129,6 +133,7 @@ class FetchSession:
         privileged: bool,
         uses_topic_ids: bool,
         partitions: dict[PartitionKey, CachedPartition],
+        weight: int,
         now_ms: int,
     ) -> None:
         self.id = session_id
@@ -137,6 +142,8 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.partitions = partitions
         """In the order of service. A partition that got records moves to the end."""
+        self.weight = weight
+        """The number of its partitions, more if their names are long."""
         self.epoch = 1
         """The session epoch that the next request must have."""
         self.created_ms = now_ms
@@ -157,16 +164,19 @@ class FetchSession:
             present = known.get(key)
             if present is None:
                 known[key] = CachedPartition(asked)
+                self.weight += weight_of(key)
             else:
                 present.update(asked)
         for topic_id, topic, partition in forgotten:
-            known.pop((topic_id if uses_topic_ids else topic or "", partition), None)
+            key = (topic_id if uses_topic_ids else topic or "", partition)
+            if known.pop(key, None) is not None:
+                self.weight -= weight_of(key)
 
 
 class FetchContext:
     """How one fetch request is served: its partitions, and the answers that its response includes."""
 
-    __slots__ = ("_cache", "_privileged", "_uses_topic_ids", "error", "partitions", "session")
+    __slots__ = ("_cache", "_privileged", "_uses_topic_ids", "_weight", "error", "partitions", "session")
 
     def __init__(
         self,
@@ -186,6 +196,8 @@ class FetchContext:
         self._cache = cache
         self._privileged = privileged
         self._uses_topic_ids = uses_topic_ids
+        self._weight = 0
+        """Of the future session."""
 
     def select(self, answers: Iterable[tuple[Any, Any]], now_ms: int) -> tuple[int, list[tuple[Any, Any]]]:
         """(session id, pairs to send) for (asked, answer) pairs. Remembers what is sent."""
@@ -222,13 +234,17 @@ class FetchContext:
         for asked, answer in pairs:
             remembered = CachedPartition(asked)
             remembered.must_tell(answer)
-            partitions[partition_key(asked, self._uses_topic_ids)] = remembered
+            key = partition_key(asked, self._uses_topic_ids)
+            partitions[key] = remembered
+            self._weight += weight_of(key)
 
     def create_of(self, partitions: dict[PartitionKey, CachedPartition], now_ms: int) -> int:
         """The id of a new session with these partitions, if there is room."""
         if self._cache is None:
             return INVALID_SESSION_ID
-        created = self._cache.maybe_create(self._privileged, self._uses_topic_ids, partitions, now_ms)
+        created = self._cache.maybe_create(
+            self._privileged, self._uses_topic_ids, partitions, self._weight, now_ms
+        )
         if created is None:
             self._cache.free(partitions)
             return INVALID_SESSION_ID
@@ -245,6 +261,8 @@ class FetchSessionCache:
         self.slots = slots
         self.partitions_max = partitions_max
         self.partition_count = 0
+        self._weight = 0
+        """Of all sessions together. It is bounded by `partitions_max`."""
         self.evictions = 0
         self.free: Callable[[dict[PartitionKey, CachedPartition]], None] = lambda partitions: None
         """Called with the partitions of a session when nobody uses it any more. There may be very many."""
@@ -310,13 +328,14 @@ class FetchSessionCache:
         forgotten: Sequence[tuple[Uuid, str | None, int]],
     ) -> bool:
         """Add and remove a request's partitions. Returns False, and ends the session, if there is no room."""
-        before = len(session.partitions)
+        before, count = session.weight, len(session.partitions)
         session.update(partitions, forgotten)
         if self._sessions.get(session.id) is not session:
             return True  # evicted since it was opened: only this request uses it
-        grown = len(session.partitions) - before
-        self.partition_count += grown
-        if grown <= 0 or self.partition_count <= self.partitions_max:
+        grown = session.weight - before
+        self._weight += grown
+        self.partition_count += len(session.partitions) - count
+        if grown <= 0 or self._weight <= self.partitions_max:
             return True
         if self._make_room(session.privileged, 0, session.last_used_ms):
             return True
@@ -327,6 +346,7 @@ class FetchSessionCache:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self.partition_count -= len(session.partitions)
+            self._weight -= session.weight
             # A fetch may still use it.
             finalize(session, self.free, session.partitions).atexit = False
 
@@ -335,25 +355,27 @@ class FetchSessionCache:
         privileged: bool,
         uses_topic_ids: bool,
         partitions: dict[PartitionKey, CachedPartition],
+        weight: int,
         now_ms: int,
     ) -> FetchSession | None:
         """A new session if there is room, or if another one may be evicted."""
-        if not self._make_room(privileged, len(partitions), now_ms):
+        if not self._make_room(privileged, weight, now_ms):
             return None
         if len(self._sessions) >= self.slots and not self._maybe_evict(privileged, len(partitions), now_ms):
             return None
         session_id = self._new_id()
         while session_id in self._sessions or session_id == INVALID_SESSION_ID:
             session_id = self._new_id()
-        session = FetchSession(session_id, privileged, uses_topic_ids, partitions, now_ms)
+        session = FetchSession(session_id, privileged, uses_topic_ids, partitions, weight, now_ms)
         self._sessions[session_id] = session
         self.partition_count += len(partitions)
+        self._weight += session.weight
         return session
 
     def _make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
         """Whether `size` more partitions have room. If necessary, idle sessions are dropped, and consumers' sessions
         for a follower's. If that is not enough, no session is dropped."""
-        excess = self.partition_count + size - self.partitions_max
+        excess = self._weight + size - self.partitions_max
         if excess <= 0:
             return True
         victims = []
@@ -361,7 +383,7 @@ class FetchSessionCache:
             is_idle = now_ms - session.last_used_ms > EVICTION_MS
             if is_idle or (privileged and not session.privileged):
                 victims.append(session)
-                excess -= len(session.partitions)
+                excess -= session.weight
                 if excess <= 0:
                     break
         else:
@@ -386,6 +408,11 @@ class FetchSessionCache:
         self._drop(victim)
         self.evictions += 1
         return True
+
+
+def weight_of(key: PartitionKey) -> int:
+    """How many partitions this one counts as."""
+    return 1 + len(key[0]) // NAME_LIKE_A_PARTITION
 
 
 def may_evict(session: FetchSession, for_privileged: bool) -> bool:

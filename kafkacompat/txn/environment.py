@@ -5,11 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from sys import getsizeof
 from typing import NamedTuple, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.ids import TopicPartition
+from kafkacompat.memory import Memory
 from kafkacompat.txn.records import TransactionRecord
+
+IDS_BYTES = 256 << 20
+"""The default of transactional.ids.max.bytes: a quarter of the memory that Apache Kafka's scripts give a broker."""
+CONNECTION_BYTES_MAX = 4 << 20
+"""What the new ids of one connection may leave in memory. A producer has one id."""
+ID_BYTES = 1_000
+"""The memory that an id takes besides its text."""
 
 T = TypeVar("T")
 TransactionResult = CoordinatorResult[TransactionRecord, T]
@@ -37,10 +46,20 @@ class Markers(NamedTuple):
     transaction_version: int
 
 
+def ids_memory(most: int) -> Memory:
+    """`most`: transactional.ids.max.bytes."""
+    return Memory(most, CONNECTION_BYTES_MAX, most)
+
+
+def size_of_id(transactional_id: str) -> int:
+    """The bytes of memory that an id takes. Its partitions are those of topics that exist."""
+    return ID_BYTES + getsizeof(transactional_id)
+
+
 class Environment:
     """The environment of one shard."""
 
-    __slots__ = ("next_producer_id", "send_markers", "settings", "transaction_version")
+    __slots__ = ("memory", "next_producer_id", "send_markers", "settings", "transaction_version")
 
     def __init__(
         self,
@@ -48,9 +67,11 @@ class Environment:
         next_producer_id: Callable[[], int | None],
         transaction_version: Callable[[], int],
         send_markers: Callable[[Markers], None],
+        memory: Memory | None = None,
     ) -> None:
         """`next_producer_id` returns None while a block of ids is being requested. `transaction_version` returns the
-        finalized level."""
+        finalized level. `memory`: of the ids of all shards of this node."""
+        self.memory = ids_memory(IDS_BYTES) if memory is None else memory
         self.settings = settings
         self.next_producer_id = next_producer_id
         self.transaction_version = transaction_version

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID
+from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.txn.end import fence
-from kafkacompat.txn.environment import TransactionResult, TransactionSettings
+from kafkacompat.txn.environment import TransactionResult, TransactionSettings, size_of_id
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import PREPARED, TransactionState
 from kafkacompat.txn.transaction_metadata import (
     NO_PARTITIONS,
     NO_TIMEOUT_MS,
     NO_TIMESTAMP,
-    TransactionMetadata,
     TxnTransitMetadata,
     is_exhausted,
 )
@@ -70,17 +70,22 @@ def init_producer_id(
     timeout_ms: int,
     expected: ProducerIdAndEpoch,
     now_ms: int,
+    connection_id: int = NO_CONNECTION,
 ) -> TransactionResult[Initialised]:
     """`timeout_ms` is from `checked_timeout_ms`. `expected` is the producer id and epoch that the producer believes it
     has, or NO_EXPECTATION. Raises Refused."""
     transaction = machine.transactions.get(transactional_id)
     is_known = transaction is not None
     if transaction is None:
-        transaction = TransactionMetadata(
+        if not machine.env.memory.has_room(size_of_id(transactional_id), connection_id):
+            # Producers come back later. The memory is given back when ids expire (transactional.id.expiration.ms).
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        transaction = machine.new_metadata(
             transactional_id,
             TxnTransitMetadata(
                 machine.fresh_producer_id(), NO_EPOCH, timeout_ms, TransactionState.EMPTY, now_ms
             ),
+            connection_id,
         )
         machine.transactions[transactional_id] = transaction
     if transaction.pending_state is not None:

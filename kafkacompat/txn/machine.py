@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_PRODUCER_ID
-from kafkacompat.txn.environment import Environment, Markers, TransactionResult
+from kafkacompat.memory import NO_CONNECTION
+from kafkacompat.txn.environment import Environment, Markers, TransactionResult, size_of_id
 from kafkacompat.txn.records import (
     TransactionRecord,
     decode_in_steps,
@@ -56,7 +57,7 @@ class TransactionMachine:
         if record.values is None:
             self.transactions.pop(record.transactional_id, None)
         else:
-            self.transactions[record.transactional_id] = TransactionMetadata(
+            self.transactions[record.transactional_id] = self.new_metadata(
                 record.transactional_id, record.values
             )
 
@@ -107,6 +108,12 @@ class TransactionMachine:
         if transaction is None:
             raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return transaction
+
+    def new_metadata(
+        self, transactional_id: str, values: TxnTransitMetadata, connection_id: int = NO_CONNECTION
+    ) -> TransactionMetadata:
+        held = self.env.memory.hold(size_of_id(transactional_id), connection_id)
+        return TransactionMetadata(transactional_id, values, held)
 
     def fresh_producer_id(self) -> int:
         """Raises Refused COORDINATOR_LOAD_IN_PROGRESS while a block of ids is being requested."""

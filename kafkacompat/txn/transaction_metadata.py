@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
+from kafkacompat.memory import Held
 from kafkacompat.txn.states import VALID_PREVIOUS_STATES, TransactionState
 
 MAX_EPOCH = 32_767
@@ -64,9 +65,11 @@ class IllegalTransition(RuntimeError):
 
 
 class TransactionMetadata:
-    __slots__ = ("has_failed_epoch_fence", "pending_state", "transactional_id", "values")
+    __slots__ = ("_held", "has_failed_epoch_fence", "pending_state", "transactional_id", "values")
 
-    def __init__(self, transactional_id: str, values: TxnTransitMetadata) -> None:
+    def __init__(self, transactional_id: str, values: TxnTransitMetadata, held: Held | None = None) -> None:
+        """`held`: the memory that is counted for it."""
+        self._held = held
         self.transactional_id = transactional_id
         self.values = values
         self.pending_state: TransactionState | None = None

@@ -20,12 +20,13 @@ from kafkacompat.coordinator.transaction_service import (
     TransactionCoordinator,
     TransactionCoordinatorSettings,
 )
+from kafkacompat.coordinator.transaction_sweeps import machine_of
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.tasks import Tasks
-from kafkacompat.txn.environment import TransactionSettings
+from kafkacompat.txn.environment import TransactionSettings, size_of_id
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnPartitionResult,
@@ -134,6 +135,10 @@ class World:
             transactional_id=transactional_id, transaction_timeout_ms=60_000, **fields
         )
         return self.coordinator.init_producer_id(request)
+
+    def init_from(self, connection_id: int, transactional_id: str) -> E:
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+        return E(self.coordinator.init_producer_id(request, connection_id).result().error_code)
 
     def add(self, epoch: int, *partitions: TopicPartition) -> Any:
         return self.coordinator.add_partitions("tx", 10, epoch, frozenset(partitions), self.version)
@@ -690,3 +695,49 @@ def test_questions_are_timed_and_partitions_that_may_not_be_written_counted() ->
     world.publish(led_by(world.image.topics[TRANSACTION_TOPIC], NODE_ID, 2))
     assert far_away.ask("tx").result() == {T0: E.INVALID_PRODUCER_ID_MAPPING}
     assert (meter.times_ms.count, meter.failures) == (3, 2)
+
+
+# --- memory
+
+
+def test_new_ids_are_bounded_for_a_connection_and_ids_that_are_there_go_on() -> None:
+    world = World()
+    memory = world.coordinator._memory
+    taken = 0
+    while world.init_from(7, f"{'i' * 32_000}{taken}") is E.NONE:
+        taken += 1
+    assert 100 < taken < 150
+    assert world.init_from(7, f"{'i' * 32_000}0") is E.NONE
+    assert world.init_from(7, "new") is E.NONE
+    assert world.init_from(7, f"{'i' * 32_000}{taken}") is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.init_from(8, f"{'i' * 32_000}{taken}") is E.NONE
+    ids = machine_of(next(iter(world.coordinator._shards))).transactions
+    assert memory.used == sum(size_of_id(each) for each in ids)
+
+
+def test_ids_are_bounded_for_the_node_and_given_back() -> None:
+    world = World(settings=TransactionCoordinatorSettings(ids_max_bytes=1 << 20))
+    numbers = iter(range(1_000))
+    while world.init_from(number := next(numbers), f"{'i' * 32_000}{number}") is E.NONE:
+        pass
+    assert 20 < number < 40
+    assert world.init_from(number, f"{'i' * 32_000}0") is E.NONE
+    world.time.advance(604_800_001 + 3_600_000)
+    assert world.coordinator._memory.used < 1 << 15
+    assert world.init_from(number, f"{'i' * 32_000}{number}") is E.NONE
+
+
+def test_loaded_ids_are_counted_and_an_id_that_the_log_refuses_is_not() -> None:
+    world = World()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    assert world.init_from(1, "refused") is not E.NONE
+    assert world.coordinator._memory.used == 0
+    world.partitions.refusal = None
+    assert world.init_from(1, "there") is E.NONE
+    world.coordinator.stop()
+    world.time.advance(1)
+    assert world.coordinator._memory.used == 0
+    world.coordinator = world.make()
+    world.coordinator.on_image(image_of([], offset=-1), world.image)
+    world.time.advance(10)
+    assert world.coordinator._memory.used == size_of_id("there")

@@ -324,3 +324,25 @@ def test_a_session_that_was_evicted_while_its_request_goes_on_takes_no_room() ->
     assert cache.get(session.id) is None
     assert cache.learn(session, [asked(5), asked(6)], ())
     assert cache.partition_count == 2
+
+
+def test_long_names_take_the_room_of_many_partitions() -> None:
+    """No topic has such a name, but a session remembers what its client has named."""
+    long = "n" * 30_000
+    cache = cache_of(partitions_max=250)
+    small = session_with(cache, 0)
+    context = open_context(cache, 0, INITIAL_EPOCH, [asked(0, topic=long), asked(1, topic=long)], ids=False)
+    large, _ = answer(context)
+    assert large != 0
+    assert cache.partition_count == 3
+    third = open_context(cache, 0, INITIAL_EPOCH, [asked(0, topic=long)], ids=False)
+    assert answer(third)[0] == 0
+    grown = open_context(cache, large, 1, [asked(2, topic=long)], ids=False)
+    assert grown.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (cache.get(large), cache.partition_count, cache._weight) == (None, 1, 1)
+    again = open_context(cache, 0, INITIAL_EPOCH, [asked(0, topic=long), asked(1, topic=long)], ids=False)
+    second, _ = answer(again)
+    shrunk = open_context(cache, second, 1, forgotten=[(TOPIC_ID, long, 0), (TOPIC_ID, "x", 0)], ids=False)
+    assert shrunk.error is ErrorCode.NONE
+    assert cache._weight == 1 + 101
+    assert cache.get(small) is not None
