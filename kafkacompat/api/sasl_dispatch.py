@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.deferred import Deferred
@@ -49,7 +49,7 @@ class SaslDispatcher:
         workers: Workers,
     ) -> None:
         """`mechanisms`: the mechanisms of each listener with SASL, by the listener's name. `workers` carry out exchanges
-        that may wait for files."""
+        that may wait for files, and compute credentials."""
         self.served = served
         """The dispatcher of requests whose client is authenticated, or need not be."""
         self._mechanisms = mechanisms
@@ -110,12 +110,12 @@ class SaslDispatcher:
         """The connection's next request waits for the answer, so a client has one job at a time."""
         reply: Deferred[Reply | None] = Deferred()
 
-        def evaluate() -> bytes | None:
+        def evaluate() -> Any:
             if self._authenticators.get(connection.connection_id) is not authenticator:
                 raise CloseConnection("it has been closed meanwhile")
             return work.evaluate()
 
-        def use(done: Deferred[bytes | None]) -> None:
+        def use(done: Deferred[Any]) -> None:
             if self._authenticators.get(connection.connection_id) is not authenticator:
                 return
             try:

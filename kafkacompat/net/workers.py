@@ -42,7 +42,7 @@ TERMS = {
     "cleaning": PoolTerms("cleaning", CLEANERS_MAX),
     "batches": PoolTerms("large batches", 2),
     "fetches": PoolTerms("requests to authorization servers", 2),
-    "exchanges": PoolTerms("exchanges of GSSAPI", 2, EXCHANGES_WAITING_MAX),
+    "exchanges": PoolTerms("SASL exchanges", 2, EXCHANGES_WAITING_MAX),
 }
 
 T = TypeVar("T")

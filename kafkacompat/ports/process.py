@@ -107,7 +107,8 @@ class WorkerPools:
     fetches: Workers
     """Requests to authorization servers. They may wait for as long as the network takes."""
     exchanges: Workers
-    """Steps of SASL exchanges that may wait for files. This pool may refuse a job, because anyone may begin an exchange."""
+    """Steps of SASL exchanges that may wait for files or compute for long. This pool may refuse a job, because anyone
+    may begin an exchange."""
 
     @classmethod
     def of_one(cls, workers: Workers) -> WorkerPools:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 from base64 import b64encode
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkacompat.security.scram import NONCE_BITS, ScramCredential, ScramMechanism, nonce_text
@@ -84,7 +85,11 @@ class TokenCredential(NamedTuple):
 
 
 class TokenCredentials:
-    """SCRAM credentials of tokens, computed at a token's first authentication and then cached."""
+    """SCRAM credentials of tokens, computed at a token's first authentication and then cached.
+
+    To salt the password takes milliseconds. A listener has a worker do it (`derivation`, then `keep`), because anyone
+    who knows ids of tokens may ask for it, as often as connections are accepted.
+    """
 
     def __init__(self, settings: TokenSettings, random: Random) -> None:
         self._settings = settings
@@ -95,20 +100,38 @@ class TokenCredentials:
     def of(
         self, token_id: str, token: DelegationToken | None, mechanism: ScramMechanism
     ) -> TokenCredential | None:
-        """None for a missing token, or if tokens are disabled. The first call takes milliseconds, because the password
-        is salted."""
+        """None for a missing token, or if tokens are disabled."""
         if token is None or self._settings.secret is None:
             return None
-        credential = self._kept.get((token_id, mechanism.name))
-        if credential is None:
-            credential = self._credential(token_id, mechanism)
-            while len(self._kept) >= CREDENTIALS_KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
-            self._kept[token_id, mechanism.name] = credential
+        derive = self.derivation(token_id, token, mechanism)
+        if derive is not None:
+            self.keep(token_id, mechanism, derive())
+        credential = self._kept[token_id, mechanism.name]
         return TokenCredential(principal_of(token.owner)[1], credential, token.expiration_timestamp)
 
-    def _credential(self, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
+    def derivation(
+        self, token_id: str, token: DelegationToken | None, mechanism: ScramMechanism
+    ) -> Callable[[], ScramCredential] | None:
+        """What computes the credential of a token, in any thread. None if it is kept, and for what lets nobody in."""
+        if token is None or self._settings.secret is None or (token_id, mechanism.name) in self._kept:
+            return None
         password = b64encode(self._settings.hmac(token_id)).decode()
         salt = nonce_text(self._random.randrange(1 << NONCE_BITS)).encode()
         iterations = mechanism.min_iterations
-        return mechanism.credential(salt, mechanism.salted_password(password, salt, iterations), iterations)
+
+        def derive() -> ScramCredential:
+            # Of many clients that come with a new token at once, the first has it computed.
+            kept = self._kept.get((token_id, mechanism.name))
+            if kept is not None:
+                return kept
+            return mechanism.credential(
+                salt, mechanism.salted_password(password, salt, iterations), iterations
+            )
+
+        return derive
+
+    def keep(self, token_id: str, mechanism: ScramMechanism, credential: ScramCredential) -> None:
+        if (token_id, mechanism.name) not in self._kept:
+            while len(self._kept) >= CREDENTIALS_KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            self._kept[token_id, mechanism.name] = credential

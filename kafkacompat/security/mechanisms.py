@@ -27,7 +27,7 @@ from kafkacompat.security.jaas import (
 from kafkacompat.security.oauthbearer import MECHANISM as OAUTHBEARER
 from kafkacompat.security.plain import MECHANISM as PLAIN
 from kafkacompat.security.plain import PlainSaslServer
-from kafkacompat.security.sasl_authenticator import EnabledMechanism
+from kafkacompat.security.sasl_authenticator import EnabledMechanism, Preparation
 from kafkacompat.security.scram import (
     NONCE_BITS,
     SCRAM_BY_NAME,
@@ -35,7 +35,7 @@ from kafkacompat.security.scram import (
     ScramMechanism,
     nonce_text,
 )
-from kafkacompat.security.scram_server import ScramSaslServer
+from kafkacompat.security.scram_server import ScramSaslServer, token_named
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -54,6 +54,9 @@ CredentialOf = Callable[[str, ScramMechanism], ScramCredential | None]
 TokenOf = Callable[[str, ScramMechanism], TokenCredential | None]
 """The credential of the delegation token with this id, at this moment. None if there is no such token."""
 
+PreparationOf = Callable[[str, ScramMechanism], Preparation | None]
+"""What has to be computed before the delegation token with this id lets anyone in. None if nothing."""
+
 
 def no_token(token_id: str, mechanism: ScramMechanism) -> None:
     """Of a node without delegation tokens."""
@@ -67,6 +70,7 @@ def mechanisms_of(
     now_ms: Callable[[], int],
     token_of: TokenOf = no_token,
     background: Background | None = None,
+    preparation_of: PreparationOf = no_token,
 ) -> Mapping[str, EnabledMechanism]:
     """By name, in the order of the setting. `now_ms` is wall time, for the expiry of tokens. `background` is None while settings
     are only checked. Raises ConfigError for an unsupported mechanism, or one without its login module."""
@@ -74,7 +78,9 @@ def mechanisms_of(
     if not names:
         raise ConfigError(ENABLED_MECHANISMS, "", f"listener {listener} needs one SASL mechanism at least")
     return {
-        name: _enabled(config, listener, name, credential_of, random, now_ms, token_of, background)
+        name: _enabled(
+            config, listener, name, credential_of, random, now_ms, token_of, background, preparation_of
+        )
         for name in names
     }
 
@@ -88,6 +94,7 @@ def _enabled(
     now_ms: Callable[[], int],
     token_of: TokenOf,
     background: Background | None,
+    preparation_of: PreparationOf,
 ) -> EnabledMechanism:
     if name not in SERVED:
         raise ConfigError(
@@ -113,7 +120,14 @@ def _enabled(
         return EnabledMechanism(begin, max_reauth_ms, name_of, blocks=True)
     else:
         _module_of_listener(config, listener, name, SCRAM_LOGIN_MODULE)
-        begin = partial(_scram, SCRAM_BY_NAME[name], credential_of, random, now_ms, token_of)
+        mechanism = SCRAM_BY_NAME[name]
+        begin = partial(_scram, mechanism, credential_of, random, now_ms, token_of)
+
+        def preparation_for(message: bytes) -> Preparation | None:
+            token_id = token_named(message)
+            return None if token_id is None else preparation_of(token_id, mechanism)
+
+        return EnabledMechanism(begin, max_reauth_ms, preparation_for=preparation_for)
     return EnabledMechanism(begin, max_reauth_ms)
 
 

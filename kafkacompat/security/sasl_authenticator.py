@@ -31,6 +31,14 @@ FIRST_HANDSHAKE_WITH_AUTHENTICATE = 1
 _SIZE = Layout(">i")
 
 
+class Preparation(NamedTuple):
+    """What has to be computed, by a worker, before a client's message can be evaluated."""
+
+    compute: Callable[[], Any]
+    use: Callable[[Any], None]
+    """Takes the result, in the loop."""
+
+
 class EnabledMechanism(NamedTuple):
     """One of a listener's `sasl.enabled.mechanisms`."""
 
@@ -42,6 +50,8 @@ class EnabledMechanism(NamedTuple):
     """The user's name for an authorization id. Raises Nameless. None: it is the name."""
     blocks: bool = False
     """Its exchanges may wait for files, so a worker carries them out."""
+    preparation_for: Callable[[bytes], Preparation | None] | None = None
+    """For a client's message. None: nothing ever has to be computed before."""
 
 
 class Answer(NamedTuple):
@@ -71,7 +81,7 @@ class IllegalRequest(NamedTuple):
 class Work(NamedTuple):
     """A worker has to call this. Its result, or its exception, is for `worked`."""
 
-    evaluate: Callable[[], bytes | None]
+    evaluate: Callable[[], Any]
 
 
 Outcome = Answer | Failure | AskedForVersions | IllegalRequest | Work
@@ -96,6 +106,7 @@ class SaslServerAuthenticator:
         "_has_headers",
         "_mechanism",
         "_mechanisms",
+        "_prepared",
         "_reauthentication_began_ms",
         "_server",
         "_state",
@@ -118,6 +129,8 @@ class SaslServerAuthenticator:
         self._state = _State.HANDSHAKE_OR_VERSIONS
         self._worked_for: RequestHeader | None = None
         """The request whose message is with a worker. None if the message has no header."""
+        self._prepared: Callable[[Any], bytes | None] | None = None
+        """Evaluates the message, with what a worker computes for it."""
         self.client_may_again = False
         """Whether the client knows that its session may end, and how to authenticate again (KIP-368)."""
         self.user: str | None = None
@@ -173,10 +186,12 @@ class SaslServerAuthenticator:
             self._state = _State.FAILED
         return outcome
 
-    def worked(self, result: Callable[[], bytes | None], now_ms: int) -> Answer | Failure:
+    def worked(self, result: Callable[[], Any], now_ms: int) -> Answer | Failure:
         """The outcome of Work. `result` returns what its function has returned, or raises what it has raised."""
         header, self._worked_for = self._worked_for, None
-        outcome = self._evaluated(header, result, now_ms)
+        prepared, self._prepared = self._prepared, None
+        evaluated = result if prepared is None else lambda: prepared(result())
+        outcome = self._evaluated(header, evaluated, now_ms)
         if isinstance(outcome, Failure):
             self._state = _State.FAILED
         return outcome
@@ -213,9 +228,19 @@ class SaslServerAuthenticator:
     def _message(self, header: RequestHeader | None, message: bytes, now_ms: int) -> Outcome:
         assert self._server is not None
         evaluate = partial(self._server.evaluate_response, message)
-        if self._mechanisms[self._mechanism].blocks:
+        enabled = self._mechanisms[self._mechanism]
+        if enabled.blocks:
             self._worked_for = header
             return Work(evaluate)
+        preparation = None if enabled.preparation_for is None else enabled.preparation_for(message)
+        if preparation is not None:
+
+            def prepared(computed: Any) -> bytes | None:
+                preparation.use(computed)
+                return evaluate()
+
+            self._worked_for, self._prepared = header, prepared
+            return Work(preparation.compute)
         return self._evaluated(header, evaluate, now_ms)
 
     def _evaluated(

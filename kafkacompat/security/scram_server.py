@@ -36,6 +36,19 @@ _CLIENT_FIRST = re.compile(
 _CLIENT_FINAL = re.compile(f"c=({_BASE64}),r=({_PRINTABLE}){_EXTENSIONS},p=({_BASE64})")
 
 
+def token_named(response: bytes) -> str | None:
+    """The id of the token in a client's first message. None for any other message."""
+    if len(response) > MESSAGE_BYTES_MAX:
+        return None
+    message = _CLIENT_FIRST.fullmatch(response.decode("utf-8", "replace"))
+    if message is None or not _is_of_token(message[4]):
+        return None
+    try:
+        return user_name(message[2])
+    except ValueError:
+        return None
+
+
 def _no_token(token_id: str) -> None:
     """Of a server without delegation tokens."""
 

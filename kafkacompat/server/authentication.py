@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.ports.dispatcher import Dispatcher
 from kafkacompat.security.background import Background
 from kafkacompat.security.delegation_tokens import TokenCredential, TokenCredentials, token_settings
-from kafkacompat.security.mechanisms import CredentialOf, TokenOf, mechanisms_of, no_token
+from kafkacompat.security.mechanisms import CredentialOf, PreparationOf, TokenOf, mechanisms_of, no_token
+from kafkacompat.security.sasl_authenticator import Preparation
 from kafkacompat.security.scram import ScramCredential, ScramMechanism
 
 if TYPE_CHECKING:
@@ -40,6 +42,10 @@ def authenticating(
     def token_of(token_id: str, mechanism: ScramMechanism) -> TokenCredential | None:
         return tokens.of(token_id, image().delegation_tokens.get(token_id), mechanism)
 
+    def preparation_of(token_id: str, mechanism: ScramMechanism) -> Preparation | None:
+        derive = tokens.derivation(token_id, image().delegation_tokens.get(token_id), mechanism)
+        return None if derive is None else Preparation(derive, partial(tokens.keep, token_id, mechanism))
+
     mechanisms = mechanisms_by_listener(
         config,
         endpoints,
@@ -48,6 +54,7 @@ def authenticating(
         doors.clock.now_ms,
         token_of,
         Background(doors.workers.fetches, doors.timers, doors.clock),
+        preparation_of,
     )
     if not mechanisms:
         return served
@@ -65,11 +72,12 @@ def mechanisms_by_listener(
     now_ms: Callable[[], int],
     token_of: TokenOf = no_token,
     background: Background | None = None,
+    preparation_of: PreparationOf = no_token,
 ) -> dict[str, Mapping[str, EnabledMechanism]]:
     """Return the mechanisms of each listener with SASL. Raises ConfigError."""
     return {
         each.listener_name: mechanisms_of(
-            config, each.listener_name, credential_of, random, now_ms, token_of, background
+            config, each.listener_name, credential_of, random, now_ms, token_of, background, preparation_of
         )
         for each in endpoints
         if each.is_sasl

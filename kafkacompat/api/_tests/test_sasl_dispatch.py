@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from kafkacompat._tests.doubles import HandTime, HandWorkers
+from kafkacompat._tests.doubles import CountingRandom, HandTime, HandWorkers
 from kafkacompat.api.sasl_dispatch import SaslDispatcher
+from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
 from kafkacompat.ports.dispatcher import ANONYMOUS, CloseConnection, ConnectionInfo, Pending, Principal
+from kafkacompat.security.delegation_tokens import TokenCredentials, token_settings
 from kafkacompat.security.plain import PlainSaslServer, initial_response
-from kafkacompat.security.sasl_authenticator import EnabledMechanism
+from kafkacompat.security.sasl_authenticator import EnabledMechanism, Preparation
 from kafkacompat.security.sasl_server import Nameless
+from kafkacompat.security.scram import SCRAM_BY_NAME, ScramMechanism
+from kafkacompat.security.scram_client import ScramSaslClient
+from kafkacompat.server.authentication import mechanisms_by_listener
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decoder, encoder
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import parse_request_header, parse_response_header, request_header_bytes
+from kafkacompat.wire.messages.delegation_token_record import DelegationTokenRecord
 
 HANDSHAKE, AUTHENTICATE, VERSIONS, METADATA = 17, 36, 18, 3
 DELAY_MS = 100
@@ -330,3 +338,101 @@ def test_who_has_no_name_is_closed_at_the_first_request() -> None:
     with pytest.raises(CloseConnection, match="no rule applies"):
         client.send(METADATA, 12)
     assert not client.served.frames
+
+
+MECHANISM = SCRAM_BY_NAME["SCRAM-SHA-512"]
+
+
+class TokenListener:
+    """A listener with SCRAM and delegation tokens, and its clients."""
+
+    def __init__(self) -> None:
+        settings = {
+            "delegation.token.secret.key": "secret",
+            "listener.name.plaintext.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.plaintext.scram-sha-512.sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            ),
+        }
+        config = ServerConfig.from_properties(defaults_without_file(), settings)
+        self.settings, self.workers, self.time = token_settings(config), HandWorkers(), HandTime()
+        self.tokens = TokenCredentials(self.settings, CountingRandom())
+        self.token: Any = DelegationTokenRecord(owner="User:alice", expiration_timestamp=10_000)
+
+        def derive(token_id: str, mechanism: ScramMechanism) -> Preparation | None:
+            found = self.tokens.derivation(token_id, self._of(token_id), mechanism)
+            return (
+                None if found is None else Preparation(found, partial(self.tokens.keep, token_id, mechanism))
+            )
+
+        mechanisms = mechanisms_by_listener(
+            config,
+            [EndPoint("PLAINTEXT", "", 1, "SASL_PLAINTEXT")],
+            lambda user, mechanism: None,
+            CountingRandom(),
+            lambda: 0,
+            lambda token_id, mechanism: self.tokens.of(token_id, self._of(token_id), mechanism),
+            None,
+            derive,
+        )
+        self.dispatcher = SaslDispatcher(Served(), mechanisms, 0, self.time, self.time, self.workers)  # type: ignore[arg-type]
+        self.connections = 0
+
+    def _of(self, token_id: str) -> Any:
+        return self.token if token_id == "t" else None
+
+    def begin(self, token_id: str = "t") -> tuple[ConnectionInfo, ScramSaslClient, Any]:
+        """The answer to the first message of a new connection."""
+        self.connections += 1
+        info = ConnectionInfo(self.connections, "PLAINTEXT", "127.0.0.1", 9, listener_is_sasl=True)
+        password = b64encode(self.settings.hmac(token_id)).decode()
+        client = ScramSaslClient(MECHANISM, token_id, password, f"nonce{self.connections}", is_token=True)
+        self.send(info, HANDSHAKE, 1, mechanism=MECHANISM.name)
+        return info, client, self.send(info, AUTHENTICATE, 2, auth_bytes=client.initial_response())
+
+    def send(self, info: ConnectionInfo, key: int, version: int, **fields: Any) -> Any:
+        out = request_header_bytes(key, version, 7, "client")
+        encoder(request_class(key), version)(request_class(key)(**fields), out)
+        return self.dispatcher.dispatch(info, memoryview(out))
+
+    def end(self, info: ConnectionInfo, client: ScramSaslClient, reply: Any) -> None:
+        final = client.evaluate_challenge(bytes(decoded(reply, AUTHENTICATE, 2).auth_bytes))
+        reply = self.send(info, AUTHENTICATE, 2, auth_bytes=final)
+        assert client.evaluate_challenge(bytes(decoded(reply, AUTHENTICATE, 2).auth_bytes)) is None
+        assert info.principal == Principal("User", "alice", True)
+
+
+def test_a_worker_derives_the_key_of_a_token_and_that_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few milliseconds, which anyone can ask for who knows the id of a token."""
+    derived: list[int] = []
+    honest = ScramMechanism.salted_password
+
+    def counted(self: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
+        derived.append(iterations)
+        return honest(self, password, salt, iterations)
+
+    listener = TokenListener()
+    monkeypatch.setattr(ScramMechanism, "salted_password", counted)
+    begun = [listener.begin() for _ in range(3)]
+    assert (derived, len(listener.workers.submitted)) == ([], 3)
+    assert all(isinstance(pending, Pending) and pending.blocks for _, _, pending in begun)
+    listener.workers.run()
+    assert derived == [4096]
+    monkeypatch.undo()
+    for info, client, pending in begun:
+        listener.end(info, client, pending.reply.result())
+    info, client, reply = listener.begin()
+    assert not listener.workers.submitted
+    listener.end(info, client, reply)
+
+
+def test_for_a_token_that_there_is_not_nothing_is_derived() -> None:
+    listener = TokenListener()
+    with pytest.raises(CloseConnection):
+        listener.begin("other")
+    info, _, pending = listener.begin()
+    listener.token = None  # deleted while its key is derived
+    listener.workers.run()
+    with pytest.raises(CloseConnection):
+        pending.reply.result()
+    assert info.principal == ANONYMOUS
