@@ -20,8 +20,8 @@ from kafkacompat.controller.features import (
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
+from kafkacompat.node.broker_lifecycle import endpoint_records
 from kafkacompat.node.controller_channel import ControllerChannel
-from kafkacompat.node.lifecycle import endpoint_records
 from kafkacompat.ports import Timers
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.controller_registration_request import (

@@ -17,7 +17,7 @@ from kafkacompat.config import ServerConfig
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.log.manager import LogManager
 from kafkacompat.node.assignments import DirectoryAssignments
-from kafkacompat.node.heartbeats import BrokerHeartbeats
+from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replica_manager import ReplicaManager
@@ -70,7 +70,7 @@ class BrokerDirectories:
         self.logs.on_directory_failed = self._directory_failed
         # A full disk does not take a directory offline if this is the only broker: no other replica could take over.
         self.logs.spares_full = lambda: len(shared.machine.image.brokers) <= 1
-        self._life: BrokerHeartbeats | None = None
+        self._life: BrokerLifecycleManager | None = None
         self._assignments: DirectoryAssignments | None = None
         self._placement: Placement | None = None
 
@@ -122,7 +122,7 @@ class BrokerDirectories:
         """The directories with which the broker registers. Directories that failed while the logs were loaded are left out."""
         return tuple(each.directory_id for each in self.logs.directories if each.online)
 
-    def follow(self, life: BrokerHeartbeats) -> None:
+    def follow(self, life: BrokerLifecycleManager) -> None:
         """Set the heartbeats that report failed and cordoned directories to the controller."""
         self._life = life
         self.take_settings(self._settings.effective)

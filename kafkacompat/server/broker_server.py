@@ -22,11 +22,10 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.late import Late, NotMade
 from kafkacompat.node.auto_topics import OnDemandTopics
-from kafkacompat.node.broker_life import LifeSettings
+from kafkacompat.node.broker_lifecycle import BrokerIdentity, LifecycleSettings
+from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
 from kafkacompat.node.controller_channel import NO_TIMEOUT_MS
 from kafkacompat.node.forwarding import ForwardingController
-from kafkacompat.node.heartbeats import BrokerHeartbeats
-from kafkacompat.node.lifecycle import BrokerIdentity
 from kafkacompat.node.notices import SettingNotices
 from kafkacompat.node.opening import Opening
 from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
@@ -85,7 +84,7 @@ class BrokerServer:
         self._coordinates = False
         """Whether the coordinators serve, as soon as they are made."""
         self._server: SocketServer | None = None
-        self.heartbeats: BrokerHeartbeats | None = None
+        self.heartbeats: BrokerLifecycleManager | None = None
         self._build()
 
     def _build(self) -> None:
@@ -260,7 +259,7 @@ class BrokerServer:
     def _broker_epoch(self) -> int:
         return NO_EPOCH if self.heartbeats is None else self.heartbeats.broker_epoch
 
-    def _make_heartbeats(self, advertised: tuple[EndPoint, ...]) -> BrokerHeartbeats:
+    def _make_heartbeats(self, advertised: tuple[EndPoint, ...]) -> BrokerLifecycleManager:
         doors, config = self._doors, self._doors.config
         identity = BrokerIdentity(
             node_id=config.node_id,
@@ -272,12 +271,12 @@ class BrokerServer:
             previous_broker_epoch=self.logs.previous_broker_epoch,
         )
         machine = self._shared.machine
-        self.heartbeats = heartbeats = BrokerHeartbeats(
+        self.heartbeats = heartbeats = BrokerLifecycleManager(
             identity,
-            LifeSettings.from_config(config),
+            LifecycleSettings.from_config(config),
             self._shared.controller_channel("heartbeat"),
             doors.clock,
-            doors.timers,
+            doors.tasks,
             lambda: machine.image.offset,
             doors.halt,
         )

@@ -46,7 +46,7 @@ from kafkacompat.metrics.quotas import quota_families
 from kafkacompat.metrics.requests import request_families
 from kafkacompat.metrics.shares import share_families
 from kafkacompat.metrics.traffic import traffic_families
-from kafkacompat.node.lifecycle import BrokerState
+from kafkacompat.node.broker_lifecycle import BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

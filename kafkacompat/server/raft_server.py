@@ -17,7 +17,7 @@ from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.controller.records import ReplayError
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.log.checkpoint import CheckpointCorrupt
-from kafkacompat.node.heartbeats import RegistrationFailed
+from kafkacompat.node.broker_lifecycle_manager import RegistrationFailed
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.storage import StorageProblem

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.ids import TopicPartition, Uuid
     from kafkacompat.log.manager import LogManager
-    from kafkacompat.node.heartbeats import BrokerHeartbeats
+    from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
     from kafkacompat.partition.fetch import FetchEngine
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.raft.contracts import LoadedBatch
@@ -180,7 +180,7 @@ class Life(Host):
         return self.driver.is_held
 
     @property
-    def heartbeats(self) -> BrokerHeartbeats | None:
+    def heartbeats(self) -> BrokerLifecycleManager | None:
         broker = self._server.broker
         return None if broker is None else broker.heartbeats
 

@@ -14,6 +14,7 @@ import pytest
 from kafkacompat._tests.fuzz.node import FuzzedNode, node_properties
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.config import ServerConfig
+from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.metrics.families import Families, Sample, gauge, gauges
 from kafkacompat.metrics.loop_idle import Idle
@@ -127,7 +128,7 @@ def test_a_broker_that_nobody_answers_is_not_ready(world: World, monkeypatch: py
     timeout_ms = world.node.server._doors.config.get_int("broker.session.timeout.ms")
     world.node.pass_time(2 * timeout_ms)
     assert world.metrics.why_not_ready() is None
-    monkeypatch.setattr(broker.heartbeats, "_step", lambda: None)
+    monkeypatch.setattr(broker.heartbeats._channel, "request", lambda *_: Deferred())
     world.node.pass_time(timeout_ms + 2_001)
     assert world.metrics.why_not_ready() == "no controller answers the broker"
 

@@ -77,14 +77,14 @@ STARTING = [
     "kafkacompat.log.manager.LogManager.begin_load",
     "kafkacompat.log.manager.LogManager.finish_load",
     "kafkacompat.server.broker_server.broker_addresses",
-    "kafkacompat.node.heartbeats.BrokerHeartbeats.start",
+    "kafkacompat.node.broker_lifecycle_manager.BrokerLifecycleManager.start",
     "kafkacompat.node.opening.Opening.begin",
-    "kafkacompat.node.heartbeats.BrokerHeartbeats.ready_to_unfence",
+    "kafkacompat.node.broker_lifecycle_manager.BrokerLifecycleManager.ready_to_unfence",
     "kafkacompat.node.periodic.PeriodicWork.start",
     "kafkacompat.cli.start.announce",
 ]
 STOPPING = [
-    "kafkacompat.node.heartbeats.BrokerHeartbeats.shut_down",
+    "kafkacompat.node.broker_lifecycle_manager.BrokerLifecycleManager.shut_down",
     "kafkacompat.net.server.Server.drain",
     "kafkacompat.node.cleaning.BackgroundCleaning.stop",
     "kafkacompat.raft.quorum_driver.QuorumDriver.shut_down",

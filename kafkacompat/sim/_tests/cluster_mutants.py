@@ -17,7 +17,7 @@ from kafkacompat.log.directory import LogDirectory
 from kafkacompat.log.flush import Syncs
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
-from kafkacompat.node.lifecycle import BrokerIdentity
+from kafkacompat.node.broker_lifecycle import BrokerIdentity
 from kafkacompat.partition import followers, produce_purgatory
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import PendingPartitionChange, Standing

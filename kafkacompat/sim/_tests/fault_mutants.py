@@ -7,25 +7,24 @@ from typing import Any
 import pytest
 
 from kafkacompat.coordinator.loading import Loading
-from kafkacompat.node.heartbeats import BrokerHeartbeats
+from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
 
 def heartbeats_go_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     """When the clock is set back, heartbeats stop."""
-    original = BrokerHeartbeats._step
+    original = BrokerLifecycleManager.start
 
     class WallClock:
         def __init__(self, clock: Any) -> None:
             self.monotonic_ms = clock.now_ms
             self.now_ms = clock.now_ms
 
-    def step(self: Any) -> None:
-        if not isinstance(self._clock, WallClock):
-            self._clock = WallClock(self._clock)
-        original(self)
+    def start(self: Any) -> Any:
+        self._clock = WallClock(self._clock)
+        return original(self)
 
-    patch.setattr(BrokerHeartbeats, "_step", step)
+    patch.setattr(BrokerLifecycleManager, "start", start)
 
 
 def a_load_ends_at_the_first_read_that_fails(patch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""Carries out broker_life: sends its requests when they are due, and resolves the Deferreds that wait for a state.
+"""Carries out a BrokerLifecycle: sends its requests when they are due, and resolves the Deferreds that wait for a state.
 
-This module has the timers, the requests over the controller channel and the log lines; broker_life decides. `server`
+This module has the times, the requests over the controller channel and the log lines; broker_lifecycle decides. `server`
 calls `start` when this node follows the metadata, `ready_to_unfence` when the first image has been applied, and
 `shut_down` before the logs close. It then writes `broker_epoch` into every `.kafka_cleanshutdown`.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from kafkacompat.api.request_context import NotController
 from kafkacompat.controller.features import directories_supported, metadata_version
@@ -17,10 +16,15 @@ from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid, uuid_to_text
 from kafkacompat.net.channels import ChannelError
-from kafkacompat.node.broker_life import BrokerLife, LifeSettings
+from kafkacompat.node.broker_lifecycle import (
+    BrokerIdentity,
+    BrokerLifecycle,
+    BrokerState,
+    LifecycleSettings,
+)
 from kafkacompat.node.controller_channel import ControllerChannel
-from kafkacompat.node.lifecycle import BrokerIdentity, BrokerState
-from kafkacompat.ports import Clock, TimerHandle, Timers
+from kafkacompat.ports import Clock
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -34,29 +38,30 @@ class DirectoryFailureUntold(Exception):
     """The controller could not be told of a failed log directory within log.dir.failure.timeout.ms."""
 
 
-class BrokerHeartbeats:
+class BrokerLifecycleManager:
     """The registration and the sessions of one process. `fail` is called when the broker must stop."""
 
     def __init__(
         self,
         identity: BrokerIdentity,
-        settings: LifeSettings,
+        settings: LifecycleSettings,
         channel: ControllerChannel,
         clock: Clock,
-        timers: Timers,
+        tasks: Tasks,
         metadata_offset: Callable[[], int],
         fail: Callable[[Exception], None],
     ) -> None:
         """`metadata_offset` returns the last offset of the metadata log that this broker has applied."""
         self._identity = identity
         self._settings = settings
-        self._life = BrokerLife(identity, settings)
+        self._life = BrokerLifecycle(identity, settings)
         self._channel = channel
         self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._metadata_offset = metadata_offset
         self._fail = fail
-        self._timer: TimerHandle | None = None
+        self._due: Deferred[None] = Deferred.of(None)
+        """Waited for while no request is due."""
         self._said = ErrorCode.NONE
         self.registered: Deferred[int] = Deferred()
         """The broker epoch. Fails with RegistrationFailed."""
@@ -85,37 +90,37 @@ class BrokerHeartbeats:
         """Return `registered`."""
         now_ms = self._clock.monotonic_ms()
         self._life.start(now_ms)
-        self._timers.call_after(self._settings.registration_timeout_ms, self._check_registered)
-        self._step()
+        self._tasks.start("heartbeats", self._send_requests())
+        self._tasks.start("waiting for the registration", self._check_registered())
         return self.registered
 
     def ready_to_unfence(self) -> Deferred[None]:
         """Return `unfenced`."""
         self._life.ready_to_unfence(self._clock.monotonic_ms())
-        self._step()
+        self._changed()
         return self.unfenced
 
     def shut_down(self) -> Deferred[None]:
         """Return `stopped`. It is resolved at once for a broker that does not run."""
         self._life.begin_shutdown(self._clock.monotonic_ms())
-        self._step()
+        self._changed()
         return self.stopped
 
     def give_up(self) -> None:
         """Resolve `stopped` now if a shutdown waits for the controller."""
         self._life.give_up()
-        self._step()
+        self._changed()
 
     def directory_failed(self, directory_id: Uuid) -> None:
         now_ms = self._clock.monotonic_ms()
         self._life.directory_failed(directory_id, now_ms)
-        self._timers.call_after(self._settings.directory_failure_timeout_ms, self._check_directories)
-        self._step()
+        self._tasks.start("telling of a failed directory", self._check_directories())
+        self._changed()
 
     def cordon(self, directory_ids: tuple[Uuid, ...]) -> None:
         """These directories get no new replicas (cordoned.log.dirs)."""
         self._life.cordon(directory_ids, self._clock.monotonic_ms())
-        self._step()
+        self._changed()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Register again, or send a heartbeat, if the image requires it.
@@ -134,11 +139,11 @@ class BrokerHeartbeats:
             if broker is not old.brokers.get(broker_id)
         ):
             self._life.tell_offset(self._clock.monotonic_ms())
-            self._step()
+            self._changed()
         own = new.brokers.get(self._identity.node_id)
         if own is not None and self._life.is_registered and self._is_outdated(own, new):
             self._life.register_again(self._clock.monotonic_ms())
-            self._step()
+            self._changed()
 
     def _is_outdated(self, own: BrokerRegistration, image: MetadataImage) -> bool:
         if own.epoch > self.broker_epoch:
@@ -149,47 +154,50 @@ class BrokerHeartbeats:
             and directories_supported(metadata_version(image.features))
         )
 
-    def _step(self) -> None:
-        """Set the timer for the next request, resolve what is due, and send the request that is due now."""
+    async def _send_requests(self) -> None:
+        """One request after another, each when it is due."""
         life = self._life
-        now_ms = self._clock.monotonic_ms()
-        request = life.next_request(now_ms, self._metadata_offset())
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if life.due_ms is not None:
-            self._timer = self._timers.call_after(max(0, life.due_ms - now_ms), self._timer_fired)
-        self._tell()
-        if request is not None:
-            # Half a session: after a later answer the broker would already be fenced.
-            answer = self._channel.request(request, self._settings.session_timeout_ms // 2)
-            answer.on_done(lambda done: self._answered(done, type(request).__name__))
+        while life.state is not BrokerState.SHUTTING_DOWN:
+            request = life.next_request(self._clock.monotonic_ms(), self._metadata_offset())
+            if request is None:
+                await self._until_due()
+                continue
+            name = type(request).__name__
+            try:
+                # Half a session: after a later answer the broker would already be fenced.
+                response = await self._channel.request(request, self._settings.session_timeout_ms // 2)
+            except Exception as error:
+                # Whatever the error is: a broker that stops asking stays fenced for good.
+                logger.warning(
+                    "%s got no answer: %s",
+                    name,
+                    error,
+                    # OSError: the disk of this node's own controller has no room for the record.
+                    exc_info=None if isinstance(error, (ChannelError, NotController, OSError)) else error,
+                )
+                life.failed(self._clock.monotonic_ms())
+            else:
+                life.answered(response, self._clock.monotonic_ms())
+                if life.last_error is not self._said:
+                    self._said = life.last_error
+                    if self._said:
+                        logger.error("the controller answers %s with %s", name, self._said.name)
+            self._tell()
 
-    def _timer_fired(self) -> None:
-        self._timer = None
-        self._step()
-
-    def _answered(self, done: Deferred[Any], name: str) -> None:
-        life, now_ms = self._life, self._clock.monotonic_ms()
-        try:
-            response = done.result()
-        except Exception as error:
-            # Whatever the error is: a broker that stops asking stays fenced for good.
-            logger.warning(
-                "%s got no answer: %s",
-                name,
-                error,
-                # OSError: the disk of this node's own controller has no room for the record.
-                exc_info=None if isinstance(error, (ChannelError, NotController, OSError)) else error,
-            )
-            life.failed(now_ms)
+    async def _until_due(self) -> None:
+        due_ms = self._life.due_ms
+        if due_ms is None:
+            self._due = Deferred()
         else:
-            life.answered(response, now_ms)
-            if life.last_error is not self._said:
-                self._said = life.last_error
-                if self._said:
-                    logger.error("the controller answers %s with %s", name, self._said.name)
-        self._step()
+            self._due = self._tasks.sleep(max(0, due_ms - self._clock.monotonic_ms()))
+        await self._due
+
+    def _changed(self) -> None:
+        """Something else may be due now."""
+        self._tell()
+        if not self._due.done:
+            self._due.abandon()
+            self._due.resolve(None)
 
     def _tell(self) -> None:
         life = self._life
@@ -204,7 +212,8 @@ class BrokerHeartbeats:
         if life.state is BrokerState.SHUTTING_DOWN and not self.stopped.done:
             self.stopped.resolve(None)
 
-    def _check_registered(self) -> None:
+    async def _check_registered(self) -> None:
+        await self._tasks.sleep(self._settings.registration_timeout_ms)
         if self._life.registration_overdue(self._clock.monotonic_ms()) and not self.registered.done:
             error = self._life.last_error
             reason = f"it answers {error.name}" if error else "it does not answer"
@@ -215,9 +224,10 @@ class BrokerHeartbeats:
                     f"{self._settings.registration_timeout_ms} ms (initial.broker.registration.timeout.ms): {reason}"
                 )
             )
-            self._step()
+            self._changed()
 
-    def _check_directories(self) -> None:
+    async def _check_directories(self) -> None:
+        await self._tasks.sleep(self._settings.directory_failure_timeout_ms)
         directory_id = self._life.directory_overdue(self._clock.monotonic_ms())
         if directory_id is not None and self.state is not BrokerState.SHUTTING_DOWN:
             self._fail(

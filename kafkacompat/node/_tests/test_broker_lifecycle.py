@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.config import EndPoint
-from kafkacompat.node.broker_life import SHUTDOWN_TIMEOUT_MS, BrokerLife, LifeSettings, Request
-from kafkacompat.node.lifecycle import BrokerIdentity, BrokerState
+from kafkacompat.node.broker_lifecycle import (
+    SHUTDOWN_TIMEOUT_MS,
+    BrokerIdentity,
+    BrokerLifecycle,
+    BrokerState,
+    LifecycleSettings,
+    Request,
+)
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
@@ -22,10 +28,10 @@ def identity() -> BrokerIdentity:
 
 
 class Life:
-    """A BrokerLife and its clock."""
+    """A BrokerLifecycle and its clock."""
 
     def __init__(self) -> None:
-        self.life = BrokerLife(identity(), LifeSettings())
+        self.life = BrokerLifecycle(identity(), LifecycleSettings())
         self.now_ms = 5_000
         self.offset = 0
 

@@ -15,12 +15,13 @@ predecessor may arrive after its registration. If the other incarnation is alive
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
-from kafkacompat.config import ServerConfig
+from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.ids import NO_EPOCH, Uuid
-from kafkacompat.node.lifecycle import BrokerIdentity, BrokerState, endpoint_records
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
@@ -39,12 +40,48 @@ SHUTDOWN_POLL_MS = 50
 SHUTDOWN_TIMEOUT_MS = 5 * 60_000
 """A controlled shutdown that takes longer than this is abandoned."""
 
+SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
 Request = BrokerRegistrationRequest | BrokerHeartbeatRequest
 Response = BrokerRegistrationResponse | BrokerHeartbeatResponse
 
 
+class BrokerState(Enum):
+    """Kafka's broker states. The value is that of Kafka's BrokerState metric."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
 @dataclass(frozen=True, slots=True)
-class LifeSettings:
+class BrokerIdentity:
+    """The identity with which a broker registers. `listeners` are its advertised listeners, with the bound ports."""
+
+    node_id: int
+    cluster_id: str
+    incarnation_id: Uuid
+    """Random, new for every process."""
+    listeners: tuple[EndPoint, ...]
+    directory_ids: tuple[Uuid, ...]
+    rack: str | None
+    previous_broker_epoch: int
+    """The epoch of the last clean shutdown if all log directories agree on it, otherwise -1."""
+
+
+def endpoint_records(endpoints: Sequence[EndPoint]) -> list[tuple[str, str, int, int]]:
+    """Return (name, host, port, security protocol id) of each endpoint."""
+    return [
+        (each.listener_name, each.host, each.port, SECURITY_PROTOCOL_IDS[each.security_protocol])
+        for each in endpoints
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleSettings:
     heartbeat_interval_ms: int = 2_000
     session_timeout_ms: int = 9_000
     registration_timeout_ms: int = 60_000
@@ -53,7 +90,7 @@ class LifeSettings:
     """log.dir.failure.timeout.ms: the time within which the controller must learn of a failed directory."""
 
     @classmethod
-    def from_config(cls, config: ServerConfig) -> LifeSettings:
+    def from_config(cls, config: ServerConfig) -> LifecycleSettings:
         return cls(
             heartbeat_interval_ms=config.get_int("broker.heartbeat.interval.ms"),
             session_timeout_ms=config.get_int("broker.session.timeout.ms"),
@@ -62,7 +99,7 @@ class LifeSettings:
         )
 
 
-class BrokerLife:
+class BrokerLifecycle:
     """Call `start` first. Then call `next_request` whenever `due_ms` has come, and `answered` or `failed` for each request."""
 
     __slots__ = (
@@ -86,7 +123,7 @@ class BrokerLife:
         "state",
     )
 
-    def __init__(self, identity: BrokerIdentity, settings: LifeSettings) -> None:
+    def __init__(self, identity: BrokerIdentity, settings: LifecycleSettings) -> None:
         self._identity = identity
         self._settings = settings
         self.state = BrokerState.NOT_RUNNING

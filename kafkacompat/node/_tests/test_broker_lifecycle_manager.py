@@ -13,12 +13,16 @@ from kafkacompat.config import EndPoint
 from kafkacompat.controller.image import CONTROLLERS, BrokerRegistration, MetadataImage
 from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.node._tests.fakes import HandChannels, Sent
-from kafkacompat.node.broker_life import LifeSettings
+from kafkacompat.node.broker_lifecycle import BrokerIdentity, BrokerState, LifecycleSettings
+from kafkacompat.node.broker_lifecycle_manager import (
+    BrokerLifecycleManager,
+    DirectoryFailureUntold,
+    RegistrationFailed,
+)
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
-from kafkacompat.node.heartbeats import BrokerHeartbeats, DirectoryFailureUntold, RegistrationFailed
-from kafkacompat.node.lifecycle import BrokerIdentity, BrokerState
 from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -47,12 +51,12 @@ class World:
             lambda: (3, "c", 1),  # type: ignore[arg-type]
         )
         self.offset = 5
-        self.heartbeats = BrokerHeartbeats(
+        self.heartbeats = BrokerLifecycleManager(
             BrokerIdentity(1, "c", INCARNATION, LISTENERS, (DIRECTORY,), None, -1),
-            LifeSettings(),
+            LifecycleSettings(),
             self.channel,
             self.time,
-            self.time,
+            Tasks(self.time),
             lambda: self.offset,
             self.failures.append,
         )
