@@ -11,11 +11,14 @@ from kafkacompat.wire.messages.push_telemetry_response import PushTelemetryRespo
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.push_telemetry_request import PushTelemetryRequest
 
 
-def handle(node: Node, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    error = manager_of(node).push(
+def handle(
+    node: Node, context: RequestContext, request: PushTelemetryRequest
+) -> Steps[PushTelemetryResponse]:
+    error = yield from manager_of(node).push(
         bytes(request.client_instance_id),
         attributes_of(context),
         context.connection_id,

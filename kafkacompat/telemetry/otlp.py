@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
+from kafkacompat.deferred import Deferred
 from kafkacompat.records.compression import UNPACKING_COST, DecompressedTooLarge, decompress
+from kafkacompat.stepping.jobs import Steps
 from kafkacompat.telemetry.client_metrics_manager import (
     NO_CODEC,
     Attributes,
@@ -22,8 +25,12 @@ UNPACKED_BYTES_MAX = 512 << 10
 """Of one push. A client sends at most a few hundred metrics of about a hundred bytes. A message of two bytes costs 70 ns."""
 PACKED_BYTES_MAX = 1 << 20
 """Of one push, each counted as often as UNPACKING_COST tells: it is decompressed in one step of the loop."""
+PARSED_WITH_ELEMENTS_BYTES_MAX = 128 << 10
+"""A longer message is parsed in a step of its own. 512 KiB of the smallest messages take ten milliseconds."""
 ELEMENTS_MAX = 5_000
 """Metrics, points and attributes of one push that are read. One costs up to three microseconds."""
+ELEMENTS_A_STEP = 1_500
+"""What Kafka's clients send is hardly ever more."""
 DELTA = metrics_pb2.AGGREGATION_TEMPORALITY_DELTA
 COUNTER_SUFFIX = "_total"
 """Prometheus' counters have it. With a gauge of such a name, a scrape would have two metrics of one name."""
@@ -36,11 +43,30 @@ class OtlpReceiver:
 
     def __init__(self, series: ClientSeries) -> None:
         self.series = series
+        self._is_busy = False
+        self._waiting: deque[Deferred[None]] = deque()
+        """Pushes that wait for their turn, in the order of their arrival. A connection has one at most, because it is not
+        read meanwhile."""
 
-    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
-        points = Points(codec, metrics)
-        self.series.add(client, attributes, iter(points))
-        self.series.refused += points.unread
+    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> Steps[None]:
+        """Usually one step. One push is read at a time: what half a megabyte means may take tens of megabytes, which stay
+        in memory until its last step."""
+        if self._is_busy:
+            turn: Deferred[None] = Deferred()
+            self._waiting.append(turn)
+            yield turn
+        self._is_busy = True
+        try:
+            points = Points(codec, metrics)
+            if points.size > PARSED_WITH_ELEMENTS_BYTES_MAX:
+                yield None
+            yield from self.series.add(client, attributes, iter(points))
+            self.series.refused += points.unread
+        finally:
+            if self._waiting:
+                self._waiting.popleft().resolve(None)
+            else:
+                self._is_busy = False
 
     def forget(self, client: bytes) -> None:
         self.series.forget(client)
@@ -62,27 +88,44 @@ class Points:
             raise PointsTooLarge(str(error)) from error
         except (DecodeError, ValueError) as error:
             raise PointsRefused(str(error)) from error
+        self.size = len(body)
+        """Bytes, decompressed."""
         self._left = ELEMENTS_MAX
+        self._step_ends_at = ELEMENTS_MAX - ELEMENTS_A_STEP
+        """When so many elements are left, the step is over."""
         self.unread = 0
         """Points of the metric in which ELEMENTS_MAX was reached. Nobody looks at the metrics behind it."""
 
-    def __iter__(self) -> Iterator[Point]:
+    def __iter__(self) -> Iterator[Point | None]:
+        """With a None after each ELEMENTS_A_STEP elements or a few more."""
         for of_resource in self._data.resource_metrics:
             for of_scope in of_resource.scope_metrics:
                 for metric in of_scope.metrics:
                     yield from self._of(metric)
                     if self._is_over():
                         return
+                    if self._ends_step():
+                        yield None
                 if self._is_over():
                     return
+                if self._ends_step():
+                    yield None
             if self._is_over():
                 return
+            if self._ends_step():
+                yield None
 
     def _is_over(self) -> bool:
         self._left -= 1
         return self._left <= 0
 
-    def _of(self, metric: Any) -> Iterator[Point]:
+    def _ends_step(self) -> bool:
+        if self._left > self._step_ends_at:
+            return False
+        self._step_ends_at = self._left - ELEMENTS_A_STEP
+        return True
+
+    def _of(self, metric: Any) -> Iterator[Point | None]:
         kind = metric.WhichOneof("data")
         if kind not in ("gauge", "sum"):
             return
@@ -103,6 +146,8 @@ class Points:
                 return
             labels = labels_of({each.key: _text(each.value) for each in attributes})
             yield Point(told, labels, _value(point), is_counter, is_delta)
+            if self._ends_step():
+                yield None
 
 
 def _value(point: Any) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
+from kafkacompat.stepping.jobs import Steps
 from kafkacompat.telemetry.client_metrics_manager import Attributes, PointsRefused
 
 SERIES_A_CLIENT_MAX = 1_000
@@ -64,18 +65,34 @@ class ClientSeries:
     refused: int = 0
     """Points that did not fit into the bounds, or that cannot be added."""
 
-    def add(self, client: bytes, attributes: Attributes, points: Iterator[Point]) -> None:
+    def add(self, client: bytes, attributes: Attributes, points: Iterator[Point | None]) -> Steps[None]:
+        """Take points. A None among them is the end of a step."""
         own = self.by_client.pop(client, None) or OfClient()
         self.by_client[client] = own
         own.labels = {name: attributes.get(name, "")[:VALUE_MAX] for name in OWN_LABELS}
+        while True:
+            is_over = self._add_until_none(own, points)
+            if is_over:
+                return
+            yield None
+            if self.by_client.get(client) is not own:
+                return  # forgotten meanwhile
+
+    def _add_until_none(self, own: OfClient, points: Iterator[Point | None]) -> bool:
+        """Whether that were all points."""
         before = len(own.values), own.characters
+        is_over = True
         for point in points:
+            if point is None:
+                is_over = False
+                break
             if not _taken(own, point):
                 self.refused += 1
         self.count += len(own.values) - before[0]
         self.characters += own.characters - before[1]
         while self.count > SERIES_MAX or self.characters > CHARACTERS_MAX:
             self.forget(next(iter(self.by_client)))
+        return is_over
 
     def forget(self, client: bytes) -> None:
         own = self.by_client.pop(client, None)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from kafkacompat.config.client_metrics import IllegalPattern, Subscription, parse_subscription
+from kafkacompat.stepping.jobs import Steps, all_steps
 from kafkacompat.telemetry import client_metrics_manager
 from kafkacompat.telemetry.client_metrics_manager import (
     EXPIRY_MS,
@@ -32,12 +33,14 @@ class Taken:
         self.bodies: list[tuple[bytes, int, bytes]] = []
         self.forgotten: list[bytes] = []
 
-    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
+    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> Steps[None]:
         if metrics == b"bad":
             raise PointsRefused("bad")
         if metrics == b"large":
             raise PointsTooLarge("large")
         self.bodies.append((client, codec, metrics))
+        if metrics == b"long":
+            yield None
 
     def forget(self, client: bytes) -> None:
         self.forgotten.append(client)
@@ -69,7 +72,7 @@ def push(manager: ClientMetricsManager) -> Push:
             "codec": NO_CODEC,
             "metrics": metrics,
         }
-        return manager.push(A, JAVA, CONNECTION, now_ms, **(words | changed))  # type: ignore[arg-type]
+        return all_steps(manager.push(A, JAVA, CONNECTION, now_ms, **(words | changed)))  # type: ignore[arg-type]
 
     return push
 
@@ -153,11 +156,41 @@ def test_the_last_push_may_come_early_and_nothing_comes_after_it(
 
 @pytest.mark.parametrize("reserved", [bytes(16), bytes(15) + b"\1"])
 def test_a_push_without_an_id_is_invalid(reserved: bytes, manager: ClientMetricsManager) -> None:
-    error = manager.push(
-        reserved, JAVA, CONNECTION, 0, subscription_id=0, is_terminating=False, codec=NO_CODEC, metrics=b""
+    error = all_steps(
+        manager.push(
+            reserved,
+            JAVA,
+            CONNECTION,
+            0,
+            subscription_id=0,
+            is_terminating=False,
+            codec=NO_CODEC,
+            metrics=b"",
+        )
     )
     assert error is ErrorCode.INVALID_REQUEST
     assert not manager.instances
+
+
+def test_a_client_that_is_forgotten_while_its_push_is_taken_leaves_no_series(
+    manager: ClientMetricsManager, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_metrics_manager, "INSTANCES_MAX", 1)
+    _, client = manager.get(A, JAVA, CONNECTION, 0)
+    steps = manager.push(
+        A,
+        JAVA,
+        CONNECTION,
+        1,
+        subscription_id=client.subscription_id,
+        is_terminating=False,
+        codec=NO_CODEC,
+        metrics=b"long",
+    )
+    next(steps)
+    manager.get(bytes([9]) * 16, JAVA, CONNECTION, 2)
+    assert all_steps(steps) is ErrorCode.NONE
+    assert taken.forgotten == [A, A]
 
 
 def test_clients_are_forgotten_when_they_are_silent_or_too_many(

@@ -11,6 +11,7 @@ from kafkacompat.metrics._tests.exposition import parsed
 from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.rendering import rendered
 from kafkacompat.records.compression import compress
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.telemetry.client_metrics_manager import (
     ACCEPTED_CODECS,
     NO_CODEC,
@@ -80,7 +81,7 @@ def changed(body: bytes, chance: random.Random) -> bytes:
 def test_changed_bytes_are_read_or_refused(codec: int) -> None:
     receiver = OtlpReceiver(ClientSeries())
     body = push()
-    receiver.take(bytes([CLIENTS]) * 16, who(CLIENTS), codec, compress(codec, body))
+    all_steps(receiver.take(bytes([CLIENTS]) * 16, who(CLIENTS), codec, compress(codec, body)))
     assert receiver.series.count == 4
     chance = random.Random(codec)
     packed = compress(codec, body)
@@ -89,7 +90,7 @@ def test_changed_bytes_are_read_or_refused(codec: int) -> None:
         # Of what is compressed most changes are found by its checksum or format.
         sent = changed(packed, chance) if number % 2 else compress(codec, changed(body, chance))
         try:
-            receiver.take(bytes([number % CLIENTS]) * 16, who(number % CLIENTS), codec, sent)
+            all_steps(receiver.take(bytes([number % CLIENTS]) * 16, who(number % CLIENTS), codec, sent))
             outcomes["read"] += 1
         except PointsRefused:
             outcomes["refused"] += 1
