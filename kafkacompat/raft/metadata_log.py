@@ -50,14 +50,17 @@ def metadata_log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
 
 
 @contextmanager
-def _as_far_as_there_is_room() -> Iterator[None]:
-    """Ignore a full disk, or a lack of descriptors, in an operation that shortens the log. Remaining segments are deleted
-    with the next snapshot. The epoch file is written with the next batch; a start does not need it, because it checks
-    every batch."""
+def _as_far_as_there_is_room(*, can_lack: bool = False) -> Iterator[None]:
+    """Ignore a full disk in an operation that shortens the log. Remaining segments are deleted with the next snapshot. The
+    epoch file is written with the next batch; a start does not need it, because it checks every batch.
+
+    `can_lack`: ignore a lack of descriptors as well, where nothing counts on the operation.
+    """
     try:
         yield
     except OSError as error:
-        if not (error.errno in NO_ROOM or passes(error)) or isinstance(error, (SyncFailed, HalfDone)):
+        is_whole = not isinstance(error, (SyncFailed, HalfDone))
+        if not (is_whole and (error.errno in NO_ROOM or (can_lack and passes(error)))):
             raise
 
 
@@ -139,7 +142,7 @@ class PartitionMetadataLog:
     def drop_below(self, offset: int) -> None:
         log, now_ms = self.log, self._clock.now_ms()
         log.increment_log_start_offset(offset)
-        with _as_far_as_there_is_room():
+        with _as_far_as_there_is_room(can_lack=True):
             if offset == log.log_end_offset or log.segments[-1].size >= ROLLED_AT_A_SNAPSHOT_BYTES:
                 # The active segment is never dropped. A new one allows the old bytes to be deleted, at the latest with the
                 # snapshot after the next one.

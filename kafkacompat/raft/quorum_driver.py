@@ -15,7 +15,7 @@ from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch
-from kafkacompat.ports import Clock, Disk, Random, Timers, Workers
+from kafkacompat.ports import Clock, Disk, Random, Timers, Workers, passes
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
 from kafkacompat.raft.applier import Applier
@@ -31,7 +31,7 @@ from kafkacompat.raft.quorum_snapshots import QuorumSnapshots
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.roles import Role
 from kafkacompat.raft.room import RoomWatch
-from kafkacompat.raft.snapshot_work import SnapshotWork, SnapshotWriter
+from kafkacompat.raft.snapshot_work import LACK_AGAIN_MS, SnapshotWork, SnapshotWriter
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import VoterSet
 
@@ -184,10 +184,22 @@ class QuorumDriver(QuorumProposals):
     def _synced(self, error: BaseException | None) -> None:
         if self._pump.is_closed:
             return
-        if error is not None:
+        if passes(error):
+            # The sync could not begin, so nothing of it was reported and lost.
+            self._timers.call_after(LACK_AGAIN_MS, lambda: self._pump.guarded(self._sync_again))
+        elif error is not None:
             self._pump.halt(error)
         else:
             self._pump.enter(events.Synced())
+
+    def _sync_again(self) -> None:
+        if self._core.is_syncing:
+            try:
+                self._files.sync(self._synced)
+            except OSError as error:
+                if not passes(error):
+                    raise
+                self._synced(error)
 
     def flush_now(self) -> None:
         """Make the whole log durable before returning (for a sole voter that also commits it). Blocks on the disk."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.meters import RecentTimes
+from kafkacompat.ports import passes
 from kafkacompat.quota.counted import Counted
 from kafkacompat.raft import control_records
 from kafkacompat.raft import effects as effect
@@ -202,13 +203,21 @@ class QuorumFiles:
     def installed(self, snapshot_id: OffsetAndEpoch) -> None:
         """The complete part file has become a snapshot, which replaces the log."""
         self.log.truncate_fully_and_start_at(snapshot_id.offset)
-        self.snapshots.drop_older(snapshot_id)
+        self._drop_older(snapshot_id)
         self.bytes_since_snapshot = self.batches_read = 0
 
     def trim(self, snapshot_id: OffsetAndEpoch) -> None:
         """Start the log at this snapshot's end, and delete older snapshots."""
         self.log.drop_below(snapshot_id.offset)
-        self.snapshots.drop_older(snapshot_id)
+        self._drop_older(snapshot_id)
+
+    def _drop_older(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Without descriptors they stay until the next snapshot: nothing reads them any more."""
+        try:
+            self.snapshots.drop_older(snapshot_id)
+        except OSError as error:
+            if not passes(error):
+                raise
 
 
 def bounded(max_bytes: int) -> int:

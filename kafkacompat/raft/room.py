@@ -29,6 +29,13 @@ UNCHANGED_WHEN_REFUSED = frozenset(
     }
 )
 """Effects that have changed nothing when the disk refuses them, or only what a retry detects."""
+UNCHANGED_WHEN_LACKING = UNCHANGED_WHEN_REFUSED | {
+    effect.ReplyWithRecords,
+    effect.ReplyWithSnapshot,
+    effect.Sync,
+    effect.Truncate,
+}
+"""The same for a lack of descriptors or memory. A truncation that has begun fails with HalfDone."""
 LOOK_AGAIN_MS = 1_000
 NOTE_AGAIN_MS = 60_000
 LEAST_ROOM_BYTES = 64 * 1024
@@ -57,11 +64,14 @@ class RoomWatch:
 
     def holds(self, each: effect.Effect, error: OSError) -> bool:
         """Whether a refused effect must be retried."""
-        if isinstance(error, SyncFailed) or not (error.errno in NO_ROOM or passes(error)):
+        if passes(error):
+            is_held = type(each) in UNCHANGED_WHEN_LACKING
+        else:
+            is_full = error.errno in NO_ROOM and not isinstance(error, SyncFailed)
+            is_held = is_full and type(each) in UNCHANGED_WHEN_REFUSED
+        if not is_held:
             return False
-        if type(each) not in UNCHANGED_WHEN_REFUSED:
-            return False
-        self._say(f"the metadata log's directory takes no writes, and this node waits for it: {error}")
+        self._say(f"the quorum waits for the metadata log's directory: {error}")
         return True
 
     def wait(self, size_bytes: int, error: OSError) -> None:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 AGAIN_MS = 60_000
 """Delay after a failed snapshot before the next one may begin."""
 LACK_AGAIN_MS = 1_000
-"""Delay before the next try of an installation for which something was lacking."""
+"""Delay before the next try of an installation, or of a sync, for which something was lacking."""
 
 
 class SnapshotWriter:

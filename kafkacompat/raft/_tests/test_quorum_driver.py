@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from kafkacompat.raft.metadata_log import PartitionMetadataLog
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.quorum_files import ANSWER_BYTES_MAX
 from kafkacompat.raft.snapshot_store import SnapshotStore
-from kafkacompat.raft.snapshot_work import AGAIN_MS
+from kafkacompat.raft.snapshot_work import AGAIN_MS, LACK_AGAIN_MS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import add_raft_voter_request, remove_raft_voter_request, vote_request
 
@@ -656,6 +657,84 @@ def test_a_snapshot_that_finds_no_room_is_noted_and_what_is_unexpected_halts(
     node.begin_snapshot()
     cluster.world.advance(10)
     assert [type(each) for each in node.failures] == [KeyError]
+
+
+LACK_MS = 5_000
+
+
+@pytest.mark.parametrize("operation", ["open", "create", "write_atomic", "list_directory", "read_bytes"])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_nodes_without_descriptors_for_a_while_all_go_on(operation: str, number: int) -> None:
+    """One of them fetches a snapshot meanwhile, another one writes one, and the log gets new segments."""
+    cluster = started(settings=None, segment_bytes=2_000)
+    leader = cluster.settle()
+    late = cluster.followers()[0]
+    late.kill()
+    for index in range(20):
+        leader.propose(b"%d" % index + b"." * 200)
+        cluster.settle()
+    leader.write_snapshot()
+    leader.propose(b"more")
+    cluster.settle()
+    leader.write_snapshot()
+    assert leader.log.log_start_offset > 0
+    late.start()
+    met: list[str] = []
+
+    def refuse(each: str, path: str) -> OSError | None:
+        if each != operation:
+            return None
+        met.append(path)
+        return OSError(number, "not now", path)
+
+    for node in cluster.nodes.values():
+        node.disk.refuse = refuse
+    for _ in range(10):
+        with suppress(OSError, NotLeader):
+            leader.propose(b"." * 500)
+        cluster.run(LACK_MS // 10)
+    with suppress(AssertionError):  # none is begun while one is written, or soon after one has failed
+        leader.write_snapshot()
+    cluster.run(LACK_MS)
+    for node in cluster.nodes.values():
+        node.disk.refuse = None
+    cluster.run(3 * LACK_MS)
+    cluster.settle()
+    assert met
+    assert [node.failures for node in cluster.nodes.values()] == [[], [], []]
+    outcome = cluster.leader().propose(b"last")
+    cluster.settle()
+    assert outcome == ["committed"]
+    assert late.machine.values[-1] == b"last"
+
+
+def test_a_sync_that_cannot_begin_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[Exception] = [
+        OSError(errno.EMFILE, "not now"),
+        WorkersBusy("too many jobs"),
+        MemoryError(),
+    ]
+    right = PartitionMetadataLog.begin_sync
+
+    def begin(log: PartitionMetadataLog) -> Any:
+        sync = right(log)
+
+        def run() -> None:
+            if problems:
+                raise problems.pop()
+            sync()
+
+        return run
+
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    cluster.run(10)
+    monkeypatch.setattr(PartitionMetadataLog, "begin_sync", begin)
+    outcome = node.propose(b"a")
+    cluster.run(10)
+    assert outcome == []
+    cluster.run(10 * LACK_AGAIN_MS)
+    assert (problems, outcome, node.failures) == ([], ["committed"], [])
 
 
 @pytest.mark.parametrize("method", ["read_part", "freeze", "drop_part"])

@@ -107,7 +107,7 @@ def test_a_lack_of_descriptors_is_waited_for_like_a_full_disk(number: int) -> No
     leader.kill()
     cluster.run(20_000)
     assert [node.failures for node in waiting] == [[], []]
-    assert all(any("takes no writes" in note for note in node.notes) for node in waiting)
+    assert all(any("the quorum waits" in note for note in node.notes) for node in waiting)
     for node in waiting:
         node.disk.refuse = None
     cluster.run(3 * LOOK_AGAIN_MS)
