@@ -15,7 +15,8 @@ from typing import Any
 from interop_tests.harness.records import BatchPlan
 from kafkacompat.security.acl import AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkacompat.wire.apis import ApiKey, request_class
-from kafkacompat.wire.definition import StructSpec, load_definition
+from kafkacompat.wire.codec import specification
+from kafkacompat.wire.definition import StructSpec
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.message import Message, Struct
 
@@ -393,7 +394,7 @@ listener of the brokers. There it is ANONYMOUS in this test, has no right to ask
 def request_of(key: int, asked: Row, topic_id: bytes) -> Message:
     """With the fields of the row; fields that it does not name keep their defaults."""
     kind = request_class(key)
-    spec = load_definition(kind.DEFINITION)
+    spec = specification(kind)
     assert spec is not None
     made = _made(spec.root, import_module(kind.__module__), asked.fields, topic_id)
     assert isinstance(made, Message)

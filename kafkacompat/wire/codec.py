@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar, cast
 
 from kafkacompat.wire.decoder_source import DecoderSource
-from kafkacompat.wire.definition import MessageSpec, load_definition
+from kafkacompat.wire.definition import MessageSpec, parse_definition
 from kafkacompat.wire.encoder_source import EncoderSource
 from kafkacompat.wire.message import Encoded, Message, Struct
 from kafkacompat.wire.primitives import ByteSequence
@@ -28,7 +28,7 @@ PartsEncoder: TypeAlias = Callable[[Any, bytearray, list[Any]], bytearray]
 @remembered
 def specification(cls: type[Message]) -> MessageSpec:
     """Return the definition of a message class."""
-    spec = load_definition(cls.DEFINITION)
+    spec = parse_definition(cls.DEFINITION, cls.__module__)
     if spec is None:
         raise ValueError(f"{cls.__name__} has no valid version")
     return spec

@@ -151,7 +151,12 @@ def definition_paths() -> Iterator[str]:
 
 def load_definition(path: str) -> MessageSpec | None:
     """Return the definition at `path` below `definitions/`, or None if no version of it is valid any more."""
-    raw = json.loads((ROOT / path).read_text(encoding="utf-8"))
+    return parse_definition((ROOT / path).read_text(encoding="utf-8"), path)
+
+
+def parse_definition(text: str, path: str) -> MessageSpec | None:
+    """Return the definition with this text, which comes from `path`. None if no version of it is valid any more."""
+    raw = json.loads(text)
     valid = Versions.parse(raw["validVersions"], NEVER)
     if valid.low > valid.high:
         return None

@@ -4,10 +4,12 @@ It writes `wire/messages/*.py`, one module for each definition, and `wire/tables
 written, and the exit status says whether the files are up to date.
 """
 
+import json
 import sys
 from pathlib import Path
 
 from kafkacompat.wire.definition import (
+    ROOT,
     FieldSpec,
     MessageSpec,
     StructSpec,
@@ -68,6 +70,11 @@ def module_text(spec: MessageSpec) -> str:
     return "\n".join(lines) + "\n"
 
 
+def definition_text(path: str) -> str:
+    """Return the definition at `path` below `definitions/` without its white space."""
+    return json.dumps(json.loads((ROOT / path).read_text(encoding="utf-8")), separators=(",", ":"))
+
+
 def _uses_any(spec: MessageSpec) -> bool:
     return any(f.kind == "records" for s in spec.structs for f in s.fields)
 
@@ -88,7 +95,7 @@ def _class_lines(struct: StructSpec, spec: MessageSpec | None) -> list[str]:
             f"    MIN_VERSION: ClassVar[int] = {spec.valid_versions.low}",
             f"    MAX_VERSION: ClassVar[int] = {spec.valid_versions.high}",
             f"    FLEXIBLE_MIN: ClassVar[int] = {minimum}",
-            f'    DEFINITION: ClassVar[str] = "{spec.path}"',
+            f"    DEFINITION: ClassVar[str] = {definition_text(spec.path)!r}",
         ]
     if not struct.fields:
         return lines

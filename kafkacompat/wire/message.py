@@ -44,4 +44,4 @@ class Message(Struct):
     FLEXIBLE_MIN: ClassVar[int] = 32767
     """The first version with compact types and tagged fields. 32767 if there is none."""
     DEFINITION: ClassVar[str] = ""
-    """Path of the definition below `wire/definitions/`."""
+    """The text of the definition. It comes with the class, so whoever has the class needs no further file for a codec."""

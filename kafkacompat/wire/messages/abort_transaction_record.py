@@ -15,7 +15,7 @@ class AbortTransactionRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/AbortTransactionRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":25,"type":"metadata","name":"AbortTransactionRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Reason","type":"string","default":"null","versions":"0+","nullableVersions":"0+","taggedVersions":"0+","tag":0}]}'
 
     def __init__(
         self,

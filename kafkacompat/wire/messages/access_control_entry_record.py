@@ -15,7 +15,7 @@ class AccessControlEntryRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/AccessControlEntryRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":18,"type":"metadata","name":"AccessControlEntryRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Id","type":"uuid","versions":"0+"},{"name":"ResourceType","type":"int8","versions":"0+"},{"name":"ResourceName","type":"string","versions":"0+"},{"name":"PatternType","type":"int8","versions":"0+"},{"name":"Principal","type":"string","versions":"0+"},{"name":"Host","type":"string","versions":"0+"},{"name":"Operation","type":"int8","versions":"0+"},{"name":"PermissionType","type":"int8","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class AddOffsetsToTxnRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/AddOffsetsToTxnRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":25,"type":"request","listeners":["broker"],"name":"AddOffsetsToTxnRequest","validVersions":"0-4","flexibleVersions":"3+","fields":[{"name":"TransactionalId","type":"string","versions":"0+","entityType":"transactionalId"},{"name":"ProducerId","type":"int64","versions":"0+","entityType":"producerId"},{"name":"ProducerEpoch","type":"int16","versions":"0+"},{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"}]}'
 
     def __init__(
         self,

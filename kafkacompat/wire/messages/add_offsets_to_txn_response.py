@@ -15,7 +15,7 @@ class AddOffsetsToTxnResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/AddOffsetsToTxnResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":25,"type":"response","name":"AddOffsetsToTxnResponse","validVersions":"0-4","flexibleVersions":"3+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"}]}'
 
     def __init__(
         self,

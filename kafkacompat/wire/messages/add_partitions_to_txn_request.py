@@ -47,7 +47,7 @@ class AddPartitionsToTxnRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/AddPartitionsToTxnRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":24,"type":"request","listeners":["broker"],"name":"AddPartitionsToTxnRequest","validVersions":"0-5","flexibleVersions":"3+","latestVersionUnstable":false,"commonStructs":[{"name":"AddPartitionsToTxnTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true,"entityType":"topicName"},{"name":"Partitions","type":"[]int32","versions":"0+"}]}],"fields":[{"name":"Transactions","type":"[]AddPartitionsToTxnTransaction","versions":"4+","fields":[{"name":"TransactionalId","type":"string","versions":"4+","mapKey":true,"entityType":"transactionalId"},{"name":"ProducerId","type":"int64","versions":"4+","entityType":"producerId"},{"name":"ProducerEpoch","type":"int16","versions":"4+"},{"name":"VerifyOnly","type":"bool","versions":"4+","default":false},{"name":"Topics","type":"[]AddPartitionsToTxnTopic","versions":"4+"}]},{"name":"V3AndBelowTransactionalId","type":"string","versions":"0-3","entityType":"transactionalId"},{"name":"V3AndBelowProducerId","type":"int64","versions":"0-3","entityType":"producerId"},{"name":"V3AndBelowProducerEpoch","type":"int16","versions":"0-3"},{"name":"V3AndBelowTopics","type":"[]AddPartitionsToTxnTopic","versions":"0-3"}]}'
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ class AddPartitionsToTxnResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/AddPartitionsToTxnResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":24,"type":"response","name":"AddPartitionsToTxnResponse","validVersions":"0-5","flexibleVersions":"3+","commonStructs":[{"name":"AddPartitionsToTxnTopicResult","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true,"entityType":"topicName"},{"name":"ResultsByPartition","type":"[]AddPartitionsToTxnPartitionResult","versions":"0+"}]},{"name":"AddPartitionsToTxnPartitionResult","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+","mapKey":true},{"name":"PartitionErrorCode","type":"int16","versions":"0+"}]}],"fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"4+","ignorable":true},{"name":"ResultsByTransaction","type":"[]AddPartitionsToTxnResult","versions":"4+","fields":[{"name":"TransactionalId","type":"string","versions":"4+","mapKey":true,"entityType":"transactionalId"},{"name":"TopicResults","type":"[]AddPartitionsToTxnTopicResult","versions":"4+"}]},{"name":"ResultsByTopicV3AndBelow","type":"[]AddPartitionsToTxnTopicResult","versions":"0-3"}]}'
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class AddRaftVoterRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AddRaftVoterRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":80,"type":"request","listeners":["controller","broker"],"name":"AddRaftVoterRequest","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"ClusterId","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"TimeoutMs","type":"int32","versions":"0+"},{"name":"VoterId","type":"int32","versions":"0+"},{"name":"VoterDirectoryId","type":"uuid","versions":"0+"},{"name":"Listeners","type":"[]Listener","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"uint16","versions":"0+"}]},{"name":"AckWhenCommitted","type":"bool","versions":"1+","default":"true"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class AddRaftVoterResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AddRaftVoterResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":80,"type":"response","name":"AddRaftVoterResponse","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","ignorable":true}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class AllocateProducerIdsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AllocateProducerIdsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":67,"type":"request","listeners":["controller"],"name":"AllocateProducerIdsRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"BrokerId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"BrokerEpoch","type":"int64","versions":"0+","default":"-1"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class AllocateProducerIdsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AllocateProducerIdsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":67,"type":"response","name":"AllocateProducerIdsResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ProducerIdStart","type":"int64","versions":"0+","entityType":"producerId"},{"name":"ProducerIdLen","type":"int32","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class AlterClientQuotasRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/AlterClientQuotasRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":49,"type":"request","listeners":["broker","controller"],"name":"AlterClientQuotasRequest","validVersions":"0-1","flexibleVersions":"1+","fields":[{"name":"Entries","type":"[]EntryData","versions":"0+","fields":[{"name":"Entity","type":"[]EntityData","versions":"0+","fields":[{"name":"EntityType","type":"string","versions":"0+"},{"name":"EntityName","type":"string","versions":"0+","nullableVersions":"0+"}]},{"name":"Ops","type":"[]OpData","versions":"0+","fields":[{"name":"Key","type":"string","versions":"0+"},{"name":"Value","type":"float64","versions":"0+"},{"name":"Remove","type":"bool","versions":"0+"}]}]},{"name":"ValidateOnly","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

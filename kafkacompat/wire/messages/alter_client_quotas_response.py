@@ -43,7 +43,7 @@ class AlterClientQuotasResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/AlterClientQuotasResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":49,"type":"response","name":"AlterClientQuotasResponse","validVersions":"0-1","flexibleVersions":"1+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Entries","type":"[]EntryData","versions":"0+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"Entity","type":"[]EntityData","versions":"0+","fields":[{"name":"EntityType","type":"string","versions":"0+"},{"name":"EntityName","type":"string","versions":"0+","nullableVersions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class AlterConfigsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/AlterConfigsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":33,"type":"request","listeners":["broker","controller"],"name":"AlterConfigsRequest","validVersions":"0-2","flexibleVersions":"2+","fields":[{"name":"Resources","type":"[]AlterConfigsResource","versions":"0+","fields":[{"name":"ResourceType","type":"int8","versions":"0+","mapKey":true},{"name":"ResourceName","type":"string","versions":"0+","mapKey":true},{"name":"Configs","type":"[]AlterableConfig","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"Value","type":"string","versions":"0+","nullableVersions":"0+"}]}]},{"name":"ValidateOnly","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class AlterPartitionReassignmentsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AlterPartitionReassignmentsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":45,"type":"request","listeners":["broker","controller"],"name":"AlterPartitionReassignmentsRequest","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"TimeoutMs","type":"int32","versions":"0+","default":"60000"},{"name":"AllowReplicationFactorChange","type":"bool","versions":"1+","default":"true"},{"name":"Topics","type":"[]ReassignableTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]ReassignablePartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"Replicas","type":"[]int32","versions":"0+","nullableVersions":"0+","default":"null","entityType":"brokerId"}]}]}]}'
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ class AlterPartitionRequest(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AlterPartitionRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":56,"type":"request","listeners":["controller"],"name":"AlterPartitionRequest","validVersions":"2-3","flexibleVersions":"0+","fields":[{"name":"BrokerId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"BrokerEpoch","type":"int64","versions":"0+","default":"-1"},{"name":"Topics","type":"[]TopicData","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"2+","ignorable":true},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"LeaderEpoch","type":"int32","versions":"0+"},{"name":"NewIsr","type":"[]int32","versions":"0-2","entityType":"brokerId"},{"name":"NewIsrWithEpochs","type":"[]BrokerState","versions":"3+","fields":[{"name":"BrokerId","type":"int32","versions":"3+","entityType":"brokerId"},{"name":"BrokerEpoch","type":"int64","versions":"3+","default":"-1"}]},{"name":"LeaderRecoveryState","type":"int8","versions":"1+","default":"0"},{"name":"PartitionEpoch","type":"int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class AlterPartitionResponse(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AlterPartitionResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":56,"type":"response","name":"AlterPartitionResponse","validVersions":"2-3","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"Topics","type":"[]TopicData","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"2+","ignorable":true},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"LeaderId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"LeaderEpoch","type":"int32","versions":"0+"},{"name":"Isr","type":"[]int32","versions":"0+","entityType":"brokerId"},{"name":"LeaderRecoveryState","type":"int8","versions":"1+","default":"0","ignorable":true},{"name":"PartitionEpoch","type":"int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class AlterReplicaLogDirsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/AlterReplicaLogDirsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":34,"type":"request","listeners":["broker"],"name":"AlterReplicaLogDirsRequest","validVersions":"1-2","flexibleVersions":"2+","fields":[{"name":"Dirs","type":"[]AlterReplicaLogDir","versions":"0+","fields":[{"name":"Path","type":"string","versions":"0+","mapKey":true},{"name":"Topics","type":"[]AlterReplicaLogDirTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true,"entityType":"topicName"},{"name":"Partitions","type":"[]int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

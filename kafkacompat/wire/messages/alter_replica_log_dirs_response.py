@@ -41,7 +41,7 @@ class AlterReplicaLogDirsResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/AlterReplicaLogDirsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":34,"type":"response","name":"AlterReplicaLogDirsResponse","validVersions":"1-2","flexibleVersions":"2+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Results","type":"[]AlterReplicaLogDirTopicResult","versions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]AlterReplicaLogDirPartitionResult","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class AlterShareGroupOffsetsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AlterShareGroupOffsetsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":91,"type":"request","listeners":["broker"],"name":"AlterShareGroupOffsetsRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"Topics","type":"[]AlterShareGroupOffsetsRequestTopic","versions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName","mapKey":true},{"name":"Partitions","type":"[]AlterShareGroupOffsetsRequestPartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"StartOffset","type":"int64","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

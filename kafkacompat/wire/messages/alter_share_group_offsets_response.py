@@ -45,7 +45,7 @@ class AlterShareGroupOffsetsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AlterShareGroupOffsetsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":91,"type":"response","name":"AlterShareGroupOffsetsResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"Responses","type":"[]AlterShareGroupOffsetsResponseTopic","versions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName","mapKey":true},{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]AlterShareGroupOffsetsResponsePartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"}]}]}]}'
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class AlterUserScramCredentialsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AlterUserScramCredentialsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":51,"type":"request","listeners":["broker","controller"],"name":"AlterUserScramCredentialsRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Deletions","type":"[]ScramCredentialDeletion","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"Mechanism","type":"int8","versions":"0+"}]},{"name":"Upsertions","type":"[]ScramCredentialUpsertion","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"Mechanism","type":"int8","versions":"0+"},{"name":"Iterations","type":"int32","versions":"0+"},{"name":"Salt","type":"bytes","versions":"0+"},{"name":"SaltedPassword","type":"bytes","versions":"0+"}]}]}'
 
     def __init__(
         self,

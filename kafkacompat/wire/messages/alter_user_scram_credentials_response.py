@@ -30,7 +30,7 @@ class AlterUserScramCredentialsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AlterUserScramCredentialsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":51,"type":"response","name":"AlterUserScramCredentialsResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Results","type":"[]AlterUserScramCredentialsResult","versions":"0+","fields":[{"name":"User","type":"string","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class ApiVersionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/ApiVersionsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":18,"type":"request","listeners":["broker","controller"],"name":"ApiVersionsRequest","validVersions":"0-4","flexibleVersions":"3+","fields":[{"name":"ClientSoftwareName","type":"string","versions":"3+","ignorable":true},{"name":"ClientSoftwareVersion","type":"string","versions":"3+","ignorable":true}]}'
 
     def __init__(
         self,

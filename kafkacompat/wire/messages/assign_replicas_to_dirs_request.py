@@ -52,7 +52,7 @@ class AssignReplicasToDirsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AssignReplicasToDirsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":73,"type":"request","listeners":["controller"],"name":"AssignReplicasToDirsRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"BrokerId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"BrokerEpoch","type":"int64","versions":"0+","default":"-1"},{"name":"Directories","type":"[]DirectoryData","versions":"0+","fields":[{"name":"Id","type":"uuid","versions":"0+"},{"name":"Topics","type":"[]TopicData","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"}]}]}]}]}'
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ class AssignReplicasToDirsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/AssignReplicasToDirsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":73,"type":"response","name":"AssignReplicasToDirsResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"Directories","type":"[]DirectoryData","versions":"0+","fields":[{"name":"Id","type":"uuid","versions":"0+"},{"name":"Topics","type":"[]TopicData","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"}]}]}]}]}'
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class BeginQuorumEpochResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/BeginQuorumEpochResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":53,"type":"response","name":"BeginQuorumEpochResponse","validVersions":"0-1","flexibleVersions":"1+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"Topics","type":"[]TopicData","versions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"LeaderId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"LeaderEpoch","type":"int32","versions":"0+"}]}]},{"name":"NodeEndpoints","type":"[]NodeEndpoint","versions":"1+","taggedVersions":"1+","tag":0,"fields":[{"name":"NodeId","type":"int32","versions":"1+","mapKey":true,"entityType":"brokerId"},{"name":"Host","type":"string","versions":"1+"},{"name":"Port","type":"uint16","versions":"1+"}]}]}'
 
     def __init__(
         self,

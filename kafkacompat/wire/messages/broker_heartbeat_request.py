@@ -15,7 +15,7 @@ class BrokerHeartbeatRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/BrokerHeartbeatRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":63,"type":"request","listeners":["controller"],"name":"BrokerHeartbeatRequest","validVersions":"0-2","flexibleVersions":"0+","fields":[{"name":"BrokerId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"BrokerEpoch","type":"int64","versions":"0+","default":"-1"},{"name":"CurrentMetadataOffset","type":"int64","versions":"0+"},{"name":"WantFence","type":"bool","versions":"0+"},{"name":"WantShutDown","type":"bool","versions":"0+"},{"name":"OfflineLogDirs","type":"[]uuid","versions":"1+","taggedVersions":"1+","tag":0},{"name":"CordonedLogDirs","type":"[]uuid","versions":"2+","taggedVersions":"2+","tag":1,"nullableVersions":"2+","default":"null"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class BrokerHeartbeatResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/BrokerHeartbeatResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":63,"type":"response","name":"BrokerHeartbeatResponse","validVersions":"0-2","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"IsCaughtUp","type":"bool","versions":"0+","default":"false"},{"name":"IsFenced","type":"bool","versions":"0+","default":"true"},{"name":"ShouldShutDown","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

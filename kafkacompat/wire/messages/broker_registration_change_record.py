@@ -15,7 +15,7 @@ class BrokerRegistrationChangeRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/BrokerRegistrationChangeRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":17,"type":"metadata","name":"BrokerRegistrationChangeRecord","validVersions":"0-3","flexibleVersions":"0+","fields":[{"name":"BrokerId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"BrokerEpoch","type":"int64","versions":"0+"},{"name":"Fenced","type":"int8","versions":"0+","taggedVersions":"0+","tag":0},{"name":"InControlledShutdown","type":"int8","versions":"1+","taggedVersions":"1+","tag":1},{"name":"LogDirs","type":"[]uuid","versions":"2+","taggedVersions":"2+","tag":2},{"name":"CordonedLogDirs","type":"[]uuid","versions":"3+","taggedVersions":"3+","tag":3,"nullableVersions":"3+","default":"null"}]}'
 
     def __init__(
         self,

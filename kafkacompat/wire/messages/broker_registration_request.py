@@ -47,7 +47,7 @@ class BrokerRegistrationRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/BrokerRegistrationRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":62,"type":"request","listeners":["controller"],"name":"BrokerRegistrationRequest","validVersions":"0-4","flexibleVersions":"0+","fields":[{"name":"BrokerId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"ClusterId","type":"string","versions":"0+"},{"name":"IncarnationId","type":"uuid","versions":"0+"},{"name":"Listeners","type":"[]Listener","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"uint16","versions":"0+"},{"name":"SecurityProtocol","type":"int16","versions":"0+"}]},{"name":"Features","type":"[]Feature","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"MinSupportedVersion","type":"int16","versions":"0+"},{"name":"MaxSupportedVersion","type":"int16","versions":"0+"}]},{"name":"Rack","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"IsMigratingZkBroker","type":"bool","versions":"1+","default":"false"},{"name":"LogDirs","type":"[]uuid","versions":"2+","ignorable":true},{"name":"PreviousBrokerEpoch","type":"int64","versions":"3+","default":"-1","ignorable":true}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class BrokerRegistrationResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/BrokerRegistrationResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":62,"type":"response","name":"BrokerRegistrationResponse","validVersions":"0-4","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"BrokerEpoch","type":"int64","versions":"0+","default":"-1"}]}'
 
     def __init__(
         self,

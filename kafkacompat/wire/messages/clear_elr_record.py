@@ -15,7 +15,7 @@ class ClearElrRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/ClearElrRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":28,"type":"metadata","name":"ClearElrRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName"}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class ClientQuotaRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/ClientQuotaRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":14,"type":"metadata","name":"ClientQuotaRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Entity","type":"[]EntityData","versions":"0+","fields":[{"name":"EntityType","type":"string","versions":"0+"},{"name":"EntityName","type":"string","versions":"0+","nullableVersions":"0+"}]},{"name":"Key","type":"string","versions":"0+"},{"name":"Value","type":"float64","versions":"0+"},{"name":"Remove","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

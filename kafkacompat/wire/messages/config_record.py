@@ -15,7 +15,7 @@ class ConfigRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/ConfigRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":4,"type":"metadata","name":"ConfigRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ResourceType","type":"int8","versions":"0+"},{"name":"ResourceName","type":"string","versions":"0+"},{"name":"Name","type":"string","versions":"0+"},{"name":"Value","type":"string","versions":"0+","nullableVersions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "group/ConsumerGroupCurrentMemberAssignmentKey.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":8,"type":"coordinator-key","name":"ConsumerGroupCurrentMemberAssignmentKey","validVersions":"0","flexibleVersions":"none","fields":[{"name":"GroupId","type":"string","versions":"0"},{"name":"MemberId","type":"string","versions":"0"}]}'
 
     def __init__(
         self,

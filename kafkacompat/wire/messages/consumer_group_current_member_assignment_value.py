@@ -30,7 +30,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ConsumerGroupCurrentMemberAssignmentValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":8,"type":"coordinator-value","name":"ConsumerGroupCurrentMemberAssignmentValue","validVersions":"0","flexibleVersions":"0+","commonStructs":[{"name":"TopicPartitions","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]int32","versions":"0+"},{"name":"AssignmentEpochs","versions":"0+","nullableVersions":"0+","taggedVersions":"0+","tag":0,"type":"[]int32","default":null}]}],"fields":[{"name":"MemberEpoch","versions":"0+","type":"int32"},{"name":"PreviousMemberEpoch","versions":"0+","type":"int32"},{"name":"State","versions":"0+","type":"int8"},{"name":"AssignedPartitions","versions":"0+","type":"[]TopicPartitions"},{"name":"PartitionsPendingRevocation","versions":"0+","type":"[]TopicPartitions"}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class ConsumerGroupHeartbeatRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ConsumerGroupHeartbeatRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":68,"type":"request","listeners":["broker"],"name":"ConsumerGroupHeartbeatRequest","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"MemberId","type":"string","versions":"0+"},{"name":"MemberEpoch","type":"int32","versions":"0+"},{"name":"InstanceId","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"RackId","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"RebalanceTimeoutMs","type":"int32","versions":"0+","default":-1},{"name":"SubscribedTopicNames","type":"[]string","versions":"0+","nullableVersions":"0+","default":"null","entityType":"topicName"},{"name":"SubscribedTopicRegex","type":"string","versions":"1+","nullableVersions":"1+","default":"null"},{"name":"ServerAssignor","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"TopicPartitions","type":"[]TopicPartitions","versions":"0+","nullableVersions":"0+","default":"null","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]int32","versions":"0+"}]}]}'
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class ConsumerGroupHeartbeatResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ConsumerGroupHeartbeatResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":68,"type":"response","name":"ConsumerGroupHeartbeatResponse","validVersions":"0-1","flexibleVersions":"0+","commonStructs":[{"name":"TopicPartitions","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]int32","versions":"0+"}]}],"fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"MemberId","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"MemberEpoch","type":"int32","versions":"0+"},{"name":"HeartbeatIntervalMs","type":"int32","versions":"0+"},{"name":"Assignment","type":"Assignment","versions":"0+","nullableVersions":"0+","default":"null","fields":[{"name":"TopicPartitions","type":"[]TopicPartitions","versions":"0+"}]}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class ConsumerGroupMemberMetadataValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ConsumerGroupMemberMetadataValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":5,"type":"coordinator-value","name":"ConsumerGroupMemberMetadataValue","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"InstanceId","versions":"0+","nullableVersions":"0+","type":"string"},{"name":"RackId","versions":"0+","nullableVersions":"0+","type":"string"},{"name":"ClientId","versions":"0+","type":"string"},{"name":"ClientHost","versions":"0+","type":"string"},{"name":"SubscribedTopicNames","versions":"0+","type":"[]string"},{"name":"SubscribedTopicRegex","versions":"0+","nullableVersions":"0+","type":"string"},{"name":"RebalanceTimeoutMs","type":"int32","versions":"0+","default":-1},{"name":"ServerAssignor","versions":"0+","nullableVersions":"0+","type":"string"},{"name":"ClassicMemberMetadata","versions":"0+","nullableVersions":"0+","type":"ClassicMemberMetadata","default":null,"taggedVersions":"0+","tag":0,"fields":[{"name":"SessionTimeoutMs","type":"int32","versions":"0+"},{"name":"SupportedProtocols","type":"[]ClassicProtocol","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"Metadata","type":"bytes","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class ConsumerGroupMetadataValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ConsumerGroupMetadataValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":3,"type":"coordinator-value","name":"ConsumerGroupMetadataValue","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Epoch","versions":"0+","type":"int32"},{"name":"MetadataHash","versions":"0+","type":"int64","default":0,"taggedVersions":"0+","tag":0}]}'
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ConsumerGroupPartitionMetadataValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":4,"type":"coordinator-value","name":"ConsumerGroupPartitionMetadataValue","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Topics","versions":"0+","type":"[]TopicMetadata","fields":[{"name":"TopicId","versions":"0+","type":"uuid"},{"name":"TopicName","versions":"0+","type":"string"},{"name":"NumPartitions","versions":"0+","type":"int32"},{"name":"PartitionMetadata","versions":"0+","type":"[]PartitionMetadata","fields":[{"name":"Partition","versions":"0+","type":"int32"},{"name":"Racks","versions":"0+","type":"[]string"}]}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class ConsumerGroupRegularExpressionKey(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "group/ConsumerGroupRegularExpressionKey.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":16,"type":"coordinator-key","name":"ConsumerGroupRegularExpressionKey","validVersions":"0","flexibleVersions":"none","fields":[{"name":"GroupId","type":"string","versions":"0"},{"name":"RegularExpression","type":"string","versions":"0"}]}'
 
     def __init__(
         self,

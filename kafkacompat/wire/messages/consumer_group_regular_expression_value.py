@@ -15,7 +15,7 @@ class ConsumerGroupRegularExpressionValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ConsumerGroupRegularExpressionValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":16,"type":"coordinator-value","name":"ConsumerGroupRegularExpressionValue","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Topics","versions":"0+","type":"[]string"},{"name":"Version","versions":"0+","type":"int64"},{"name":"Timestamp","versions":"0+","type":"int64"}]}'
 
     def __init__(
         self,

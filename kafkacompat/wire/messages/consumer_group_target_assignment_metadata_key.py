@@ -15,7 +15,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "group/ConsumerGroupTargetAssignmentMetadataKey.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":6,"type":"coordinator-key","name":"ConsumerGroupTargetAssignmentMetadataKey","validVersions":"0","flexibleVersions":"none","fields":[{"name":"GroupId","type":"string","versions":"0"}]}'
 
     def __init__(
         self,

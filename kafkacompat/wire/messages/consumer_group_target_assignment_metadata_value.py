@@ -15,7 +15,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ConsumerGroupTargetAssignmentMetadataValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":6,"type":"coordinator-value","name":"ConsumerGroupTargetAssignmentMetadataValue","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"AssignmentEpoch","versions":"0+","type":"int32"},{"name":"AssignmentTimestamp","versions":"0+","taggedVersions":"0+","tag":0,"type":"int64","default":0,"ignorable":true}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class ConsumerProtocolAssignment(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "wire/ConsumerProtocolAssignment.json"
+    DEFINITION: ClassVar[str] = '{"type":"data","name":"ConsumerProtocolAssignment","validVersions":"0-3","flexibleVersions":"none","fields":[{"name":"AssignedPartitions","type":"[]TopicPartition","versions":"0+","fields":[{"name":"Topic","type":"string","mapKey":true,"versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]int32","versions":"0+"}]},{"name":"UserData","type":"bytes","versions":"0+","nullableVersions":"0+","default":"null","zeroCopy":true}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class ConsumerProtocolSubscription(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "wire/ConsumerProtocolSubscription.json"
+    DEFINITION: ClassVar[str] = '{"type":"data","name":"ConsumerProtocolSubscription","validVersions":"0-3","flexibleVersions":"none","fields":[{"name":"Topics","type":"[]string","versions":"0+"},{"name":"UserData","type":"bytes","versions":"0+","nullableVersions":"0+","default":"null","zeroCopy":true},{"name":"OwnedPartitions","type":"[]TopicPartition","versions":"1+","ignorable":true,"fields":[{"name":"Topic","type":"string","mapKey":true,"versions":"1+","entityType":"topicName"},{"name":"Partitions","type":"[]int32","versions":"1+"}]},{"name":"GenerationId","type":"int32","versions":"2+","default":"-1","ignorable":true},{"name":"RackId","type":"string","versions":"3+","nullableVersions":"3+","default":"null","ignorable":true}]}'
 
     def __init__(
         self,

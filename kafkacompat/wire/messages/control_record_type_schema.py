@@ -15,7 +15,7 @@ class ControlRecordTypeSchema(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "wire/ControlRecordTypeSchema.json"
+    DEFINITION: ClassVar[str] = '{"type":"data","name":"ControlRecordTypeSchema","validVersions":"0","flexibleVersions":"none","fields":[{"name":"Type","type":"int16","versions":"0+"}]}'
 
     def __init__(
         self,

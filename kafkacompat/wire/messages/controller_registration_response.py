@@ -15,7 +15,7 @@ class ControllerRegistrationResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ControllerRegistrationResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":70,"type":"response","name":"ControllerRegistrationResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","nullableVersions":"0+","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class CreateAclsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/CreateAclsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":30,"type":"request","listeners":["broker","controller"],"name":"CreateAclsRequest","validVersions":"1-3","flexibleVersions":"2+","fields":[{"name":"Creations","type":"[]AclCreation","versions":"0+","fields":[{"name":"ResourceType","type":"int8","versions":"0+"},{"name":"ResourceName","type":"string","versions":"0+"},{"name":"ResourcePatternType","type":"int8","versions":"1+","default":"3"},{"name":"Principal","type":"string","versions":"0+"},{"name":"Host","type":"string","versions":"0+"},{"name":"Operation","type":"int8","versions":"0+"},{"name":"PermissionType","type":"int8","versions":"0+"}]}]}'
 
     def __init__(
         self,

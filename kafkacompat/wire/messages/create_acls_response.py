@@ -28,7 +28,7 @@ class CreateAclsResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/CreateAclsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":30,"type":"response","name":"CreateAclsResponse","validVersions":"1-3","flexibleVersions":"2+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Results","type":"[]AclCreationResult","versions":"0+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","nullableVersions":"0+","versions":"0+"}]}]}'
 
     def __init__(
         self,

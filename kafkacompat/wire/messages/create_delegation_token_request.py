@@ -28,7 +28,7 @@ class CreateDelegationTokenRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/CreateDelegationTokenRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":38,"type":"request","listeners":["broker","controller"],"name":"CreateDelegationTokenRequest","validVersions":"1-3","flexibleVersions":"2+","fields":[{"name":"OwnerPrincipalType","type":"string","versions":"3+","nullableVersions":"3+"},{"name":"OwnerPrincipalName","type":"string","versions":"3+","nullableVersions":"3+"},{"name":"Renewers","type":"[]CreatableRenewers","versions":"0+","fields":[{"name":"PrincipalType","type":"string","versions":"0+"},{"name":"PrincipalName","type":"string","versions":"0+"}]},{"name":"MaxLifetimeMs","type":"int64","versions":"0+"}]}'
 
     def __init__(
         self,

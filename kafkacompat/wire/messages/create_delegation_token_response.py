@@ -15,7 +15,7 @@ class CreateDelegationTokenResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/CreateDelegationTokenResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":38,"type":"response","name":"CreateDelegationTokenResponse","validVersions":"1-3","flexibleVersions":"2+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"PrincipalType","type":"string","versions":"0+"},{"name":"PrincipalName","type":"string","versions":"0+"},{"name":"TokenRequesterPrincipalType","type":"string","versions":"3+"},{"name":"TokenRequesterPrincipalName","type":"string","versions":"3+"},{"name":"IssueTimestampMs","type":"int64","versions":"0+"},{"name":"ExpiryTimestampMs","type":"int64","versions":"0+"},{"name":"MaxTimestampMs","type":"int64","versions":"0+"},{"name":"TokenId","type":"string","versions":"0+"},{"name":"Hmac","type":"bytes","versions":"0+"},{"name":"ThrottleTimeMs","type":"int32","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class CreatePartitionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/CreatePartitionsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":37,"type":"request","listeners":["broker","controller"],"name":"CreatePartitionsRequest","validVersions":"0-3","flexibleVersions":"2+","fields":[{"name":"Topics","type":"[]CreatePartitionsTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true,"entityType":"topicName"},{"name":"Count","type":"int32","versions":"0+"},{"name":"Assignments","type":"[]CreatePartitionsAssignment","versions":"0+","nullableVersions":"0+","fields":[{"name":"BrokerIds","type":"[]int32","versions":"0+","entityType":"brokerId"}]}]},{"name":"TimeoutMs","type":"int32","versions":"0+"},{"name":"ValidateOnly","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

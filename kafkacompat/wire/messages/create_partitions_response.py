@@ -30,7 +30,7 @@ class CreatePartitionsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/CreatePartitionsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":37,"type":"response","name":"CreatePartitionsResponse","validVersions":"0-3","flexibleVersions":"2+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Results","type":"[]CreatePartitionsTopicResult","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"}]}]}'
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class CreateTopicsRequest(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 7
     FLEXIBLE_MIN: ClassVar[int] = 5
-    DEFINITION: ClassVar[str] = "wire/CreateTopicsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":19,"type":"request","listeners":["broker","controller"],"name":"CreateTopicsRequest","validVersions":"2-7","flexibleVersions":"5+","fields":[{"name":"Topics","type":"[]CreatableTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true,"entityType":"topicName"},{"name":"NumPartitions","type":"int32","versions":"0+"},{"name":"ReplicationFactor","type":"int16","versions":"0+"},{"name":"Assignments","type":"[]CreatableReplicaAssignment","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+","mapKey":true},{"name":"BrokerIds","type":"[]int32","versions":"0+","entityType":"brokerId"}]},{"name":"Configs","type":"[]CreatableTopicConfig","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"Value","type":"string","versions":"0+","nullableVersions":"0+"}]}]},{"name":"timeoutMs","type":"int32","versions":"0+","default":"60000"},{"name":"validateOnly","type":"bool","versions":"1+","default":"false","ignorable":false}]}'
 
     def __init__(
         self,

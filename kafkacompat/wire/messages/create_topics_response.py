@@ -59,7 +59,7 @@ class CreateTopicsResponse(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 7
     FLEXIBLE_MIN: ClassVar[int] = 5
-    DEFINITION: ClassVar[str] = "wire/CreateTopicsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":19,"type":"response","name":"CreateTopicsResponse","validVersions":"2-7","flexibleVersions":"5+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"2+","ignorable":true},{"name":"Topics","type":"[]CreatableTopicResult","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true,"entityType":"topicName"},{"name":"TopicId","type":"uuid","versions":"7+","ignorable":true},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"1+","nullableVersions":"0+","ignorable":true},{"name":"TopicConfigErrorCode","type":"int16","versions":"5+","tag":0,"taggedVersions":"5+","ignorable":true},{"name":"NumPartitions","type":"int32","versions":"5+","default":"-1","ignorable":true},{"name":"ReplicationFactor","type":"int16","versions":"5+","default":"-1","ignorable":true},{"name":"Configs","type":"[]CreatableTopicConfigs","versions":"5+","nullableVersions":"5+","ignorable":true,"fields":[{"name":"Name","type":"string","versions":"5+"},{"name":"Value","type":"string","versions":"5+","nullableVersions":"5+"},{"name":"ReadOnly","type":"bool","versions":"5+"},{"name":"ConfigSource","type":"int8","versions":"5+","default":"-1","ignorable":true},{"name":"IsSensitive","type":"bool","versions":"5+"}]}]}]}'
 
     def __init__(
         self,

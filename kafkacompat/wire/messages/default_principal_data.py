@@ -15,7 +15,7 @@ class DefaultPrincipalData(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DefaultPrincipalData.json"
+    DEFINITION: ClassVar[str] = '{"type":"data","name":"DefaultPrincipalData","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Type","type":"string","versions":"0+"},{"name":"Name","type":"string","versions":"0+"},{"name":"TokenAuthenticated","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

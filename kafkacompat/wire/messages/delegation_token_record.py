@@ -15,7 +15,7 @@ class DelegationTokenRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/DelegationTokenRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":10,"type":"metadata","name":"DelegationTokenRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Owner","type":"string","versions":"0+"},{"name":"Requester","type":"string","versions":"0+"},{"name":"Renewers","type":"[]string","versions":"0+"},{"name":"IssueTimestamp","type":"int64","versions":"0+"},{"name":"MaxTimestamp","type":"int64","versions":"0+"},{"name":"ExpirationTimestamp","type":"int64","versions":"0+"},{"name":"TokenId","type":"string","versions":"0+"}]}'
 
     def __init__(
         self,

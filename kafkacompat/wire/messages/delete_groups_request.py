@@ -15,7 +15,7 @@ class DeleteGroupsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/DeleteGroupsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":42,"type":"request","listeners":["broker"],"name":"DeleteGroupsRequest","validVersions":"0-2","flexibleVersions":"2+","fields":[{"name":"GroupsNames","type":"[]string","versions":"0+","entityType":"groupId"}]}'
 
     def __init__(
         self,

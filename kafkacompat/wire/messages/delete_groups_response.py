@@ -28,7 +28,7 @@ class DeleteGroupsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/DeleteGroupsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":42,"type":"response","name":"DeleteGroupsResponse","validVersions":"0-2","flexibleVersions":"2+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Results","type":"[]DeletableGroupResult","versions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+","mapKey":true,"entityType":"groupId"},{"name":"ErrorCode","type":"int16","versions":"0+"}]}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class DeleteRecordsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/DeleteRecordsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":21,"type":"request","listeners":["broker"],"name":"DeleteRecordsRequest","validVersions":"0-2","flexibleVersions":"2+","fields":[{"name":"Topics","type":"[]DeleteRecordsTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]DeleteRecordsPartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"Offset","type":"int64","versions":"0+"}]}]},{"name":"TimeoutMs","type":"int32","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class DeleteRecordsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/DeleteRecordsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":21,"type":"response","name":"DeleteRecordsResponse","validVersions":"0-2","flexibleVersions":"2+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Topics","type":"[]DeleteRecordsTopicResult","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true,"entityType":"topicName"},{"name":"Partitions","type":"[]DeleteRecordsPartitionResult","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+","mapKey":true},{"name":"LowWatermark","type":"int64","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

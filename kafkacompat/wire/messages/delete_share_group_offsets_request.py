@@ -26,7 +26,7 @@ class DeleteShareGroupOffsetsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DeleteShareGroupOffsetsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":92,"type":"request","listeners":["broker"],"name":"DeleteShareGroupOffsetsRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"Topics","type":"[]DeleteShareGroupOffsetsRequestTopic","versions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName"}]}]}'
 
     def __init__(
         self,

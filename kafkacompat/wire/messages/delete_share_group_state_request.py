@@ -39,7 +39,7 @@ class DeleteShareGroupStateRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DeleteShareGroupStateRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":86,"type":"request","listeners":["broker"],"name":"DeleteShareGroupStateRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+"},{"name":"Topics","type":"[]DeleteStateData","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"Partition","type":"int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

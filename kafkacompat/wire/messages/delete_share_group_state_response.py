@@ -43,7 +43,7 @@ class DeleteShareGroupStateResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DeleteShareGroupStateResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":86,"type":"response","name":"DeleteShareGroupStateResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Results","type":"[]DeleteStateResult","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]PartitionResult","versions":"0+","fields":[{"name":"Partition","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"}]}]}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class DeleteTopicsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/DeleteTopicsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":20,"type":"request","listeners":["broker","controller"],"name":"DeleteTopicsRequest","validVersions":"1-6","flexibleVersions":"4+","fields":[{"name":"Topics","type":"[]DeleteTopicState","versions":"6+","fields":[{"name":"Name","type":"string","versions":"6+","nullableVersions":"6+","default":"null","entityType":"topicName"},{"name":"TopicId","type":"uuid","versions":"6+"}]},{"name":"TopicNames","type":"[]string","versions":"0-5","entityType":"topicName","ignorable":true},{"name":"TimeoutMs","type":"int32","versions":"0+"}]}'
 
     def __init__(
         self,

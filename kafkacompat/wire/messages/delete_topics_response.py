@@ -32,7 +32,7 @@ class DeleteTopicsResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/DeleteTopicsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":20,"type":"response","name":"DeleteTopicsResponse","validVersions":"1-6","flexibleVersions":"4+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"1+","ignorable":true},{"name":"Responses","type":"[]DeletableTopicResult","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","nullableVersions":"6+","mapKey":true,"entityType":"topicName"},{"name":"TopicId","type":"uuid","versions":"6+","ignorable":true},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"5+","nullableVersions":"5+","ignorable":true,"default":"null"}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class DescribeAclsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/DescribeAclsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":29,"type":"request","listeners":["broker","controller"],"name":"DescribeAclsRequest","validVersions":"1-3","flexibleVersions":"2+","fields":[{"name":"ResourceTypeFilter","type":"int8","versions":"0+"},{"name":"ResourceNameFilter","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"PatternTypeFilter","type":"int8","versions":"1+","default":"3","ignorable":false},{"name":"PrincipalFilter","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"HostFilter","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"Operation","type":"int8","versions":"0+"},{"name":"PermissionType","type":"int8","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class DescribeAclsResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/DescribeAclsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":29,"type":"response","name":"DescribeAclsResponse","validVersions":"1-3","flexibleVersions":"2+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"Resources","type":"[]DescribeAclsResource","versions":"0+","fields":[{"name":"ResourceType","type":"int8","versions":"0+"},{"name":"ResourceName","type":"string","versions":"0+"},{"name":"PatternType","type":"int8","versions":"1+","default":"3","ignorable":false},{"name":"Acls","type":"[]AclDescription","versions":"0+","fields":[{"name":"Principal","type":"string","versions":"0+"},{"name":"Host","type":"string","versions":"0+"},{"name":"Operation","type":"int8","versions":"0+"},{"name":"PermissionType","type":"int8","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

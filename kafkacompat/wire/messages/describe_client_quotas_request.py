@@ -30,7 +30,7 @@ class DescribeClientQuotasRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/DescribeClientQuotasRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":48,"type":"request","listeners":["broker"],"name":"DescribeClientQuotasRequest","validVersions":"0-1","flexibleVersions":"1+","fields":[{"name":"Components","type":"[]ComponentData","versions":"0+","fields":[{"name":"EntityType","type":"string","versions":"0+"},{"name":"MatchType","type":"int8","versions":"0+"},{"name":"Match","type":"string","versions":"0+","nullableVersions":"0+"}]},{"name":"Strict","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

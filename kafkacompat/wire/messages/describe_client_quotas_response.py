@@ -54,7 +54,7 @@ class DescribeClientQuotasResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/DescribeClientQuotasResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":48,"type":"response","name":"DescribeClientQuotasResponse","validVersions":"0-1","flexibleVersions":"1+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"Entries","type":"[]EntryData","versions":"0+","nullableVersions":"0+","fields":[{"name":"Entity","type":"[]EntityData","versions":"0+","fields":[{"name":"EntityType","type":"string","versions":"0+"},{"name":"EntityName","type":"string","versions":"0+","nullableVersions":"0+"}]},{"name":"Values","type":"[]ValueData","versions":"0+","fields":[{"name":"Key","type":"string","versions":"0+"},{"name":"Value","type":"float64","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

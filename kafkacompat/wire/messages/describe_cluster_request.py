@@ -15,7 +15,7 @@ class DescribeClusterRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeClusterRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":60,"type":"request","listeners":["broker","controller"],"name":"DescribeClusterRequest","validVersions":"0-2","flexibleVersions":"0+","fields":[{"name":"IncludeClusterAuthorizedOperations","type":"bool","versions":"0+"},{"name":"EndpointType","type":"int8","versions":"1+","default":"1"},{"name":"IncludeFencedBrokers","type":"bool","versions":"2+"}]}'
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class DescribeClusterResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeClusterResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":60,"type":"response","name":"DescribeClusterResponse","validVersions":"0-2","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"EndpointType","type":"int8","versions":"1+","default":"1"},{"name":"ClusterId","type":"string","versions":"0+"},{"name":"ControllerId","type":"int32","versions":"0+","default":"-1","entityType":"brokerId"},{"name":"Brokers","type":"[]DescribeClusterBroker","versions":"0+","fields":[{"name":"BrokerId","type":"int32","versions":"0+","mapKey":true,"entityType":"brokerId"},{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"int32","versions":"0+"},{"name":"Rack","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"IsFenced","type":"bool","versions":"2+"}]},{"name":"ClusterAuthorizedOperations","type":"int32","versions":"0+","default":"-2147483648"}]}'
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class DescribeConfigsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/DescribeConfigsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":32,"type":"request","listeners":["broker","controller"],"name":"DescribeConfigsRequest","validVersions":"1-4","flexibleVersions":"4+","fields":[{"name":"Resources","type":"[]DescribeConfigsResource","versions":"0+","fields":[{"name":"ResourceType","type":"int8","versions":"0+"},{"name":"ResourceName","type":"string","versions":"0+"},{"name":"ConfigurationKeys","type":"[]string","versions":"0+","nullableVersions":"0+"}]},{"name":"IncludeSynonyms","type":"bool","versions":"1+","default":"false","ignorable":false},{"name":"IncludeDocumentation","type":"bool","versions":"3+","default":"false","ignorable":false}]}'
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class DescribeConfigsResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/DescribeConfigsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":32,"type":"response","name":"DescribeConfigsResponse","validVersions":"1-4","flexibleVersions":"4+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Results","type":"[]DescribeConfigsResult","versions":"0+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"ResourceType","type":"int8","versions":"0+"},{"name":"ResourceName","type":"string","versions":"0+"},{"name":"Configs","type":"[]DescribeConfigsResourceResult","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"Value","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"ReadOnly","type":"bool","versions":"0+"},{"name":"ConfigSource","type":"int8","versions":"1+","default":"-1","ignorable":true},{"name":"IsSensitive","type":"bool","versions":"0+"},{"name":"Synonyms","type":"[]DescribeConfigsSynonym","versions":"1+","ignorable":true,"fields":[{"name":"Name","type":"string","versions":"1+"},{"name":"Value","type":"string","versions":"1+","nullableVersions":"0+"},{"name":"Source","type":"int8","versions":"1+"}]},{"name":"ConfigType","type":"int8","versions":"3+","default":"0","ignorable":true},{"name":"Documentation","type":"string","versions":"3+","nullableVersions":"0+","ignorable":true}]}]}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class DescribeDelegationTokenRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/DescribeDelegationTokenRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":41,"type":"request","listeners":["broker","controller"],"name":"DescribeDelegationTokenRequest","validVersions":"1-3","flexibleVersions":"2+","fields":[{"name":"Owners","type":"[]DescribeDelegationTokenOwner","versions":"0+","nullableVersions":"0+","fields":[{"name":"PrincipalType","type":"string","versions":"0+"},{"name":"PrincipalName","type":"string","versions":"0+"}]}]}'
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class DescribeDelegationTokenResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/DescribeDelegationTokenResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":41,"type":"response","name":"DescribeDelegationTokenResponse","validVersions":"1-3","flexibleVersions":"2+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"Tokens","type":"[]DescribedDelegationToken","versions":"0+","fields":[{"name":"PrincipalType","type":"string","versions":"0+"},{"name":"PrincipalName","type":"string","versions":"0+"},{"name":"TokenRequesterPrincipalType","type":"string","versions":"3+"},{"name":"TokenRequesterPrincipalName","type":"string","versions":"3+"},{"name":"IssueTimestamp","type":"int64","versions":"0+"},{"name":"ExpiryTimestamp","type":"int64","versions":"0+"},{"name":"MaxTimestamp","type":"int64","versions":"0+"},{"name":"TokenId","type":"string","versions":"0+"},{"name":"Hmac","type":"bytes","versions":"0+"},{"name":"Renewers","type":"[]DescribedDelegationTokenRenewer","versions":"0+","fields":[{"name":"PrincipalType","type":"string","versions":"0+"},{"name":"PrincipalName","type":"string","versions":"0+"}]}]},{"name":"ThrottleTimeMs","type":"int32","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class DescribeGroupsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_MIN: ClassVar[int] = 5
-    DEFINITION: ClassVar[str] = "wire/DescribeGroupsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":15,"type":"request","listeners":["broker"],"name":"DescribeGroupsRequest","validVersions":"0-6","flexibleVersions":"5+","fields":[{"name":"Groups","type":"[]string","versions":"0+","entityType":"groupId"},{"name":"IncludeAuthorizedOperations","type":"bool","versions":"3+"}]}'
 
     def __init__(
         self,

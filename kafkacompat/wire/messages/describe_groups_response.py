@@ -61,7 +61,7 @@ class DescribeGroupsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_MIN: ClassVar[int] = 5
-    DEFINITION: ClassVar[str] = "wire/DescribeGroupsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":15,"type":"response","name":"DescribeGroupsResponse","validVersions":"0-6","flexibleVersions":"5+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"1+","ignorable":true},{"name":"Groups","type":"[]DescribedGroup","versions":"0+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"6+","nullableVersions":"6+","default":"null"},{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"GroupState","type":"string","versions":"0+"},{"name":"ProtocolType","type":"string","versions":"0+"},{"name":"ProtocolData","type":"string","versions":"0+"},{"name":"Members","type":"[]DescribedGroupMember","versions":"0+","fields":[{"name":"MemberId","type":"string","versions":"0+"},{"name":"GroupInstanceId","type":"string","versions":"4+","ignorable":true,"nullableVersions":"4+","default":"null"},{"name":"ClientId","type":"string","versions":"0+"},{"name":"ClientHost","type":"string","versions":"0+"},{"name":"MemberMetadata","type":"bytes","versions":"0+"},{"name":"MemberAssignment","type":"bytes","versions":"0+"}]},{"name":"AuthorizedOperations","type":"int32","versions":"3+","default":"-2147483648"}]}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class DescribeLogDirsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/DescribeLogDirsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":35,"type":"request","listeners":["broker"],"name":"DescribeLogDirsRequest","validVersions":"1-5","flexibleVersions":"2+","fields":[{"name":"Topics","type":"[]DescribableLogDirTopic","versions":"0+","nullableVersions":"0+","fields":[{"name":"Topic","type":"string","versions":"0+","entityType":"topicName","mapKey":true},{"name":"Partitions","type":"[]int32","versions":"0+"}]}]}'
 
     def __init__(
         self,

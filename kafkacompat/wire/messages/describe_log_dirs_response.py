@@ -66,7 +66,7 @@ class DescribeLogDirsResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/DescribeLogDirsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":35,"type":"response","name":"DescribeLogDirsResponse","validVersions":"1-5","flexibleVersions":"2+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"3+","ignorable":true},{"name":"Results","type":"[]DescribeLogDirsResult","versions":"0+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"LogDir","type":"string","versions":"0+"},{"name":"Topics","type":"[]DescribeLogDirsTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]DescribeLogDirsPartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"PartitionSize","type":"int64","versions":"0+"},{"name":"OffsetLag","type":"int64","versions":"0+"},{"name":"IsFutureKey","type":"bool","versions":"0+"}]}]},{"name":"TotalBytes","type":"int64","versions":"4+","ignorable":true,"default":"-1"},{"name":"UsableBytes","type":"int64","versions":"4+","ignorable":true,"default":"-1"},{"name":"IsCordoned","type":"bool","versions":"5+","ignorable":true,"default":false}]}]}'
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class DescribeProducersResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeProducersResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":61,"type":"response","name":"DescribeProducersResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Topics","type":"[]TopicResponse","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]PartitionResponse","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"ActiveProducers","type":"[]ProducerState","versions":"0+","fields":[{"name":"ProducerId","type":"int64","versions":"0+","entityType":"producerId"},{"name":"ProducerEpoch","type":"int32","versions":"0+"},{"name":"LastSequence","type":"int32","versions":"0+","default":"-1"},{"name":"LastTimestamp","type":"int64","versions":"0+","default":"-1"},{"name":"CoordinatorEpoch","type":"int32","versions":"0+"},{"name":"CurrentTxnStartOffset","type":"int64","versions":"0+","default":"-1"}]}]}]}]}'
 
     def __init__(
         self,

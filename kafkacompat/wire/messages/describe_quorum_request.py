@@ -39,7 +39,7 @@ class DescribeQuorumRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeQuorumRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":55,"type":"request","listeners":["broker","controller"],"name":"DescribeQuorumRequest","validVersions":"0-2","flexibleVersions":"0+","latestVersionUnstable":false,"fields":[{"name":"Topics","type":"[]TopicData","versions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class DescribeShareGroupOffsetsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeShareGroupOffsetsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":90,"type":"request","listeners":["broker"],"name":"DescribeShareGroupOffsetsRequest","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"Groups","type":"[]DescribeShareGroupOffsetsRequestGroup","versions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"Topics","type":"[]DescribeShareGroupOffsetsRequestTopic","versions":"0+","nullableVersions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

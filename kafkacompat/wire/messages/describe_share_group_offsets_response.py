@@ -68,7 +68,7 @@ class DescribeShareGroupOffsetsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeShareGroupOffsetsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":90,"type":"response","name":"DescribeShareGroupOffsetsResponse","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Groups","type":"[]DescribeShareGroupOffsetsResponseGroup","versions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"Topics","type":"[]DescribeShareGroupOffsetsResponseTopic","versions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName"},{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]DescribeShareGroupOffsetsResponsePartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"StartOffset","type":"int64","versions":"0+"},{"name":"LeaderEpoch","type":"int32","versions":"0+"},{"name":"Lag","type":"int64","versions":"1+","ignorable":true,"default":-1},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"}]}]},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"}]}]}'
 
     def __init__(
         self,

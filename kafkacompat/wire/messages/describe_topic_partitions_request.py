@@ -39,7 +39,7 @@ class DescribeTopicPartitionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeTopicPartitionsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":75,"type":"request","listeners":["broker"],"name":"DescribeTopicPartitionsRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Topics","type":"[]TopicRequest","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"}]},{"name":"ResponsePartitionLimit","type":"int32","versions":"0+","default":"2000"},{"name":"Cursor","type":"Cursor","versions":"0+","nullableVersions":"0+","default":"null","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName"},{"name":"PartitionIndex","type":"int32","versions":"0+"}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class DescribeTransactionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeTransactionsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":65,"type":"request","listeners":["broker"],"name":"DescribeTransactionsRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"TransactionalIds","entityType":"transactionalId","type":"[]string","versions":"0+"}]}'
 
     def __init__(
         self,

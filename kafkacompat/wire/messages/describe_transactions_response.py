@@ -53,7 +53,7 @@ class DescribeTransactionsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeTransactionsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":65,"type":"response","name":"DescribeTransactionsResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"TransactionStates","type":"[]TransactionState","versions":"0+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"TransactionalId","type":"string","versions":"0+","entityType":"transactionalId"},{"name":"TransactionState","type":"string","versions":"0+"},{"name":"TransactionTimeoutMs","type":"int32","versions":"0+"},{"name":"TransactionStartTimeMs","type":"int64","versions":"0+"},{"name":"ProducerId","type":"int64","versions":"0+","entityType":"producerId"},{"name":"ProducerEpoch","type":"int16","versions":"0+"},{"name":"Topics","type":"[]TopicData","versions":"0+","fields":[{"name":"Topic","type":"string","versions":"0+","entityType":"topicName","mapKey":true},{"name":"Partitions","type":"[]int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

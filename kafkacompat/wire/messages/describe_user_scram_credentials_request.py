@@ -26,7 +26,7 @@ class DescribeUserScramCredentialsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeUserScramCredentialsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":50,"type":"request","listeners":["broker","controller"],"name":"DescribeUserScramCredentialsRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Users","type":"[]UserName","versions":"0+","nullableVersions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"}]}]}'
 
     def __init__(
         self,

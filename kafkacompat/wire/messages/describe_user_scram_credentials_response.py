@@ -45,7 +45,7 @@ class DescribeUserScramCredentialsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/DescribeUserScramCredentialsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":50,"type":"response","name":"DescribeUserScramCredentialsResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"Results","type":"[]DescribeUserScramCredentialsResult","versions":"0+","fields":[{"name":"User","type":"string","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"CredentialInfos","type":"[]CredentialInfo","versions":"0+","fields":[{"name":"Mechanism","type":"int8","versions":"0+"},{"name":"Iterations","type":"int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class ElectLeadersRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/ElectLeadersRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":43,"type":"request","listeners":["broker","controller"],"name":"ElectLeadersRequest","validVersions":"0-2","flexibleVersions":"2+","fields":[{"name":"ElectionType","type":"int8","versions":"1+"},{"name":"TopicPartitions","type":"[]TopicPartitions","versions":"0+","nullableVersions":"0+","fields":[{"name":"Topic","type":"string","versions":"0+","entityType":"topicName","mapKey":true},{"name":"Partitions","type":"[]int32","versions":"0+"}]},{"name":"TimeoutMs","type":"int32","versions":"0+","default":"60000"}]}'
 
     def __init__(
         self,

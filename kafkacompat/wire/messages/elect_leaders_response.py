@@ -43,7 +43,7 @@ class ElectLeadersResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/ElectLeadersResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":43,"type":"response","name":"ElectLeadersResponse","validVersions":"0-2","flexibleVersions":"2+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"1+","ignorable":false},{"name":"ReplicaElectionResults","type":"[]ReplicaElectionResult","versions":"0+","fields":[{"name":"Topic","type":"string","versions":"0+","entityType":"topicName"},{"name":"PartitionResult","type":"[]PartitionResult","versions":"0+","fields":[{"name":"PartitionId","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"}]}]}]}'
 
     def __init__(
         self,

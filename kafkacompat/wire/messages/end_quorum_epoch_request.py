@@ -75,7 +75,7 @@ class EndQuorumEpochRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/EndQuorumEpochRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":54,"type":"request","listeners":["controller"],"name":"EndQuorumEpochRequest","validVersions":"0-1","flexibleVersions":"1+","fields":[{"name":"ClusterId","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"Topics","type":"[]TopicData","versions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"LeaderId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"LeaderEpoch","type":"int32","versions":"0+"},{"name":"PreferredSuccessors","type":"[]int32","versions":"0","ignorable":true},{"name":"PreferredCandidates","type":"[]ReplicaInfo","versions":"1+","ignorable":true,"fields":[{"name":"CandidateId","type":"int32","versions":"1+","entityType":"brokerId"},{"name":"CandidateDirectoryId","type":"uuid","versions":"1+"}]}]}]},{"name":"LeaderEndpoints","type":"[]LeaderEndpoint","versions":"1+","ignorable":true,"fields":[{"name":"Name","type":"string","versions":"1+","mapKey":true},{"name":"Host","type":"string","versions":"1+"},{"name":"Port","type":"uint16","versions":"1+"}]}]}'
 
     def __init__(
         self,

@@ -15,4 +15,4 @@ class EndTransactionRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/EndTransactionRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":24,"type":"metadata","name":"EndTransactionRecord","validVersions":"0","flexibleVersions":"0+","fields":[]}'

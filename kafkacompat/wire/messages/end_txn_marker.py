@@ -15,7 +15,7 @@ class EndTxnMarker(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "wire/EndTxnMarker.json"
+    DEFINITION: ClassVar[str] = '{"type":"data","name":"EndTxnMarker","validVersions":"0","flexibleVersions":"none","fields":[{"name":"CoordinatorEpoch","type":"int32","versions":"0+"}]}'
 
     def __init__(
         self,

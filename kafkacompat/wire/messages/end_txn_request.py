@@ -15,7 +15,7 @@ class EndTxnRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/EndTxnRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":26,"type":"request","listeners":["broker"],"name":"EndTxnRequest","validVersions":"0-5","flexibleVersions":"3+","latestVersionUnstable":false,"fields":[{"name":"TransactionalId","type":"string","versions":"0+","entityType":"transactionalId"},{"name":"ProducerId","type":"int64","versions":"0+","entityType":"producerId"},{"name":"ProducerEpoch","type":"int16","versions":"0+"},{"name":"Committed","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

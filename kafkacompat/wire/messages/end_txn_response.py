@@ -15,7 +15,7 @@ class EndTxnResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/EndTxnResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":26,"type":"response","name":"EndTxnResponse","validVersions":"0-5","flexibleVersions":"3+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ProducerId","type":"int64","versions":"5+","entityType":"producerId","default":"-1","ignorable":true},{"name":"ProducerEpoch","type":"int16","versions":"5+","default":"-1","ignorable":true}]}'
 
     def __init__(
         self,

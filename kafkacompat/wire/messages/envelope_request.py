@@ -15,7 +15,7 @@ class EnvelopeRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/EnvelopeRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":58,"type":"request","listeners":["controller"],"name":"EnvelopeRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"RequestData","type":"bytes","versions":"0+","zeroCopy":true},{"name":"RequestPrincipal","type":"bytes","versions":"0+","nullableVersions":"0+"},{"name":"ClientHostAddress","type":"bytes","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class EnvelopeResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/EnvelopeResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":58,"type":"response","name":"EnvelopeResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ResponseData","type":"bytes","versions":"0+","nullableVersions":"0+","zeroCopy":true,"default":"null"},{"name":"ErrorCode","type":"int16","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class ExpireDelegationTokenRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/ExpireDelegationTokenRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":40,"type":"request","listeners":["broker","controller"],"name":"ExpireDelegationTokenRequest","validVersions":"1-2","flexibleVersions":"2+","fields":[{"name":"Hmac","type":"bytes","versions":"0+"},{"name":"ExpiryTimePeriodMs","type":"int64","versions":"0+"}]}'
 
     def __init__(
         self,

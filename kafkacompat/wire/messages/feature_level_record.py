@@ -15,7 +15,7 @@ class FeatureLevelRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/FeatureLevelRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":12,"type":"metadata","name":"FeatureLevelRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"FeatureLevel","type":"int16","versions":"0+"}]}'
 
     def __init__(
         self,

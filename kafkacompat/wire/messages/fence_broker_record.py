@@ -15,7 +15,7 @@ class FenceBrokerRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/FenceBrokerRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":7,"type":"metadata","name":"FenceBrokerRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Id","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"Epoch","type":"int64","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class FetchSnapshotRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/FetchSnapshotRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":59,"type":"request","listeners":["controller"],"name":"FetchSnapshotRequest","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"ClusterId","type":"string","versions":"0+","nullableVersions":"0+","default":"null","taggedVersions":"0+","tag":0},{"name":"ReplicaId","type":"int32","versions":"0+","default":"-1","entityType":"brokerId"},{"name":"MaxBytes","type":"int32","versions":"0+","default":"0x7fffffff"},{"name":"Topics","type":"[]TopicSnapshot","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]PartitionSnapshot","versions":"0+","fields":[{"name":"Partition","type":"int32","versions":"0+"},{"name":"CurrentLeaderEpoch","type":"int32","versions":"0+"},{"name":"SnapshotId","type":"SnapshotId","versions":"0+","fields":[{"name":"EndOffset","type":"int64","versions":"0+"},{"name":"Epoch","type":"int32","versions":"0+"}]},{"name":"Position","type":"int64","versions":"0+"},{"name":"ReplicaDirectoryId","type":"uuid","versions":"1+","taggedVersions":"1+","tag":0,"ignorable":true}]}]}]}'
 
     def __init__(
         self,

@@ -92,7 +92,7 @@ class FetchSnapshotResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/FetchSnapshotResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":59,"type":"response","name":"FetchSnapshotResponse","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+","ignorable":true},{"name":"ErrorCode","type":"int16","versions":"0+","ignorable":false},{"name":"Topics","type":"[]TopicSnapshot","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]PartitionSnapshot","versions":"0+","fields":[{"name":"Index","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"SnapshotId","type":"SnapshotId","versions":"0+","fields":[{"name":"EndOffset","type":"int64","versions":"0+"},{"name":"Epoch","type":"int32","versions":"0+"}]},{"name":"CurrentLeader","type":"LeaderIdAndEpoch","versions":"0+","taggedVersions":"0+","tag":0,"fields":[{"name":"LeaderId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"LeaderEpoch","type":"int32","versions":"0+"}]},{"name":"Size","type":"int64","versions":"0+"},{"name":"Position","type":"int64","versions":"0+"},{"name":"UnalignedRecords","type":"records","versions":"0+"}]}]},{"name":"NodeEndpoints","type":"[]NodeEndpoint","versions":"1+","taggedVersions":"1+","tag":0,"fields":[{"name":"NodeId","type":"int32","versions":"1+","mapKey":true,"entityType":"brokerId"},{"name":"Host","type":"string","versions":"1+"},{"name":"Port","type":"uint16","versions":"1+"}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class FindCoordinatorRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/FindCoordinatorRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":10,"type":"request","listeners":["broker"],"name":"FindCoordinatorRequest","validVersions":"0-6","flexibleVersions":"3+","fields":[{"name":"Key","type":"string","versions":"0-3"},{"name":"KeyType","type":"int8","versions":"1+","default":"0","ignorable":false},{"name":"CoordinatorKeys","type":"[]string","versions":"4+"}]}'
 
     def __init__(
         self,

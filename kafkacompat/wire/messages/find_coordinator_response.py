@@ -36,7 +36,7 @@ class FindCoordinatorResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/FindCoordinatorResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":10,"type":"response","name":"FindCoordinatorResponse","validVersions":"0-6","flexibleVersions":"3+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"1+","ignorable":true},{"name":"ErrorCode","type":"int16","versions":"0-3"},{"name":"ErrorMessage","type":"string","versions":"1-3","nullableVersions":"1-3","ignorable":true},{"name":"NodeId","type":"int32","versions":"0-3","entityType":"brokerId"},{"name":"Host","type":"string","versions":"0-3"},{"name":"Port","type":"int32","versions":"0-3"},{"name":"Coordinators","type":"[]Coordinator","versions":"4+","fields":[{"name":"Key","type":"string","versions":"4+"},{"name":"NodeId","type":"int32","versions":"4+","entityType":"brokerId"},{"name":"Host","type":"string","versions":"4+"},{"name":"Port","type":"int32","versions":"4+"},{"name":"ErrorCode","type":"int16","versions":"4+"},{"name":"ErrorMessage","type":"string","versions":"4+","nullableVersions":"4+","ignorable":true}]}]}'
 
     def __init__(
         self,

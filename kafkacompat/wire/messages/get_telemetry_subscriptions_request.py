@@ -15,7 +15,7 @@ class GetTelemetrySubscriptionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/GetTelemetrySubscriptionsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":71,"type":"request","listeners":["broker"],"name":"GetTelemetrySubscriptionsRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ClientInstanceId","type":"uuid","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class GetTelemetrySubscriptionsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/GetTelemetrySubscriptionsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":71,"type":"response","name":"GetTelemetrySubscriptionsResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ClientInstanceId","type":"uuid","versions":"0+"},{"name":"SubscriptionId","type":"int32","versions":"0+"},{"name":"AcceptedCompressionTypes","type":"[]int8","versions":"0+"},{"name":"PushIntervalMs","type":"int32","versions":"0+"},{"name":"TelemetryMaxBytes","type":"int32","versions":"0+"},{"name":"DeltaTemporality","type":"bool","versions":"0+"},{"name":"RequestedMetrics","type":"[]string","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class GroupMetadataKey(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "group/GroupMetadataKey.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":2,"type":"coordinator-key","name":"GroupMetadataKey","validVersions":"0","flexibleVersions":"none","fields":[{"name":"group","type":"string","versions":"0"}]}'
 
     def __init__(
         self,

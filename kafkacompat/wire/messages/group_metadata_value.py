@@ -40,7 +40,7 @@ class GroupMetadataValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "group/GroupMetadataValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":2,"type":"coordinator-value","name":"GroupMetadataValue","validVersions":"0-4","flexibleVersions":"4+","commonStructs":[{"name":"MemberMetadata","versions":"0+","fields":[{"name":"memberId","versions":"0+","type":"string"},{"name":"groupInstanceId","versions":"3+","type":"string","default":"null","nullableVersions":"3+","ignorable":true},{"name":"clientId","versions":"0+","type":"string"},{"name":"clientHost","versions":"0+","type":"string"},{"name":"rebalanceTimeout","versions":"1+","type":"int32","default":-1,"ignorable":true},{"name":"sessionTimeout","versions":"0+","type":"int32"},{"name":"subscription","versions":"0+","type":"bytes"},{"name":"assignment","versions":"0+","type":"bytes"}]}],"fields":[{"name":"protocolType","versions":"0+","type":"string"},{"name":"generation","versions":"0+","type":"int32"},{"name":"protocol","versions":"0+","type":"string","nullableVersions":"0+"},{"name":"leader","versions":"0+","type":"string","nullableVersions":"0+"},{"name":"currentStateTimestamp","versions":"2+","type":"int64","default":-1,"ignorable":true},{"name":"members","versions":"0+","type":"[]MemberMetadata"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class HeartbeatRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/HeartbeatRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":12,"type":"request","listeners":["broker"],"name":"HeartbeatRequest","validVersions":"0-4","flexibleVersions":"4+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"GenerationId","type":"int32","versions":"0+"},{"name":"MemberId","type":"string","versions":"0+"},{"name":"GroupInstanceId","type":"string","versions":"3+","nullableVersions":"3+","default":"null"}]}'
 
     def __init__(
         self,

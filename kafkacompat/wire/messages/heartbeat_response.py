@@ -15,7 +15,7 @@ class HeartbeatResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/HeartbeatResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":12,"type":"response","name":"HeartbeatResponse","validVersions":"0-4","flexibleVersions":"4+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"1+","ignorable":true},{"name":"ErrorCode","type":"int16","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class IncrementalAlterConfigsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/IncrementalAlterConfigsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":44,"type":"request","listeners":["broker","controller"],"name":"IncrementalAlterConfigsRequest","validVersions":"0-1","flexibleVersions":"1+","fields":[{"name":"Resources","type":"[]AlterConfigsResource","versions":"0+","fields":[{"name":"ResourceType","type":"int8","versions":"0+","mapKey":true},{"name":"ResourceName","type":"string","versions":"0+","mapKey":true},{"name":"Configs","type":"[]AlterableConfig","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"ConfigOperation","type":"int8","versions":"0+","mapKey":true},{"name":"Value","type":"string","versions":"0+","nullableVersions":"0+"}]}]},{"name":"ValidateOnly","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

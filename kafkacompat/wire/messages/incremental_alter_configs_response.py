@@ -32,7 +32,7 @@ class IncrementalAlterConfigsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/IncrementalAlterConfigsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":44,"type":"response","name":"IncrementalAlterConfigsResponse","validVersions":"0-1","flexibleVersions":"1+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Responses","type":"[]AlterConfigsResourceResponse","versions":"0+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","nullableVersions":"0+","versions":"0+"},{"name":"ResourceType","type":"int8","versions":"0+"},{"name":"ResourceName","type":"string","versions":"0+"}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class InitProducerIdRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/InitProducerIdRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":22,"type":"request","listeners":["broker"],"name":"InitProducerIdRequest","validVersions":"0-6","flexibleVersions":"2+","latestVersionUnstable":true,"fields":[{"name":"TransactionalId","type":"string","versions":"0+","nullableVersions":"0+","entityType":"transactionalId"},{"name":"TransactionTimeoutMs","type":"int32","versions":"0+"},{"name":"ProducerId","type":"int64","versions":"3+","default":"-1","entityType":"producerId"},{"name":"ProducerEpoch","type":"int16","versions":"3+","default":"-1"},{"name":"Enable2Pc","type":"bool","versions":"6+","default":"false"},{"name":"KeepPreparedTxn","type":"bool","versions":"6+","default":"false"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class InitProducerIdResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/InitProducerIdResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":22,"type":"response","name":"InitProducerIdResponse","validVersions":"0-6","flexibleVersions":"2+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+","ignorable":true},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ProducerId","type":"int64","versions":"0+","entityType":"producerId","default":-1},{"name":"ProducerEpoch","type":"int16","versions":"0+"},{"name":"OngoingTxnProducerId","type":"int64","versions":"6+","entityType":"producerId","default":-1},{"name":"OngoingTxnProducerEpoch","type":"int16","default":-1,"versions":"6+"}]}'
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class InitializeShareGroupStateRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/InitializeShareGroupStateRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":83,"type":"request","listeners":["broker"],"name":"InitializeShareGroupStateRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+"},{"name":"Topics","type":"[]InitializeStateData","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"Partition","type":"int32","versions":"0+"},{"name":"StateEpoch","type":"int32","versions":"0+"},{"name":"StartOffset","type":"int64","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class JoinGroupRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 9
     FLEXIBLE_MIN: ClassVar[int] = 6
-    DEFINITION: ClassVar[str] = "wire/JoinGroupRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":11,"type":"request","listeners":["broker"],"name":"JoinGroupRequest","validVersions":"0-9","flexibleVersions":"6+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"SessionTimeoutMs","type":"int32","versions":"0+"},{"name":"RebalanceTimeoutMs","type":"int32","versions":"1+","default":"-1","ignorable":true},{"name":"MemberId","type":"string","versions":"0+"},{"name":"GroupInstanceId","type":"string","versions":"5+","nullableVersions":"5+","default":"null"},{"name":"ProtocolType","type":"string","versions":"0+"},{"name":"Protocols","type":"[]JoinGroupRequestProtocol","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"Metadata","type":"bytes","versions":"0+"}]},{"name":"Reason","type":"string","versions":"8+","nullableVersions":"8+","default":"null","ignorable":true}]}'
 
     def __init__(
         self,

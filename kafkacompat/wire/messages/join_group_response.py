@@ -30,7 +30,7 @@ class JoinGroupResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 9
     FLEXIBLE_MIN: ClassVar[int] = 6
-    DEFINITION: ClassVar[str] = "wire/JoinGroupResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":11,"type":"response","name":"JoinGroupResponse","validVersions":"0-9","flexibleVersions":"6+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"2+","ignorable":true},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"GenerationId","type":"int32","versions":"0+","default":"-1"},{"name":"ProtocolType","type":"string","versions":"7+","nullableVersions":"7+","default":"null","ignorable":true},{"name":"ProtocolName","type":"string","versions":"0+","nullableVersions":"7+"},{"name":"Leader","type":"string","versions":"0+"},{"name":"SkipAssignment","type":"bool","versions":"9+","default":"false"},{"name":"MemberId","type":"string","versions":"0+"},{"name":"Members","type":"[]JoinGroupResponseMember","versions":"0+","fields":[{"name":"MemberId","type":"string","versions":"0+"},{"name":"GroupInstanceId","type":"string","versions":"5+","ignorable":true,"nullableVersions":"5+","default":"null"},{"name":"Metadata","type":"bytes","versions":"0+"}]}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class LeaderChangeMessage(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/LeaderChangeMessage.json"
+    DEFINITION: ClassVar[str] = '{"type":"data","name":"LeaderChangeMessage","validVersions":"0-1","flexibleVersions":"0+","commonStructs":[{"name":"Voter","versions":"0+","fields":[{"name":"VoterId","type":"int32","versions":"0+"},{"name":"VoterDirectoryId","type":"uuid","versions":"1+"}]}],"fields":[{"name":"Version","type":"int16","versions":"0+"},{"name":"LeaderId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"Voters","type":"[]Voter","versions":"0+"},{"name":"GrantingVoters","type":"[]Voter","versions":"0+"}]}'
 
     def __init__(
         self,

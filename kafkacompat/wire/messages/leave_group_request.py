@@ -30,7 +30,7 @@ class LeaveGroupRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/LeaveGroupRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":13,"type":"request","listeners":["broker"],"name":"LeaveGroupRequest","validVersions":"0-5","flexibleVersions":"4+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"MemberId","type":"string","versions":"0-2"},{"name":"Members","type":"[]MemberIdentity","versions":"3+","fields":[{"name":"MemberId","type":"string","versions":"3+"},{"name":"GroupInstanceId","type":"string","versions":"3+","nullableVersions":"3+","default":"null"},{"name":"Reason","type":"string","versions":"5+","nullableVersions":"5+","default":"null","ignorable":true}]}]}'
 
     def __init__(
         self,

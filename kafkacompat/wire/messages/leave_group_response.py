@@ -30,7 +30,7 @@ class LeaveGroupResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/LeaveGroupResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":13,"type":"response","name":"LeaveGroupResponse","validVersions":"0-5","flexibleVersions":"4+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"1+","ignorable":true},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"Members","type":"[]MemberResponse","versions":"3+","fields":[{"name":"MemberId","type":"string","versions":"3+"},{"name":"GroupInstanceId","type":"string","versions":"3+","nullableVersions":"3+"},{"name":"ErrorCode","type":"int16","versions":"3+"}]}]}'
 
     def __init__(
         self,

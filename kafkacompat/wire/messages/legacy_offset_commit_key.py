@@ -15,7 +15,7 @@ class LegacyOffsetCommitKey(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "group/LegacyOffsetCommitKey.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":0,"type":"coordinator-key","name":"LegacyOffsetCommitKey","validVersions":"0","flexibleVersions":"none","fields":[{"name":"group","type":"string","versions":"0"},{"name":"topic","type":"string","versions":"0"},{"name":"partition","type":"int32","versions":"0"}]}'
 
     def __init__(
         self,

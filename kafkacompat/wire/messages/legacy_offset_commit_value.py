@@ -15,7 +15,7 @@ class LegacyOffsetCommitValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "group/LegacyOffsetCommitValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":0,"type":"coordinator-value","name":"LegacyOffsetCommitValue","validVersions":"0","flexibleVersions":"none","fields":[{"name":"offset","type":"int64","versions":"0"},{"name":"metadata","type":"string","versions":"0"},{"name":"commitTimestamp","type":"int64","versions":"0"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class ListConfigResourcesRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ListConfigResourcesRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":74,"type":"request","listeners":["broker"],"name":"ListConfigResourcesRequest","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"ResourceTypes","type":"[]int8","versions":"1+"}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class ListConfigResourcesResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ListConfigResourcesResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":74,"type":"response","name":"ListConfigResourcesResponse","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ConfigResources","type":"[]ConfigResource","versions":"0+","fields":[{"name":"ResourceName","type":"string","versions":"0+"},{"name":"ResourceType","type":"int8","versions":"1+","ignorable":true,"default":16}]}]}'
 
     def __init__(
         self,

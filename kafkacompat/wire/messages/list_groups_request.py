@@ -15,7 +15,7 @@ class ListGroupsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/ListGroupsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":16,"type":"request","listeners":["broker"],"name":"ListGroupsRequest","validVersions":"0-5","flexibleVersions":"3+","fields":[{"name":"StatesFilter","type":"[]string","versions":"4+"},{"name":"TypesFilter","type":"[]string","versions":"5+"}]}'
 
     def __init__(
         self,

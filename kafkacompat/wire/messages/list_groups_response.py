@@ -32,7 +32,7 @@ class ListGroupsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/ListGroupsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":16,"type":"response","name":"ListGroupsResponse","validVersions":"0-5","flexibleVersions":"3+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"1+","ignorable":true},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"Groups","type":"[]ListedGroup","versions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"ProtocolType","type":"string","versions":"0+"},{"name":"GroupState","type":"string","versions":"4+","ignorable":true},{"name":"GroupType","type":"string","versions":"5+","ignorable":true}]}]}'
 
     def __init__(
         self,

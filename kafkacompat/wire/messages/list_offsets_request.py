@@ -43,7 +43,7 @@ class ListOffsetsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 11
     FLEXIBLE_MIN: ClassVar[int] = 6
-    DEFINITION: ClassVar[str] = "wire/ListOffsetsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":2,"type":"request","listeners":["broker"],"name":"ListOffsetsRequest","validVersions":"1-11","flexibleVersions":"6+","latestVersionUnstable":false,"fields":[{"name":"ReplicaId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"IsolationLevel","type":"int8","versions":"2+"},{"name":"Topics","type":"[]ListOffsetsTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]ListOffsetsPartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"CurrentLeaderEpoch","type":"int32","versions":"4+","default":"-1","ignorable":true},{"name":"Timestamp","type":"int64","versions":"0+"}]}]},{"name":"TimeoutMs","type":"int32","versions":"10+","ignorable":true}]}'
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class ListOffsetsResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 11
     FLEXIBLE_MIN: ClassVar[int] = 6
-    DEFINITION: ClassVar[str] = "wire/ListOffsetsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":2,"type":"response","name":"ListOffsetsResponse","validVersions":"1-11","flexibleVersions":"6+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"2+","ignorable":true},{"name":"Topics","type":"[]ListOffsetsTopicResponse","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]ListOffsetsPartitionResponse","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"Timestamp","type":"int64","versions":"1+","default":"-1","ignorable":false},{"name":"Offset","type":"int64","versions":"1+","default":"-1","ignorable":false},{"name":"LeaderEpoch","type":"int32","versions":"4+","default":"-1"}]}]}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class ListPartitionReassignmentsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ListPartitionReassignmentsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":46,"type":"request","listeners":["broker","controller"],"name":"ListPartitionReassignmentsRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"TimeoutMs","type":"int32","versions":"0+","default":"60000"},{"name":"Topics","type":"[]ListPartitionReassignmentsTopics","versions":"0+","nullableVersions":"0+","default":"null","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"PartitionIndexes","type":"[]int32","versions":"0+"}]}]}'
 
     def __init__(
         self,

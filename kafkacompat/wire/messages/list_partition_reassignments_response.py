@@ -45,7 +45,7 @@ class ListPartitionReassignmentsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ListPartitionReassignmentsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":46,"type":"response","name":"ListPartitionReassignmentsResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"Topics","type":"[]OngoingTopicReassignment","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]OngoingPartitionReassignment","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"Replicas","type":"[]int32","versions":"0+","entityType":"brokerId"},{"name":"AddingReplicas","type":"[]int32","versions":"0+","entityType":"brokerId"},{"name":"RemovingReplicas","type":"[]int32","versions":"0+","entityType":"brokerId"}]}]}]}'
 
     def __init__(
         self,

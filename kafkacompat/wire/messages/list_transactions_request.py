@@ -15,7 +15,7 @@ class ListTransactionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ListTransactionsRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":66,"type":"request","listeners":["broker"],"name":"ListTransactionsRequest","validVersions":"0-2","flexibleVersions":"0+","fields":[{"name":"StateFilters","type":"[]string","versions":"0+"},{"name":"ProducerIdFilters","type":"[]int64","versions":"0+","entityType":"producerId"},{"name":"DurationFilter","type":"int64","versions":"1+","default":-1},{"name":"TransactionalIdPattern","type":"string","versions":"2+","nullableVersions":"2+","default":"null"}]}'
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class ListTransactionsResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ListTransactionsResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":66,"type":"response","name":"ListTransactionsResponse","validVersions":"0-2","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"UnknownStateFilters","type":"[]string","versions":"0+"},{"name":"TransactionStates","type":"[]TransactionState","versions":"0+","fields":[{"name":"TransactionalId","type":"string","versions":"0+","entityType":"transactionalId"},{"name":"ProducerId","type":"int64","versions":"0+","entityType":"producerId"},{"name":"TransactionState","type":"string","versions":"0+"}]}]}'
 
     def __init__(
         self,

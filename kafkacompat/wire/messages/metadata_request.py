@@ -28,7 +28,7 @@ class MetadataRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 13
     FLEXIBLE_MIN: ClassVar[int] = 9
-    DEFINITION: ClassVar[str] = "wire/MetadataRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":3,"type":"request","listeners":["broker"],"name":"MetadataRequest","validVersions":"0-13","flexibleVersions":"9+","fields":[{"name":"Topics","type":"[]MetadataRequestTopic","versions":"0+","nullableVersions":"1+","fields":[{"name":"TopicId","type":"uuid","versions":"10+","ignorable":true},{"name":"Name","type":"string","versions":"0+","entityType":"topicName","nullableVersions":"10+"}]},{"name":"AllowAutoTopicCreation","type":"bool","versions":"4+","default":"true","ignorable":false},{"name":"IncludeClusterAuthorizedOperations","type":"bool","versions":"8-10"},{"name":"IncludeTopicAuthorizedOperations","type":"bool","versions":"8+"}]}'
 
     def __init__(
         self,

@@ -15,4 +15,4 @@ class NoOpRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/NoOpRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":20,"type":"metadata","name":"NoOpRecord","validVersions":"0","flexibleVersions":"0+","fields":[]}'

@@ -47,7 +47,7 @@ class OffsetCommitRequest(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 10
     FLEXIBLE_MIN: ClassVar[int] = 8
-    DEFINITION: ClassVar[str] = "wire/OffsetCommitRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":8,"type":"request","listeners":["broker"],"name":"OffsetCommitRequest","validVersions":"2-10","flexibleVersions":"8+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"GenerationIdOrMemberEpoch","type":"int32","versions":"1+","default":"-1","ignorable":true},{"name":"MemberId","type":"string","versions":"1+","ignorable":true},{"name":"GroupInstanceId","type":"string","versions":"7+","nullableVersions":"7+","default":"null"},{"name":"RetentionTimeMs","type":"int64","versions":"2-4","default":"-1","ignorable":true},{"name":"Topics","type":"[]OffsetCommitRequestTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0-9","entityType":"topicName","ignorable":true},{"name":"TopicId","type":"uuid","versions":"10+","ignorable":true},{"name":"Partitions","type":"[]OffsetCommitRequestPartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"CommittedOffset","type":"int64","versions":"0+"},{"name":"CommittedLeaderEpoch","type":"int32","versions":"6+","default":"-1","ignorable":true},{"name":"CommittedMetadata","type":"string","versions":"0+","nullableVersions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class OffsetCommitResponse(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 10
     FLEXIBLE_MIN: ClassVar[int] = 8
-    DEFINITION: ClassVar[str] = "wire/OffsetCommitResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":8,"type":"response","name":"OffsetCommitResponse","validVersions":"2-10","flexibleVersions":"8+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"3+","ignorable":true},{"name":"Topics","type":"[]OffsetCommitResponseTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0-9","entityType":"topicName","ignorable":true},{"name":"TopicId","type":"uuid","versions":"10+","ignorable":true},{"name":"Partitions","type":"[]OffsetCommitResponsePartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

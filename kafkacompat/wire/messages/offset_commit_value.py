@@ -15,7 +15,7 @@ class OffsetCommitValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "group/OffsetCommitValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":1,"type":"coordinator-value","name":"OffsetCommitValue","validVersions":"0-4","flexibleVersions":"4+","fields":[{"name":"offset","type":"int64","versions":"0+"},{"name":"leaderEpoch","type":"int32","versions":"3+","default":-1,"ignorable":true},{"name":"metadata","type":"string","versions":"0+"},{"name":"commitTimestamp","type":"int64","versions":"0+"},{"name":"expireTimestamp","type":"int64","versions":"1","default":-1,"ignorable":true},{"name":"topicId","type":"uuid","versions":"4+","taggedVersions":"4+","tag":0,"ignorable":true}]}'
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class OffsetDeleteRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "wire/OffsetDeleteRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":47,"type":"request","listeners":["broker"],"name":"OffsetDeleteRequest","validVersions":"0","flexibleVersions":"none","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"Topics","type":"[]OffsetDeleteRequestTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true,"entityType":"topicName"},{"name":"Partitions","type":"[]OffsetDeleteRequestPartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class OffsetDeleteResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "wire/OffsetDeleteResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":47,"type":"response","name":"OffsetDeleteResponse","validVersions":"0","flexibleVersions":"none","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ThrottleTimeMs","type":"int32","versions":"0+","ignorable":true},{"name":"Topics","type":"[]OffsetDeleteResponseTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true,"entityType":"topicName"},{"name":"Partitions","type":"[]OffsetDeleteResponsePartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+","mapKey":true},{"name":"ErrorCode","type":"int16","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class OffsetFetchRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 10
     FLEXIBLE_MIN: ClassVar[int] = 6
-    DEFINITION: ClassVar[str] = "wire/OffsetFetchRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":9,"type":"request","listeners":["broker"],"name":"OffsetFetchRequest","validVersions":"1-10","flexibleVersions":"6+","fields":[{"name":"GroupId","type":"string","versions":"0-7","entityType":"groupId"},{"name":"Topics","type":"[]OffsetFetchRequestTopic","versions":"0-7","nullableVersions":"2-7","fields":[{"name":"Name","type":"string","versions":"0-7","entityType":"topicName"},{"name":"PartitionIndexes","type":"[]int32","versions":"0-7"}]},{"name":"Groups","type":"[]OffsetFetchRequestGroup","versions":"8+","fields":[{"name":"GroupId","type":"string","versions":"8+","entityType":"groupId"},{"name":"MemberId","type":"string","versions":"9+","nullableVersions":"9+","default":"null","ignorable":true},{"name":"MemberEpoch","type":"int32","versions":"9+","default":"-1","ignorable":true},{"name":"Topics","type":"[]OffsetFetchRequestTopics","versions":"8+","nullableVersions":"8+","fields":[{"name":"Name","type":"string","versions":"8-9","entityType":"topicName","ignorable":true},{"name":"TopicId","type":"uuid","versions":"10+","ignorable":true},{"name":"PartitionIndexes","type":"[]int32","versions":"8+"}]}]},{"name":"RequireStable","type":"bool","versions":"7+","default":"false"}]}'
 
     def __init__(
         self,

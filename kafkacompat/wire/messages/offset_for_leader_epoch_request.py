@@ -43,7 +43,7 @@ class OffsetForLeaderEpochRequest(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/OffsetForLeaderEpochRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":23,"type":"request","listeners":["broker"],"name":"OffsetForLeaderEpochRequest","validVersions":"2-4","flexibleVersions":"4+","fields":[{"name":"ReplicaId","type":"int32","versions":"3+","default":-2,"ignorable":true,"entityType":"brokerId"},{"name":"Topics","type":"[]OffsetForLeaderTopic","versions":"0+","fields":[{"name":"Topic","type":"string","versions":"0+","entityType":"topicName","mapKey":true},{"name":"Partitions","type":"[]OffsetForLeaderPartition","versions":"0+","fields":[{"name":"Partition","type":"int32","versions":"0+"},{"name":"CurrentLeaderEpoch","type":"int32","versions":"2+","default":"-1","ignorable":true},{"name":"LeaderEpoch","type":"int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class OffsetForLeaderEpochResponse(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/OffsetForLeaderEpochResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":23,"type":"response","name":"OffsetForLeaderEpochResponse","validVersions":"2-4","flexibleVersions":"4+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"2+","ignorable":true},{"name":"Topics","type":"[]OffsetForLeaderTopicResult","versions":"0+","fields":[{"name":"Topic","type":"string","versions":"0+","entityType":"topicName","mapKey":true},{"name":"Partitions","type":"[]EpochEndOffset","versions":"0+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"Partition","type":"int32","versions":"0+"},{"name":"LeaderEpoch","type":"int32","versions":"1+","default":"-1","ignorable":true},{"name":"EndOffset","type":"int64","versions":"0+","default":"-1"}]}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class PartitionRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/PartitionRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":3,"type":"metadata","name":"PartitionRecord","validVersions":"0-2","flexibleVersions":"0+","fields":[{"name":"PartitionId","type":"int32","versions":"0+","default":"-1"},{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Replicas","type":"[]int32","versions":"0+","entityType":"brokerId"},{"name":"Isr","type":"[]int32","versions":"0+"},{"name":"RemovingReplicas","type":"[]int32","versions":"0+","entityType":"brokerId"},{"name":"AddingReplicas","type":"[]int32","versions":"0+","entityType":"brokerId"},{"name":"Leader","type":"int32","versions":"0+","default":"-1","entityType":"brokerId"},{"name":"LeaderRecoveryState","type":"int8","default":"0","versions":"0+","taggedVersions":"0+","tag":0},{"name":"LeaderEpoch","type":"int32","versions":"0+","default":"-1"},{"name":"PartitionEpoch","type":"int32","versions":"0+","default":"-1"},{"name":"Directories","type":"[]uuid","versions":"1+"},{"name":"EligibleLeaderReplicas","type":"[]int32","default":"null","entityType":"brokerId","versions":"2+","nullableVersions":"2+","taggedVersions":"2+","tag":1},{"name":"LastKnownElr","type":"[]int32","default":"null","entityType":"brokerId","versions":"2+","nullableVersions":"2+","taggedVersions":"2+","tag":2}]}'
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class ProduceRequest(Message):
     MIN_VERSION: ClassVar[int] = 3
     MAX_VERSION: ClassVar[int] = 13
     FLEXIBLE_MIN: ClassVar[int] = 9
-    DEFINITION: ClassVar[str] = "wire/ProduceRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":0,"type":"request","listeners":["broker"],"name":"ProduceRequest","validVersions":"3-13","flexibleVersions":"9+","fields":[{"name":"TransactionalId","type":"string","versions":"3+","nullableVersions":"3+","default":"null","entityType":"transactionalId"},{"name":"Acks","type":"int16","versions":"0+"},{"name":"TimeoutMs","type":"int32","versions":"0+"},{"name":"TopicData","type":"[]TopicProduceData","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0-12","entityType":"topicName","mapKey":true,"ignorable":true},{"name":"TopicId","type":"uuid","versions":"13+","mapKey":true,"ignorable":true},{"name":"PartitionData","type":"[]PartitionProduceData","versions":"0+","fields":[{"name":"Index","type":"int32","versions":"0+"},{"name":"Records","type":"records","versions":"0+","nullableVersions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class ProducerSnapshot(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "storage/ProducerSnapshot.json"
+    DEFINITION: ClassVar[str] = '{"type":"data","name":"ProducerSnapshot","validVersions":"1","flexibleVersions":"none","fields":[{"name":"Crc","type":"uint32","versions":"1"},{"name":"ProducerEntries","type":"[]ProducerEntry","versions":"1","fields":[{"name":"ProducerId","type":"int64","versions":"1"},{"name":"Epoch","type":"int16","versions":"1"},{"name":"LastSequence","type":"int32","versions":"1"},{"name":"LastOffset","type":"int64","versions":"1"},{"name":"OffsetDelta","type":"int32","versions":"1"},{"name":"Timestamp","type":"int64","versions":"1"},{"name":"CoordinatorEpoch","type":"int32","versions":"1"},{"name":"CurrentTxnFirstOffset","type":"int64","versions":"1"}]}]}'
 
     def __init__(
         self,

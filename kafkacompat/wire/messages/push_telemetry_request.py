@@ -15,7 +15,7 @@ class PushTelemetryRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/PushTelemetryRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":72,"type":"request","listeners":["broker"],"name":"PushTelemetryRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ClientInstanceId","type":"uuid","versions":"0+"},{"name":"SubscriptionId","type":"int32","versions":"0+"},{"name":"Terminating","type":"bool","versions":"0+"},{"name":"CompressionType","type":"int8","versions":"0+"},{"name":"Metrics","type":"bytes","versions":"0+","zeroCopy":true}]}'
 
     def __init__(
         self,

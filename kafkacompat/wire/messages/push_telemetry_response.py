@@ -15,7 +15,7 @@ class PushTelemetryResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/PushTelemetryResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":72,"type":"response","name":"PushTelemetryResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class QuorumStateData(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "raft/QuorumStateData.json"
+    DEFINITION: ClassVar[str] = '{"type":"data","name":"QuorumStateData","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"ClusterId","type":"string","versions":"0"},{"name":"LeaderId","type":"int32","versions":"0+","default":"-1"},{"name":"LeaderEpoch","type":"int32","versions":"0+","default":"-1"},{"name":"VotedId","type":"int32","versions":"0+","default":"-1"},{"name":"VotedDirectoryId","type":"uuid","versions":"1+"},{"name":"AppliedOffset","type":"int64","versions":"0"},{"name":"CurrentVoters","type":"[]Voter","versions":"0","nullableVersions":"0","fields":[{"name":"VoterId","type":"int32","versions":"0"}]}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class ReadShareGroupStateRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ReadShareGroupStateRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":84,"type":"request","listeners":["broker"],"name":"ReadShareGroupStateRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+"},{"name":"Topics","type":"[]ReadStateData","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"Partition","type":"int32","versions":"0+"},{"name":"LeaderEpoch","type":"int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class ReadShareGroupStateResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ReadShareGroupStateResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":84,"type":"response","name":"ReadShareGroupStateResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Results","type":"[]ReadStateResult","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]PartitionResult","versions":"0+","fields":[{"name":"Partition","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"StateEpoch","type":"int32","versions":"0+"},{"name":"StartOffset","type":"int64","versions":"0+"},{"name":"StateBatches","type":"[]StateBatch","versions":"0+","fields":[{"name":"FirstOffset","type":"int64","versions":"0+"},{"name":"LastOffset","type":"int64","versions":"0+"},{"name":"DeliveryState","type":"int8","versions":"0+"},{"name":"DeliveryCount","type":"int16","versions":"0+"}]}]}]}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class ReadShareGroupStateSummaryRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ReadShareGroupStateSummaryRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":87,"type":"request","listeners":["broker"],"name":"ReadShareGroupStateSummaryRequest","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+"},{"name":"Topics","type":"[]ReadStateSummaryData","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"Partition","type":"int32","versions":"0+"},{"name":"LeaderEpoch","type":"int32","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class ReadShareGroupStateSummaryResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ReadShareGroupStateSummaryResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":87,"type":"response","name":"ReadShareGroupStateSummaryResponse","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"Results","type":"[]ReadStateSummaryResult","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]PartitionResult","versions":"0+","fields":[{"name":"Partition","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"StateEpoch","type":"int32","versions":"0+"},{"name":"LeaderEpoch","type":"int32","versions":"0+"},{"name":"StartOffset","type":"int64","versions":"0+"},{"name":"DeliveryCompleteCount","type":"int32","versions":"1+","ignorable":true,"default":"-1"}]}]}]}'
 
     def __init__(
         self,

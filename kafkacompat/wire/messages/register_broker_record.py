@@ -47,7 +47,7 @@ class RegisterBrokerRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/RegisterBrokerRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":0,"type":"metadata","name":"RegisterBrokerRecord","validVersions":"0-4","flexibleVersions":"0+","fields":[{"name":"BrokerId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"IsMigratingZkBroker","type":"bool","versions":"2+","default":"false"},{"name":"IncarnationId","type":"uuid","versions":"0+"},{"name":"BrokerEpoch","type":"int64","versions":"0+"},{"name":"EndPoints","type":"[]BrokerEndpoint","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"uint16","versions":"0+"},{"name":"SecurityProtocol","type":"int16","versions":"0+"}]},{"name":"Features","type":"[]BrokerFeature","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"MinSupportedVersion","type":"int16","versions":"0+"},{"name":"MaxSupportedVersion","type":"int16","versions":"0+"}]},{"name":"Rack","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"Fenced","type":"bool","versions":"0+","default":"true"},{"name":"InControlledShutdown","type":"bool","versions":"1+","default":"false"},{"name":"LogDirs","type":"[]uuid","versions":"3+","taggedVersions":"3+","tag":0},{"name":"CordonedLogDirs","type":"[]uuid","versions":"4+","taggedVersions":"4+","tag":1,"nullableVersions":"4+","default":"null"}]}'
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class RegisterControllerRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/RegisterControllerRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":27,"type":"metadata","name":"RegisterControllerRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ControllerId","type":"int32","versions":"0+"},{"name":"IncarnationId","type":"uuid","versions":"0+"},{"name":"ZkMigrationReady","type":"bool","versions":"0+"},{"name":"EndPoints","type":"[]ControllerEndpoint","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"uint16","versions":"0+"},{"name":"SecurityProtocol","type":"int16","versions":"0+"}]},{"name":"Features","type":"[]ControllerFeature","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"MinSupportedVersion","type":"int16","versions":"0+"},{"name":"MaxSupportedVersion","type":"int16","versions":"0+"}]}]}'
 
     def __init__(
         self,

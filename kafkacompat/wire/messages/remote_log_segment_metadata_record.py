@@ -56,7 +56,7 @@ class RemoteLogSegmentMetadataRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "storage/RemoteLogSegmentMetadataRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":0,"type":"metadata","name":"RemoteLogSegmentMetadataRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"RemoteLogSegmentId","type":"RemoteLogSegmentIdEntry","versions":"0+","fields":[{"name":"TopicIdPartition","type":"TopicIdPartitionEntry","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"Id","type":"uuid","versions":"0+"},{"name":"Partition","type":"int32","versions":"0+"}]},{"name":"Id","type":"uuid","versions":"0+"}]},{"name":"StartOffset","type":"int64","versions":"0+"},{"name":"EndOffset","type":"int64","versions":"0+"},{"name":"BrokerId","type":"int32","versions":"0+"},{"name":"MaxTimestampMs","type":"int64","versions":"0+"},{"name":"EventTimestampMs","type":"int64","versions":"0+"},{"name":"SegmentLeaderEpochs","type":"[]SegmentLeaderEpochEntry","versions":"0+","fields":[{"name":"LeaderEpoch","type":"int32","versions":"0+"},{"name":"Offset","type":"int64","versions":"0+"}]},{"name":"SegmentSizeInBytes","type":"int32","versions":"0+"},{"name":"CustomMetadata","type":"bytes","default":"null","versions":"0+","nullableVersions":"0+"},{"name":"RemoteLogSegmentState","type":"int8","versions":"0+"},{"name":"TxnIndexEmpty","type":"bool","versions":"0+","taggedVersions":"0+","tag":0}]}'
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "storage/RemoteLogSegmentMetadataUpdateRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":1,"type":"metadata","name":"RemoteLogSegmentMetadataUpdateRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"RemoteLogSegmentId","type":"RemoteLogSegmentIdEntry","versions":"0+","fields":[{"name":"TopicIdPartition","type":"TopicIdPartitionEntry","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"Id","type":"uuid","versions":"0+"},{"name":"Partition","type":"int32","versions":"0+"}]},{"name":"Id","type":"uuid","versions":"0+"}]},{"name":"BrokerId","type":"int32","versions":"0+"},{"name":"EventTimestampMs","type":"int64","versions":"0+"},{"name":"CustomMetadata","type":"bytes","default":"null","versions":"0+","nullableVersions":"0+"},{"name":"RemoteLogSegmentState","type":"int8","versions":"0+"}]}'
 
     def __init__(
         self,

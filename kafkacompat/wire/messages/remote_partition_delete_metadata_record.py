@@ -30,7 +30,7 @@ class RemotePartitionDeleteMetadataRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "storage/RemotePartitionDeleteMetadataRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":2,"type":"metadata","name":"RemotePartitionDeleteMetadataRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"TopicIdPartition","type":"TopicIdPartitionEntry","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"Id","type":"uuid","versions":"0+"},{"name":"Partition","type":"int32","versions":"0+"}]},{"name":"BrokerId","type":"int32","versions":"0+"},{"name":"EventTimestampMs","type":"int64","versions":"0+"},{"name":"RemotePartitionDeleteState","type":"int8","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class RemoveAccessControlEntryRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/RemoveAccessControlEntryRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":19,"type":"metadata","name":"RemoveAccessControlEntryRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Id","type":"uuid","versions":"0+"}]}'
 
     def __init__(
         self,

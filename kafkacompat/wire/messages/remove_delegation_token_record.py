@@ -15,7 +15,7 @@ class RemoveDelegationTokenRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/RemoveDelegationTokenRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":26,"type":"metadata","name":"RemoveDelegationTokenRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"TokenId","type":"string","versions":"0+"}]}'
 
     def __init__(
         self,

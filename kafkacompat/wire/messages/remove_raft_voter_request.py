@@ -15,7 +15,7 @@ class RemoveRaftVoterRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/RemoveRaftVoterRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":81,"type":"request","listeners":["controller","broker"],"name":"RemoveRaftVoterRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ClusterId","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"VoterId","type":"int32","versions":"0+"},{"name":"VoterDirectoryId","type":"uuid","versions":"0+"}]}'
 
     def __init__(
         self,

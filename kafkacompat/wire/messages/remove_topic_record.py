@@ -15,7 +15,7 @@ class RemoveTopicRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/RemoveTopicRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":9,"type":"metadata","name":"RemoveTopicRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"}]}'
 
     def __init__(
         self,

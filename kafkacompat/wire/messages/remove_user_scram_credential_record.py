@@ -15,7 +15,7 @@ class RemoveUserScramCredentialRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/RemoveUserScramCredentialRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":22,"type":"metadata","name":"RemoveUserScramCredentialRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"Mechanism","type":"int8","versions":"0+"}]}'
 
     def __init__(
         self,

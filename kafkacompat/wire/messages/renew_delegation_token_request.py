@@ -15,7 +15,7 @@ class RenewDelegationTokenRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/RenewDelegationTokenRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":39,"type":"request","listeners":["broker","controller"],"name":"RenewDelegationTokenRequest","validVersions":"1-2","flexibleVersions":"2+","fields":[{"name":"Hmac","type":"bytes","versions":"0+"},{"name":"RenewPeriodMs","type":"int64","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class RenewDelegationTokenResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/RenewDelegationTokenResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":39,"type":"response","name":"RenewDelegationTokenResponse","validVersions":"1-2","flexibleVersions":"2+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ExpiryTimestampMs","type":"int64","versions":"0+"},{"name":"ThrottleTimeMs","type":"int32","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class RequestHeader(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/RequestHeader.json"
+    DEFINITION: ClassVar[str] = '{"type":"header","name":"RequestHeader","validVersions":"1-2","flexibleVersions":"2+","fields":[{"name":"RequestApiKey","type":"int16","versions":"0+"},{"name":"RequestApiVersion","type":"int16","versions":"0+"},{"name":"CorrelationId","type":"int32","versions":"0+"},{"name":"ClientId","type":"string","versions":"1+","nullableVersions":"1+","flexibleVersions":"none"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class ResponseHeader(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/ResponseHeader.json"
+    DEFINITION: ClassVar[str] = '{"type":"header","name":"ResponseHeader","validVersions":"0-1","flexibleVersions":"1+","fields":[{"name":"CorrelationId","type":"int32","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class SaslAuthenticateRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/SaslAuthenticateRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":36,"type":"request","listeners":["broker","controller"],"name":"SaslAuthenticateRequest","validVersions":"0-2","flexibleVersions":"2+","fields":[{"name":"AuthBytes","type":"bytes","versions":"0+"}]}'
 
     def __init__(
         self,

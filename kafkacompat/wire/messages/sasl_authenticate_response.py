@@ -15,7 +15,7 @@ class SaslAuthenticateResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 2
-    DEFINITION: ClassVar[str] = "wire/SaslAuthenticateResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":36,"type":"response","name":"SaslAuthenticateResponse","validVersions":"0-2","flexibleVersions":"2+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"AuthBytes","type":"bytes","versions":"0+"},{"name":"SessionLifetimeMs","type":"int64","versions":"1+","default":"0","ignorable":true}]}'
 
     def __init__(
         self,

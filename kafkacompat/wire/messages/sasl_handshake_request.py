@@ -15,7 +15,7 @@ class SaslHandshakeRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "wire/SaslHandshakeRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":17,"type":"request","listeners":["broker","controller"],"name":"SaslHandshakeRequest","validVersions":"0-1","flexibleVersions":"none","fields":[{"name":"Mechanism","type":"string","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class SaslHandshakeResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "wire/SaslHandshakeResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":17,"type":"response","name":"SaslHandshakeResponse","validVersions":"0-1","flexibleVersions":"none","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"Mechanisms","type":"[]string","versions":"0+"}]}'
 
     def __init__(
         self,

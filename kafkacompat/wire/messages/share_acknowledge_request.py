@@ -56,7 +56,7 @@ class ShareAcknowledgeRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ShareAcknowledgeRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":79,"type":"request","listeners":["broker"],"name":"ShareAcknowledgeRequest","validVersions":"1-2","flexibleVersions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+","nullableVersions":"0+","default":"null","entityType":"groupId"},{"name":"MemberId","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"ShareSessionEpoch","type":"int32","versions":"0+"},{"name":"IsRenewAck","type":"bool","versions":"2+","default":"false"},{"name":"Topics","type":"[]AcknowledgeTopic","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+","mapKey":true},{"name":"Partitions","type":"[]AcknowledgePartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+","mapKey":true},{"name":"AcknowledgementBatches","type":"[]AcknowledgementBatch","versions":"0+","fields":[{"name":"FirstOffset","type":"int64","versions":"0+"},{"name":"LastOffset","type":"int64","versions":"0+"},{"name":"AcknowledgeTypes","type":"[]int8","versions":"0+"}]}]}]}]}'
 
     def __init__(
         self,

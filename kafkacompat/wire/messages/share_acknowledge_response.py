@@ -75,7 +75,7 @@ class ShareAcknowledgeResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ShareAcknowledgeResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":79,"type":"response","name":"ShareAcknowledgeResponse","validVersions":"1-2","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"AcquisitionLockTimeoutMs","type":"int32","versions":"2+","ignorable":true},{"name":"Responses","type":"[]ShareAcknowledgeTopicResponse","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+","mapKey":true},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"CurrentLeader","type":"LeaderIdAndEpoch","versions":"0+","fields":[{"name":"LeaderId","type":"int32","versions":"0+"},{"name":"LeaderEpoch","type":"int32","versions":"0+"}]}]}]},{"name":"NodeEndpoints","type":"[]NodeEndpoint","versions":"0+","fields":[{"name":"NodeId","type":"int32","versions":"0+","mapKey":true,"entityType":"brokerId"},{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"int32","versions":"0+"},{"name":"Rack","type":"string","versions":"0+","nullableVersions":"0+","default":"null"}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "group/ShareGroupCurrentMemberAssignmentKey.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":14,"type":"coordinator-key","name":"ShareGroupCurrentMemberAssignmentKey","validVersions":"0","flexibleVersions":"none","fields":[{"name":"GroupId","type":"string","versions":"0"},{"name":"MemberId","type":"string","versions":"0"}]}'
 
     def __init__(
         self,

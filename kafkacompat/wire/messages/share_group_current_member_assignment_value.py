@@ -28,7 +28,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ShareGroupCurrentMemberAssignmentValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":14,"type":"coordinator-value","name":"ShareGroupCurrentMemberAssignmentValue","validVersions":"0","flexibleVersions":"0+","commonStructs":[{"name":"TopicPartitions","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]int32","versions":"0+"}]}],"fields":[{"name":"MemberEpoch","versions":"0+","type":"int32"},{"name":"PreviousMemberEpoch","versions":"0+","type":"int32"},{"name":"State","versions":"0+","type":"int8"},{"name":"AssignedPartitions","versions":"0+","type":"[]TopicPartitions"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class ShareGroupDescribeRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ShareGroupDescribeRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":77,"type":"request","listeners":["broker"],"name":"ShareGroupDescribeRequest","validVersions":"1","flexibleVersions":"0+","fields":[{"name":"GroupIds","type":"[]string","versions":"0+","entityType":"groupId"},{"name":"IncludeAuthorizedOperations","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

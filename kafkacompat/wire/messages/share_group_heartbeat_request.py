@@ -15,7 +15,7 @@ class ShareGroupHeartbeatRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/ShareGroupHeartbeatRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":76,"type":"request","listeners":["broker"],"name":"ShareGroupHeartbeatRequest","validVersions":"1","flexibleVersions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"MemberId","type":"string","versions":"0+"},{"name":"MemberEpoch","type":"int32","versions":"0+"},{"name":"RackId","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"SubscribedTopicNames","type":"[]string","versions":"0+","nullableVersions":"0+","default":"null","entityType":"topicName"}]}'
 
     def __init__(
         self,

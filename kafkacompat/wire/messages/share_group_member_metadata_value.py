@@ -15,7 +15,7 @@ class ShareGroupMemberMetadataValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ShareGroupMemberMetadataValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":10,"type":"coordinator-value","name":"ShareGroupMemberMetadataValue","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"RackId","versions":"0+","nullableVersions":"0+","type":"string"},{"name":"ClientId","versions":"0+","type":"string"},{"name":"ClientHost","versions":"0+","type":"string"},{"name":"SubscribedTopicNames","versions":"0+","type":"[]string"}]}'
 
     def __init__(
         self,

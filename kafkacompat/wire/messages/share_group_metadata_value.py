@@ -15,7 +15,7 @@ class ShareGroupMetadataValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ShareGroupMetadataValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":11,"type":"coordinator-value","name":"ShareGroupMetadataValue","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Epoch","type":"int32","versions":"0+"},{"name":"MetadataHash","versions":"0+","type":"int64"}]}'
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ShareGroupStatePartitionMetadataValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":15,"type":"coordinator-value","name":"ShareGroupStatePartitionMetadataValue","validVersions":"0","flexibleVersions":"0+","commonStructs":[{"name":"TopicPartitionsInfo","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"TopicName","type":"string","versions":"0+"},{"name":"Partitions","type":"[]int32","versions":"0+"}]},{"name":"TopicInfo","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"TopicName","type":"string","versions":"0+"}]}],"fields":[{"name":"InitializingTopics","versions":"0+","type":"[]TopicPartitionsInfo"},{"name":"InitializedTopics","versions":"0+","type":"[]TopicPartitionsInfo"},{"name":"DeletingTopics","versions":"0+","type":"[]TopicInfo"}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class ShareGroupTargetAssignmentMemberValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/ShareGroupTargetAssignmentMemberValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":13,"type":"coordinator-value","name":"ShareGroupTargetAssignmentMemberValue","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"TopicPartitions","versions":"0+","type":"[]TopicPartition","fields":[{"name":"TopicId","versions":"0+","type":"uuid"},{"name":"Partitions","versions":"0+","type":"[]int32"}]}]}'
 
     def __init__(
         self,

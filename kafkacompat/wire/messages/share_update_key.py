@@ -15,7 +15,7 @@ class ShareUpdateKey(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "share/ShareUpdateKey.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":1,"type":"coordinator-key","name":"ShareUpdateKey","validVersions":"0","flexibleVersions":"none","fields":[{"name":"GroupId","type":"string","versions":"0"},{"name":"TopicId","type":"uuid","versions":"0"},{"name":"Partition","type":"int32","versions":"0"}]}'
 
     def __init__(
         self,

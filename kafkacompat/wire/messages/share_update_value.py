@@ -32,7 +32,7 @@ class ShareUpdateValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "share/ShareUpdateValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":1,"type":"coordinator-value","name":"ShareUpdateValue","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"SnapshotEpoch","type":"int32","versions":"0+"},{"name":"LeaderEpoch","type":"int32","versions":"0+"},{"name":"StartOffset","type":"int64","versions":"0+"},{"name":"DeliveryCompleteCount","type":"int32","versions":"0+","taggedVersions":"0+","tag":0,"default":"-1"},{"name":"StateBatches","type":"[]StateBatch","versions":"0+","fields":[{"name":"FirstOffset","type":"int64","versions":"0+"},{"name":"LastOffset","type":"int64","versions":"0+"},{"name":"DeliveryState","type":"int8","versions":"0+"},{"name":"DeliveryCount","type":"int16","versions":"0+"}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class SnapshotHeaderRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/SnapshotHeaderRecord.json"
+    DEFINITION: ClassVar[str] = '{"type":"data","name":"SnapshotHeaderRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Version","type":"int16","versions":"0+"},{"name":"LastContainedLogTimestamp","type":"int64","versions":"0+"}]}'
 
     def __init__(
         self,

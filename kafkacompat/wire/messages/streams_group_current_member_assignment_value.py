@@ -30,7 +30,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/StreamsGroupCurrentMemberAssignmentValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":22,"type":"coordinator-value","name":"StreamsGroupCurrentMemberAssignmentValue","validVersions":"0","flexibleVersions":"0+","commonStructs":[{"name":"TaskIds","versions":"0+","fields":[{"name":"SubtopologyId","type":"string","versions":"0+"},{"name":"Partitions","type":"[]int32","versions":"0+"},{"name":"AssignmentEpochs","versions":"0+","nullableVersions":"0+","taggedVersions":"0+","tag":0,"type":"[]int32","default":null}]}],"fields":[{"name":"MemberEpoch","versions":"0+","type":"int32"},{"name":"PreviousMemberEpoch","versions":"0+","type":"int32"},{"name":"State","versions":"0+","type":"int8"},{"name":"ActiveTasks","versions":"0+","type":"[]TaskIds"},{"name":"StandbyTasks","versions":"0+","type":"[]TaskIds"},{"name":"WarmupTasks","versions":"0+","type":"[]TaskIds"},{"name":"ActiveTasksPendingRevocation","versions":"0+","type":"[]TaskIds"},{"name":"StandbyTasksPendingRevocation","versions":"0+","type":"[]TaskIds"},{"name":"WarmupTasksPendingRevocation","versions":"0+","type":"[]TaskIds"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class StreamsGroupDescribeRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/StreamsGroupDescribeRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":89,"type":"request","listeners":["broker"],"name":"StreamsGroupDescribeRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"GroupIds","type":"[]string","versions":"0+","entityType":"groupId"},{"name":"IncludeAuthorizedOperations","type":"bool","versions":"0+"}]}'
 
     def __init__(
         self,

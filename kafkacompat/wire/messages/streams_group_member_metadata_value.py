@@ -41,7 +41,7 @@ class StreamsGroupMemberMetadataValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/StreamsGroupMemberMetadataValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":19,"type":"coordinator-value","name":"StreamsGroupMemberMetadataValue","validVersions":"0","flexibleVersions":"0+","commonStructs":[{"name":"Endpoint","versions":"0+","fields":[{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"uint16","versions":"0+"}]},{"name":"KeyValue","versions":"0+","fields":[{"name":"Key","type":"string","versions":"0+"},{"name":"Value","type":"string","versions":"0+"}]}],"fields":[{"name":"InstanceId","versions":"0+","nullableVersions":"0+","type":"string"},{"name":"RackId","versions":"0+","nullableVersions":"0+","type":"string"},{"name":"ClientId","versions":"0+","type":"string"},{"name":"ClientHost","versions":"0+","type":"string"},{"name":"RebalanceTimeoutMs","type":"int32","versions":"0+","default":-1},{"name":"TopologyEpoch","type":"int32","versions":"0+"},{"name":"ProcessId","type":"string","versions":"0+"},{"name":"UserEndpoint","type":"Endpoint","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"ClientTags","type":"[]KeyValue","versions":"0+"}]}'
 
     def __init__(
         self,

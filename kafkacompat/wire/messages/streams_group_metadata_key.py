@@ -15,7 +15,7 @@ class StreamsGroupMetadataKey(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "group/StreamsGroupMetadataKey.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":17,"type":"coordinator-key","name":"StreamsGroupMetadataKey","validVersions":"0","flexibleVersions":"none","fields":[{"name":"GroupId","type":"string","versions":"0"}]}'
 
     def __init__(
         self,

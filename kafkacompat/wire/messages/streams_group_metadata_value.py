@@ -28,7 +28,7 @@ class StreamsGroupMetadataValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/StreamsGroupMetadataValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":17,"type":"coordinator-value","name":"StreamsGroupMetadataValue","validVersions":"0","flexibleVersions":"0+","commonStructs":[{"name":"LastAssignmentConfig","versions":"0+","fields":[{"name":"Key","type":"string","versions":"0+"},{"name":"Value","type":"string","versions":"0+"}]}],"fields":[{"name":"Epoch","versions":"0+","type":"int32"},{"name":"MetadataHash","versions":"0+","type":"int64"},{"name":"ValidatedTopologyEpoch","versions":"0+","taggedVersions":"0+","tag":0,"default":-1,"type":"int32"},{"name":"LastAssignmentConfigs","taggedVersions":"0+","nullableVersions":"0+","tag":1,"default":null,"type":"[]LastAssignmentConfig"}]}'
 
     def __init__(
         self,

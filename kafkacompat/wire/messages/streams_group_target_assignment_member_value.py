@@ -28,7 +28,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/StreamsGroupTargetAssignmentMemberValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":21,"type":"coordinator-value","name":"StreamsGroupTargetAssignmentMemberValue","validVersions":"0","flexibleVersions":"0+","commonStructs":[{"name":"TaskIds","versions":"0+","fields":[{"name":"SubtopologyId","type":"string","versions":"0+"},{"name":"Partitions","type":"[]int32","versions":"0+"}]}],"fields":[{"name":"ActiveTasks","versions":"0+","type":"[]TaskIds"},{"name":"StandbyTasks","versions":"0+","type":"[]TaskIds"},{"name":"WarmupTasks","versions":"0+","type":"[]TaskIds"}]}'
 
     def __init__(
         self,

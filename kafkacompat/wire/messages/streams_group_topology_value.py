@@ -83,7 +83,7 @@ class StreamsGroupTopologyValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "group/StreamsGroupTopologyValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":23,"type":"coordinator-value","name":"StreamsGroupTopologyValue","validVersions":"0","flexibleVersions":"0+","commonStructs":[{"name":"TopicConfig","versions":"0+","fields":[{"name":"key","type":"string","versions":"0+"},{"name":"value","type":"string","versions":"0+"}]},{"name":"TopicInfo","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"Partitions","type":"int32","versions":"0+"},{"name":"ReplicationFactor","type":"int16","versions":"0+"},{"name":"TopicConfigs","type":"[]TopicConfig","versions":"0+"}]}],"fields":[{"name":"Epoch","type":"int32","versions":"0+"},{"name":"Subtopologies","type":"[]Subtopology","versions":"0+","fields":[{"name":"SubtopologyId","type":"string","versions":"0+"},{"name":"SourceTopics","type":"[]string","versions":"0+"},{"name":"SourceTopicRegex","type":"[]string","versions":"0+"},{"name":"StateChangelogTopics","type":"[]TopicInfo","versions":"0+"},{"name":"RepartitionSinkTopics","type":"[]string","versions":"0+"},{"name":"RepartitionSourceTopics","type":"[]TopicInfo","versions":"0+"},{"name":"CopartitionGroups","type":"[]CopartitionGroup","versions":"0+","fields":[{"name":"SourceTopics","type":"[]int16","versions":"0+"},{"name":"SourceTopicRegex","type":"[]int16","versions":"0+"},{"name":"RepartitionSourceTopics","type":"[]int16","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class SyncGroupRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/SyncGroupRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":14,"type":"request","listeners":["broker"],"name":"SyncGroupRequest","validVersions":"0-5","flexibleVersions":"4+","fields":[{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"GenerationId","type":"int32","versions":"0+"},{"name":"MemberId","type":"string","versions":"0+"},{"name":"GroupInstanceId","type":"string","versions":"3+","nullableVersions":"3+","default":"null"},{"name":"ProtocolType","type":"string","versions":"5+","nullableVersions":"5+","default":"null","ignorable":true},{"name":"ProtocolName","type":"string","versions":"5+","nullableVersions":"5+","default":"null","ignorable":true},{"name":"Assignments","type":"[]SyncGroupRequestAssignment","versions":"0+","fields":[{"name":"MemberId","type":"string","versions":"0+"},{"name":"Assignment","type":"bytes","versions":"0+"}]}]}'
 
     def __init__(
         self,

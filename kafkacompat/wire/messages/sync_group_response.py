@@ -15,7 +15,7 @@ class SyncGroupResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 4
-    DEFINITION: ClassVar[str] = "wire/SyncGroupResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":14,"type":"response","name":"SyncGroupResponse","validVersions":"0-5","flexibleVersions":"4+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"1+","ignorable":true},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ProtocolType","type":"string","versions":"5+","nullableVersions":"5+","default":"null","ignorable":true},{"name":"ProtocolName","type":"string","versions":"5+","nullableVersions":"5+","default":"null","ignorable":true},{"name":"Assignment","type":"bytes","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class TopicRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/TopicRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":2,"type":"metadata","name":"TopicRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"TopicId","type":"uuid","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class TransactionLogKey(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 32767
-    DEFINITION: ClassVar[str] = "transaction/TransactionLogKey.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":0,"type":"coordinator-key","name":"TransactionLogKey","validVersions":"0","flexibleVersions":"none","fields":[{"name":"TransactionalId","type":"string","versions":"0"}]}'
 
     def __init__(
         self,

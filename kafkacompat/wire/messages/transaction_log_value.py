@@ -28,7 +28,7 @@ class TransactionLogValue(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "transaction/TransactionLogValue.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":0,"type":"coordinator-value","name":"TransactionLogValue","validVersions":"0-1","flexibleVersions":"1+","fields":[{"name":"ProducerId","type":"int64","versions":"0+"},{"name":"PreviousProducerId","type":"int64","taggedVersions":"1+","tag":0,"default":-1},{"name":"NextProducerId","type":"int64","taggedVersions":"1+","tag":1,"default":-1},{"name":"ProducerEpoch","type":"int16","versions":"0+"},{"name":"NextProducerEpoch","type":"int16","default":-1,"taggedVersions":"1+","tag":3},{"name":"TransactionTimeoutMs","type":"int32","versions":"0+"},{"name":"TransactionStatus","type":"int8","versions":"0+"},{"name":"TransactionPartitions","type":"[]PartitionsSchema","versions":"0+","nullableVersions":"0+","fields":[{"name":"Topic","type":"string","versions":"0+"},{"name":"PartitionIds","type":"[]int32","versions":"0+"}]},{"name":"TransactionLastUpdateTimestampMs","type":"int64","versions":"0+"},{"name":"TransactionStartTimestampMs","type":"int64","versions":"0+"},{"name":"ClientTransactionVersion","type":"int16","default":0,"taggedVersions":"1+","tag":2}]}'
 
     def __init__(
         self,

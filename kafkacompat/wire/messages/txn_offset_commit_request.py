@@ -45,7 +45,7 @@ class TxnOffsetCommitRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/TxnOffsetCommitRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":28,"type":"request","listeners":["broker"],"name":"TxnOffsetCommitRequest","validVersions":"0-5","flexibleVersions":"3+","fields":[{"name":"TransactionalId","type":"string","versions":"0+","entityType":"transactionalId"},{"name":"GroupId","type":"string","versions":"0+","entityType":"groupId"},{"name":"ProducerId","type":"int64","versions":"0+","entityType":"producerId"},{"name":"ProducerEpoch","type":"int16","versions":"0+"},{"name":"GenerationId","type":"int32","versions":"3+","default":"-1"},{"name":"MemberId","type":"string","versions":"3+","default":""},{"name":"GroupInstanceId","type":"string","versions":"3+","nullableVersions":"3+","default":"null"},{"name":"Topics","type":"[]TxnOffsetCommitRequestTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]TxnOffsetCommitRequestPartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"CommittedOffset","type":"int64","versions":"0+"},{"name":"CommittedLeaderEpoch","type":"int32","versions":"2+","default":"-1","ignorable":true},{"name":"CommittedMetadata","type":"string","versions":"0+","nullableVersions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class TxnOffsetCommitResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = "wire/TxnOffsetCommitResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":28,"type":"response","name":"TxnOffsetCommitResponse","validVersions":"0-5","flexibleVersions":"3+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"Topics","type":"[]TxnOffsetCommitResponseTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]TxnOffsetCommitResponsePartition","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

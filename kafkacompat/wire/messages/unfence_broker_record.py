@@ -15,7 +15,7 @@ class UnfenceBrokerRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/UnfenceBrokerRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":8,"type":"metadata","name":"UnfenceBrokerRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Id","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"Epoch","type":"int64","versions":"0+"}]}'
 
     def __init__(
         self,

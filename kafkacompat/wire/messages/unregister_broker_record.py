@@ -15,7 +15,7 @@ class UnregisterBrokerRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/UnregisterBrokerRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":1,"type":"metadata","name":"UnregisterBrokerRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"BrokerId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"BrokerEpoch","type":"int64","versions":"0+"}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class UnregisterBrokerRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/UnregisterBrokerRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":64,"type":"request","listeners":["broker","controller"],"name":"UnregisterBrokerRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"BrokerId","type":"int32","versions":"0+","entityType":"brokerId"}]}'
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class UpdateFeaturesRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/UpdateFeaturesRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":57,"type":"request","listeners":["broker","controller"],"name":"UpdateFeaturesRequest","validVersions":"0-2","flexibleVersions":"0+","fields":[{"name":"timeoutMs","type":"int32","versions":"0+","default":"60000"},{"name":"FeatureUpdates","type":"[]FeatureUpdateKey","versions":"0+","fields":[{"name":"Feature","type":"string","versions":"0+","mapKey":true},{"name":"MaxVersionLevel","type":"int16","versions":"0+"},{"name":"AllowDowngrade","type":"bool","versions":"0"},{"name":"UpgradeType","type":"int8","versions":"1+","default":1}]},{"name":"ValidateOnly","type":"bool","versions":"1+","default":false}]}'
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class UpdateFeaturesResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/UpdateFeaturesResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":57,"type":"response","name":"UpdateFeaturesResponse","validVersions":"0-2","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"Results","type":"[]UpdatableFeatureResult","versions":"0-1","ignorable":true,"fields":[{"name":"Feature","type":"string","versions":"0+","mapKey":true},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+"}]}]}'
 
     def __init__(
         self,

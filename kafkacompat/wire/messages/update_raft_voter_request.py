@@ -43,7 +43,7 @@ class UpdateRaftVoterRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/UpdateRaftVoterRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":82,"type":"request","listeners":["controller"],"name":"UpdateRaftVoterRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ClusterId","type":"string","versions":"0+","nullableVersions":"0+"},{"name":"CurrentLeaderEpoch","type":"int32","versions":"0+"},{"name":"VoterId","type":"int32","versions":"0+"},{"name":"VoterDirectoryId","type":"uuid","versions":"0+"},{"name":"Listeners","type":"[]Listener","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"uint16","versions":"0+"}]},{"name":"KRaftVersionFeature","type":"KRaftVersionFeature","versions":"0+","fields":[{"name":"MinSupportedVersion","type":"int16","versions":"0+"},{"name":"MaxSupportedVersion","type":"int16","versions":"0+"}]}]}'
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class UpdateRaftVoterResponse(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/UpdateRaftVoterResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":82,"type":"response","name":"UpdateRaftVoterResponse","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"CurrentLeader","type":"CurrentLeader","versions":"0+","taggedVersions":"0+","tag":0,"fields":[{"name":"LeaderId","type":"int32","versions":"0+","default":"-1","entityType":"brokerId"},{"name":"LeaderEpoch","type":"int32","versions":"0+","default":"-1"},{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"int32","versions":"0+"}]}]}'
 
     def __init__(
         self,

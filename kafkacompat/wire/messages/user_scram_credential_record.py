@@ -15,7 +15,7 @@ class UserScramCredentialRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/UserScramCredentialRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":11,"type":"metadata","name":"UserScramCredentialRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Name","type":"string","versions":"0+"},{"name":"Mechanism","type":"int8","versions":"0+"},{"name":"Salt","type":"bytes","versions":"0+"},{"name":"StoredKey","type":"bytes","versions":"0+"},{"name":"ServerKey","type":"bytes","versions":"0+"},{"name":"Iterations","type":"int32","versions":"0+"}]}'
 
     def __init__(
         self,

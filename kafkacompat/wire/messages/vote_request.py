@@ -53,7 +53,7 @@ class VoteRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/VoteRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":52,"type":"request","listeners":["controller"],"name":"VoteRequest","validVersions":"0-2","flexibleVersions":"0+","fields":[{"name":"ClusterId","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"VoterId","type":"int32","versions":"1+","ignorable":true,"default":"-1","entityType":"brokerId"},{"name":"Topics","type":"[]TopicData","versions":"0+","fields":[{"name":"TopicName","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ReplicaEpoch","type":"int32","versions":"0+"},{"name":"ReplicaId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"ReplicaDirectoryId","type":"uuid","versions":"1+","ignorable":true},{"name":"VoterDirectoryId","type":"uuid","versions":"1+","ignorable":true},{"name":"LastOffsetEpoch","type":"int32","versions":"0+"},{"name":"LastOffset","type":"int64","versions":"0+"},{"name":"PreVote","type":"bool","versions":"2+"}]}]}]}'
 
     def __init__(
         self,

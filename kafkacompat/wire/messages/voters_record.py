@@ -60,7 +60,7 @@ class VotersRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/VotersRecord.json"
+    DEFINITION: ClassVar[str] = '{"type":"data","name":"VotersRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Version","type":"int16","versions":"0+"},{"name":"Voters","type":"[]Voter","versions":"0+","fields":[{"name":"VoterId","type":"int32","versions":"0+","entityType":"brokerId"},{"name":"VoterDirectoryId","type":"uuid","versions":"0+"},{"name":"Endpoints","type":"[]Endpoint","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true},{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"uint16","versions":"0+"}]},{"name":"KRaftVersionFeature","type":"KRaftVersionFeature","versions":"0+","fields":[{"name":"MinSupportedVersion","type":"int16","versions":"0+"},{"name":"MaxSupportedVersion","type":"int16","versions":"0+"}]}]}]}'
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class WriteShareGroupStateRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "wire/WriteShareGroupStateRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":85,"type":"request","listeners":["broker"],"name":"WriteShareGroupStateRequest","validVersions":"0-1","flexibleVersions":"0+","fields":[{"name":"GroupId","type":"string","versions":"0+"},{"name":"Topics","type":"[]WriteStateData","versions":"0+","fields":[{"name":"TopicId","type":"uuid","versions":"0+"},{"name":"Partitions","type":"[]PartitionData","versions":"0+","fields":[{"name":"Partition","type":"int32","versions":"0+"},{"name":"StateEpoch","type":"int32","versions":"0+"},{"name":"LeaderEpoch","type":"int32","versions":"0+"},{"name":"StartOffset","type":"int64","versions":"0+"},{"name":"DeliveryCompleteCount","type":"int32","versions":"1+","ignorable":true,"default":"-1"},{"name":"StateBatches","type":"[]StateBatch","versions":"0+","fields":[{"name":"FirstOffset","type":"int64","versions":"0+"},{"name":"LastOffset","type":"int64","versions":"0+"},{"name":"DeliveryState","type":"int8","versions":"0+"},{"name":"DeliveryCount","type":"int16","versions":"0+"}]}]}]}]}'
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class WriteTxnMarkersRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/WriteTxnMarkersRequest.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":27,"type":"request","listeners":["broker"],"name":"WriteTxnMarkersRequest","validVersions":"1-2","flexibleVersions":"1+","fields":[{"name":"Markers","type":"[]WritableTxnMarker","versions":"0+","fields":[{"name":"ProducerId","type":"int64","versions":"0+","entityType":"producerId"},{"name":"ProducerEpoch","type":"int16","versions":"0+"},{"name":"TransactionResult","type":"bool","versions":"0+"},{"name":"Topics","type":"[]WritableTxnMarkerTopic","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"PartitionIndexes","type":"[]int32","versions":"0+"}]},{"name":"CoordinatorEpoch","type":"int32","versions":"0+"},{"name":"TransactionVersion","type":"int8","versions":"2+","ignorable":true,"default":"0"}]}]}'
 
     def __init__(
         self,

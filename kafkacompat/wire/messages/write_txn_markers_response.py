@@ -54,7 +54,7 @@ class WriteTxnMarkersResponse(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_MIN: ClassVar[int] = 1
-    DEFINITION: ClassVar[str] = "wire/WriteTxnMarkersResponse.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":27,"type":"response","name":"WriteTxnMarkersResponse","validVersions":"1-2","flexibleVersions":"1+","fields":[{"name":"Markers","type":"[]WritableTxnMarkerResult","versions":"0+","fields":[{"name":"ProducerId","type":"int64","versions":"0+","entityType":"producerId"},{"name":"Topics","type":"[]WritableTxnMarkerTopicResult","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]WritableTxnMarkerPartitionResult","versions":"0+","fields":[{"name":"PartitionIndex","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"}]}]}]}]}'
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class ZkMigrationStateRecord(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = "metadata/ZkMigrationRecord.json"
+    DEFINITION: ClassVar[str] = '{"apiKey":21,"type":"metadata","name":"ZkMigrationStateRecord","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"ZkMigrationState","type":"int8","versions":"0+"}]}'
 
     def __init__(
         self,
