@@ -1,7 +1,7 @@
 """The four codecs in the framings that clients send and Kafka writes.
 
 A batch's body is compressed, or decompressed up to a bound. Codec numbers are the low three bits of a batch's
-attributes. Libraries are loaded with the first batch that needs them.
+attributes. A library is loaded with the first batch that needs it, if it is not there yet.
 
 - gzip: RFC 1952, several members in sequence.
 - snappy: xerial's stream, or one bare block.
@@ -16,9 +16,11 @@ Copying the rest for every member or frame would take quadratic time.
 from __future__ import annotations
 
 import contextlib
+import errno
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
@@ -104,6 +106,15 @@ def packing_piece(codec: int, level: int | None) -> int:
     return max(SLOW_PIECE_BYTES, PIECE_BYTES // 4 // packing_cost(codec, level))
 
 
+def library(name: str) -> Any:
+    """Import the library of a codec. Raises OSError EMFILE if that is not possible now, for whatever reason: neither the
+    body nor the log's directory is to blame, and whoever asks may try again."""
+    try:
+        return import_module(name)
+    except (ImportError, OSError) as error:
+        raise OSError(errno.EMFILE, f"{name} cannot be imported: {error}") from error
+
+
 def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
     """The body compressed as Kafka's broker would. Level None is Kafka's default for the codec."""
     if codec == NONE:
@@ -116,24 +127,23 @@ def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
     if codec == SNAPPY:
         return _compress_xerial(body)
     if codec == LZ4:
-        import lz4.frame
-
-        compressed: bytes = lz4.frame.compress(
+        frames = library("lz4.frame")
+        compressed: bytes = frames.compress(
             body,
             compression_level=_lz4_level(level),
-            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_size=frames.BLOCKSIZE_MAX64KB,
             block_linked=False,
             store_size=False,
         )
         return compressed
     if codec == ZSTD:
-        import zstandard
-
+        zstandard = library("zstandard")
         # Java writes frames without the content size, because it compresses a stream.
         compressor = zstandard.ZstdCompressor(
             level=ZSTD_LEVEL if level is None else level, write_content_size=False
         )
-        return compressor.compress(body)
+        packed: bytes = compressor.compress(body)
+        return packed
     raise ValueError(f"no codec has the number {codec}")
 
 
@@ -331,14 +341,13 @@ def _unpack_gzip(body: memoryview, unpacked: _Unpacked) -> Opener:
 
 
 def _unpack_lz4(body: memoryview, unpacked: _Unpacked) -> Opener:
-    import lz4.frame
-
+    frames = library("lz4.frame")
     position = 0
     try:
         while position < len(body) and (not position or body[position : position + 4] == _LZ4_MAGIC):
             unpacked.begin_frame()
             slice_bytes = _SLICE_BYTES if unpacked.frames == 1 else _LATER_SLICE_BYTES
-            frame = lz4.frame.LZ4FrameDecompressor()
+            frame = frames.LZ4FrameDecompressor()
             read = 0
             while not frame.eof:
                 left = b""
@@ -362,8 +371,7 @@ def _unpack_lz4(body: memoryview, unpacked: _Unpacked) -> Opener:
 
 
 def _unpack_zstd(body: memoryview, unpacked: _Unpacked) -> Opener:
-    import zstandard
-
+    zstandard = library("zstandard")
     try:
         if not _is_one_zstd_frame(body):
             # The library continues with the next frame by itself. In a body of normal size these bytes do not occur by
@@ -391,9 +399,8 @@ def _zstd_magics(body: memoryview) -> int:
 
 def _is_one_zstd_frame(packed: memoryview) -> bool:
     """Whether the body is a single frame. Also False if finding out would take long. RFC 8878."""
-    import zstandard
-
-    position = zstandard.frame_header_size(packed[:_ZSTD_HEADER_MOST])
+    zstandard = library("zstandard")
+    position: int = zstandard.frame_header_size(packed[:_ZSTD_HEADER_MOST])
     trailer = 4 if packed[4] & 4 else 0
     for _ in range(_ZSTD_BLOCKS_WALKED_MAX):
         head = packed[position : position + 3]
@@ -405,8 +412,7 @@ def _is_one_zstd_frame(packed: memoryview) -> bool:
 
 
 def _compress_xerial(body: Buffer, beginning: bytes = _XERIAL_HEADER) -> bytes:
-    import snappy
-
+    snappy = library("snappy")
     out = bytearray(beginning)
     view = memoryview(body)
     for start in range(0, len(view), _XERIAL_BLOCK):
@@ -437,18 +443,16 @@ def _pack_snappy(level: int | None) -> Pack:
 
 
 def _pack_lz4(level: int | None) -> Pack:
-    import lz4.frame
-
-    frame = lz4.frame.LZ4FrameCompressor(
-        block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, compression_level=_lz4_level(level)
+    frames = library("lz4.frame")
+    frame = frames.LZ4FrameCompressor(
+        block_size=frames.BLOCKSIZE_MAX64KB, block_linked=False, compression_level=_lz4_level(level)
     )
     beginnings = iter((frame.begin(),))
     return lambda part: next(beginnings, b"") + frame.compress(part), frame.flush
 
 
 def _pack_zstd(level: int | None) -> Pack:
-    import zstandard
-
+    zstandard = library("zstandard")
     stream = zstandard.ZstdCompressor(level=ZSTD_LEVEL if level is None else level).compressobj()
     return stream.compress, stream.flush
 
@@ -493,8 +497,7 @@ def _unpack_snappy(body: memoryview, unpacked: _Unpacked) -> Opener:
 
 
 def _unpack_snappy_block(block: memoryview, unpacked: _Unpacked) -> None:
-    import snappy
-
+    snappy = library("snappy")
     length = shift = 0
     for byte in block[:5]:
         length |= (byte & 0x7F) << shift
@@ -509,10 +512,9 @@ def _unpack_snappy_block(block: memoryview, unpacked: _Unpacked) -> None:
         raise DecompressionFailed(f"a snappy block of {len(block)} bytes that promises {length}")
     opened: bytearray | None = None
     part = b""
+    into_memory = library("cramjam").snappy if length > _COPIED_BLOCK_MAX else None
     try:
-        if length > _COPIED_BLOCK_MAX:
-            from cramjam import snappy as into_memory
-
+        if into_memory is not None:
             opened = _zeros(length)
             into_memory.decompress_raw_into(block, opened)
         else:

@@ -13,6 +13,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkacompat.ports.passing import SHORTAGES
 from kafkacompat.records import compression
 from kafkacompat.records.compression import (
     DecompressedTooLarge,
@@ -115,3 +116,21 @@ def test_lz4_frames_as_java_writes_them() -> None:
     assert packed[:4] == b"\x04\x22\x4d\x18"
     assert flags == 0x60, "version 1, independent blocks, no checksums, no content size"
     assert block == 0x40, "blocks of 64 KiB"
+
+
+@pytest.mark.parametrize("codec", [compression.SNAPPY, compression.LZ4, compression.ZSTD])
+@pytest.mark.parametrize("refusal", [ImportError("its file is away"), OSError(24, "no descriptor is left")])
+def test_a_library_that_cannot_be_loaded_now_is_no_fault_of_the_body(
+    codec: int, refusal: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor of the disk: of all errors of the system, a lack of descriptors passes."""
+    packed = compress(codec, bytes(200_000))
+
+    def imported(name: str) -> object:
+        raise refusal
+
+    monkeypatch.setattr(compression, "import_module", imported)
+    for work in (lambda: compress(codec, b"x"), lambda: decompress(codec, packed)):
+        with pytest.raises(OSError, match="cannot be imported") as told:
+            work()
+        assert told.value.errno in SHORTAGES
