@@ -1,13 +1,18 @@
-"""A part of the node that is made when somebody first asks for it.
+"""Parts of the node that are made when somebody first asks for them, and modules that are imported after the start.
 
-The modules of such a part take long to import, and much memory. A node that nobody asks has neither. They are imported
-in a worker's thread, so that the loop goes on meanwhile, and whoever asks waits. The part is then made in the loop's
-thread.
+The modules of such a part take long to import. They are imported in a worker's thread, so that the loop goes on
+meanwhile, and whoever asks waits. The part is then made in the loop's thread.
+
+`Provisions` imports, in the background, everything that the node may ever need. From then on the node opens no file of
+its package, so a want of descriptors and a package that is replaced cannot touch it. Before that, what fails for such a
+reason waits and is tried again.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -22,6 +27,16 @@ T = TypeVar("T")
 U = TypeVar("U")
 AGAIN_MS = 1_000
 """After a failure, before the next attempt that nobody asks for."""
+BEGIN_MS = 200
+"""After the node serves, before the provisions: its first answers come first."""
+PAUSE_MS = 1
+"""Between two modules. The loop has the interpreter to itself meanwhile."""
+HELD_MAX_MS = 30_000
+"""How long a request waits for the provisions. One for each connection may."""
+TOLD_EVERY = 60
+"""Of attempts that fail in a row, every so many is logged."""
+IMPORTER = "<frozen importlib."
+"""How the names of the files of Python's import begin, in a traceback."""
 logger = logging.getLogger(__name__)
 
 
@@ -32,6 +47,45 @@ class NotMade(Exception):
         super().__init__(f"{module} could not be imported, or what it is for not be made: {reason}")
         self.reason = reason
         self.__cause__ = reason
+
+
+def came_of_an_import(error: BaseException) -> bool:
+    """Whether the error arose while a module was imported: its file is missing, or no descriptor is left to read it."""
+    if isinstance(error, ImportError):
+        return True
+    trace = error.__traceback__ if isinstance(error, OSError) else None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith(IMPORTER):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def held(until: Deferred[Any], answer: Callable[[], Deferred[U]]) -> Deferred[U]:
+    """The result of `answer`, which is called when `until` is there. If that fails, so does the result. `answer` is not
+    called if the result is abandoned before."""
+    owed: Deferred[U] = Deferred()
+    is_wanted = True
+
+    def let_go() -> None:
+        nonlocal is_wanted
+        is_wanted = False
+
+    def there(done: Deferred[Any]) -> None:
+        if not is_wanted:
+            return
+        try:
+            done.result()
+            given = answer()
+        except Exception as error:
+            owed.fail(error)
+            return
+        owed.when_abandoned = given.abandon
+        given.pass_to(owed)
+
+    owed.when_abandoned = let_go
+    until.on_done(there)
+    return owed
 
 
 class Late(Generic[T]):
@@ -105,27 +159,96 @@ class Late(Generic[T]):
     def hold(self, answer: Callable[[], Deferred[U]]) -> Deferred[U]:
         """The result of `answer`, which is called when the part is there. It is not called if the result is abandoned
         before."""
-        if self.made is not None:
+        return answer() if self.made is not None else held(self.ready(), answer)
+
+
+class Provisions:
+    """Imports what the node may ever need, one module after another. Call `begin` once, when the node serves."""
+
+    def __init__(
+        self,
+        names: Callable[[], list[str]],
+        workers: Workers,
+        timers: Timers,
+        keep: Callable[[], None] = lambda: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`names` lists the modules. It and `check` are called in a worker's thread. `check` raises an OSError or
+        ImportError while nothing must be imported. `keep` is called when everything is there."""
+        self._names = names
+        self._workers = workers
+        self._timers = timers
+        self._keep = keep
+        self._check = check
+        self.is_complete = False
+        self._left: deque[str] | None = None
+        self._waiting: list[Deferred[None]] = []
+        self._failures = 0
+        """In a row."""
+
+    def begin(self) -> None:
+        self._timers.call_after(BEGIN_MS, self._go_on)
+
+    def hold(self, answer: Callable[[], Deferred[U]]) -> Deferred[U]:
+        """The result of `answer`, which is called when everything is there, or after HELD_MAX_MS."""
+        if self.is_complete:
             return answer()
-        owed: Deferred[U] = Deferred()
-        is_wanted = True
+        until: Deferred[None] = Deferred()
+        self._waiting.append(until)
+        self._timers.call_after(HELD_MAX_MS, partial(self._release, until))
+        return held(until, answer)
 
-        def let_go() -> None:
-            nonlocal is_wanted
-            is_wanted = False
+    def _go_on(self) -> None:
+        if self._left is None:
+            self._workers.submit(self._names).on_done(self._listed)
+            return
+        while self._left and self._left[0] in sys.modules:
+            self._left.popleft()
+        if self._left:
+            self._workers.submit(partial(self._import, self._left[0])).on_done(self._imported)
+            return
+        self.is_complete = True
+        logger.info(
+            "everything that this node may need is loaded; it opens no file of its package from now on"
+        )
+        self._keep()
+        for until in self._waiting:  # each in a turn of its own
+            self._timers.call_after(0, partial(self._release, until))
 
-        def there(part: Deferred[T]) -> None:
-            if not is_wanted:
-                return
-            try:
-                part.result()
-                given = answer()
-            except Exception as error:
-                owed.fail(error)
-                return
-            owed.when_abandoned = given.abandon
-            given.pass_to(owed)
+    def _import(self, name: str) -> None:
+        self._check()
+        import_module(name)
 
-        owed.when_abandoned = let_go
-        self.ready().on_done(there)
-        return owed
+    def _listed(self, listed: Deferred[list[str]]) -> None:
+        try:
+            self._left = deque(listed.result())
+        except Exception as error:
+            self._try_again(error)
+        else:
+            self._go_on()
+
+    def _imported(self, imported: Deferred[None]) -> None:
+        try:
+            imported.result()
+        except Exception as error:
+            self._try_again(error)
+            return
+        assert self._left is not None
+        self._left.popleft()
+        if self._failures:
+            logger.warning("modules of this node can be imported again")
+            self._failures = 0
+        self._timers.call_after(PAUSE_MS, self._go_on)
+
+    def _try_again(self, error: Exception) -> None:
+        if self._failures % TOLD_EVERY == 0:
+            expected = isinstance(error, OSError | ImportError)
+            text = "modules of this node cannot be imported, trying again every second: %s"
+            logger.error(text, error, exc_info=None if expected else error)
+        self._failures += 1
+        self._timers.call_after(AGAIN_MS, self._go_on)
+
+    def _release(self, until: Deferred[None]) -> None:
+        if until in self._waiting:
+            self._waiting.remove(until)
+            until.resolve(None)

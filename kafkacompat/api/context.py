@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.transaction_services import Transactions
     from kafkacompat.config import LogConfig, ServerConfig
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.late import Late
+    from kafkacompat.late import Late, Provisions
     from kafkacompat.ports import Clock, LogManager, Random
     from kafkacompat.security.authorizer import StandardAuthorizer
     from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
@@ -223,6 +223,8 @@ class Node:
     shares: SharePartitionService | None = None
     coordinators: Late[Any] | None = None
     """None if they are there from the start."""
+    provisions: Provisions | None = None
+    """None if nothing is imported in the background (the simulator)."""
     directories: DirectoryService | None = None
     """None if replicas cannot move between directories (the simulator)."""
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
@@ -267,6 +269,7 @@ class ControllerNode:
     """Always None: a controller serves requests from its start."""
     coordinators: Late[Any] | None = None
     """Always None: a controller coordinates no groups."""
+    provisions: Provisions | None = None
     authorizer: StandardAuthorizer | None = None
     quotas: QuotaManagers = field(default_factory=QuotaManagers)
     monotonic_s: Callable[[], float] = float

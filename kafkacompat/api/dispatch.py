@@ -21,6 +21,7 @@ from kafkacompat.api.route import EncodedAnswer, Route
 from kafkacompat.api.serve import serve, serve_own, stand_in_for_failure
 from kafkacompat.api.throttling import throttle
 from kafkacompat.deferred import Deferred
+from kafkacompat.late import came_of_an_import
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.wire.apis import request_class
 from kafkacompat.wire.codec import steps_decoder
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.long_requests import RequestSteps
     from kafkacompat.api.meters import RequestMeters, RouteMeter
+    from kafkacompat.late import Provisions
     from kafkacompat.ports.dispatcher import ConnectionInfo, Reply
     from kafkacompat.stepping.jobs import Steps
 
@@ -93,9 +95,16 @@ class ApiDispatcher:
                 route.repeats.forget(body)
         header = rest_of_header(frame, *start)
         if route is None:
-            if header.api_key == API_VERSIONS and not self.table.serves(header.api_key, header.api_version):
-                return unsupported_api_versions(header, self.table)
-            route = self._route(header.api_key, header.api_version)
+            try:
+                if header.api_key == API_VERSIONS and not self.table.serves(
+                    header.api_key, header.api_version
+                ):
+                    return unsupported_api_versions(header, self.table)
+                route = self._route(header.api_key, header.api_version)
+            except (ImportError, OSError) as error:
+                if node.provisions is None or node.provisions.is_complete or not came_of_an_import(error):
+                    raise
+                return self._dispatch_later(connection, frame, node.provisions)
         if len(frame) > route.decoded_at_once_max:
             return self._decode_in_steps(connection, frame, header, route)
         request = route.decode(frame, header.body_offset)[0]
@@ -104,6 +113,22 @@ class ApiDispatcher:
             if timed is not None:
                 return self._timed(timed, connection, header, route, request, len(frame), body)
         return self._handle(connection, header, route, request, len(frame), body)
+
+    def _dispatch_later(
+        self, connection: ConnectionInfo, frame: memoryview, provisions: Provisions
+    ) -> Pending:
+        """Dispatch a request whose modules cannot be imported now, as soon as all are there. Its connection waits."""
+        called = request_start(frame)[:2]
+
+        def dispatch() -> Deferred[Reply | None]:
+            self._parked.pop(connection.connection_id, None)
+            if self.table.serves(*called):
+                self._route(*called)  # raises if it has waited in vain
+            reply = self.dispatch(connection, frame)
+            return reply.reply if isinstance(reply, Pending) else Deferred.of(reply)
+
+        owed = self._parked[connection.connection_id] = provisions.hold(dispatch)
+        return Pending(owed, blocks=True)
 
     def _answered_again(
         self,

@@ -69,6 +69,9 @@ class Route:
 
     def __init__(self, key: int, version: int, table: ApiTable = BROKER_APIS) -> None:
         handler = table.load(key)
+        # Whoever has a route needs no further module for its messages.
+        request_class(key)
+        response_class(key)
         self.key = key
         self.version = version
         self.function = handler.function

@@ -17,9 +17,9 @@ from kafkacompat.api.access import access_of, refusal_of
 from kafkacompat.api.handler import Message, NoResponse
 from kafkacompat.api.long_requests import answer_in_steps, as_deferred, go_on, is_long
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
-from kafkacompat.api.route import Route
+from kafkacompat.api.route import PRODUCE, Route
 from kafkacompat.deferred import Deferred
-from kafkacompat.late import NotMade
+from kafkacompat.late import NotMade, came_of_an_import
 from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.security.authorizer import AuthorizerNotReady
 from kafkacompat.wire.apis import APIS
@@ -54,7 +54,18 @@ def serve(
         coordinators = node.coordinators
         if coordinators is not None and coordinators.made is None:
             return coordinators.hold(partial(_later, route, node, context, request, stepping, is_large))
-    return _handled(route, node, context, request, stepping, is_large)
+    try:
+        return _handled(route, node, context, request, stepping, is_large)
+    except (ImportError, OSError) as error:
+        # What a handler imports, it imports before it has any effect. A Produce may have appended to other partitions.
+        if (
+            node.provisions is None
+            or node.provisions.is_complete
+            or route.key == PRODUCE
+            or not came_of_an_import(error)
+        ):
+            raise
+        return node.provisions.hold(partial(_later, route, node, context, request, stepping, is_large))
 
 
 def serve_own(route: Route, node: AnyNode, context: RequestContext, request: Any) -> Deferred[Message]:

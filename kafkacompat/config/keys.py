@@ -144,6 +144,7 @@ def _table(name: str) -> list[list[str]]:
     return [line.split("\t") for line in text.splitlines()[1:] if line]
 
 
+@cache
 def _own_rows(kind: str) -> list[list[str]]:
     """Settings that Kafka 4.3 does not have."""
     return _table(f"own-{kind}-configs.tsv")
@@ -207,6 +208,12 @@ def topic_keys() -> Mapping[str, ConfigKey]:
 def group_keys() -> Mapping[str, ConfigKey]:
     """Every group setting, by name."""
     return _load("group")
+
+
+def read_tables() -> None:
+    """Read all tables now. Otherwise each is read when its first setting is looked for, from a file."""
+    for read in (broker_keys, topic_keys, group_keys):
+        read()
 
 
 def as_list(value: ConfigValue) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from kafkacompat.stepping.stepped import Steps, whole
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
@@ -63,8 +63,10 @@ class ActiveController:
         bootstrap_values: Sequence[bytes],
         resolve: Resolve,
         quotas: QuotaManagers,
+        logs_left: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """`bootstrap_values` are the framed first records of a new metadata log."""
+        """`bootstrap_values` are the framed first records of a new metadata log. `logs_left`: for how many more logs
+        this node has descriptors; None if there is no limit."""
         self._machine = machine
         self._settings = settings
         self._driver = driver
@@ -73,6 +75,7 @@ class ActiveController:
         self._turns = turns
         self._clock = clock
         self._resolve = resolve
+        self._logs_left = logs_left
         self.timed_out_heartbeats = 0
         """Heartbeats that were refused, because too many commands waited."""
         self._leadership = Leadership(machine, liveness, periodic_tasks, own_decisions, bootstrap_values)
@@ -94,7 +97,9 @@ class ActiveController:
         return self._commands.run_mutation(
             context,
             CREATE_TOPICS_STRICT_SINCE,
-            lambda may: create_topics.in_steps(self._image, self._settings, self._random, request, may),
+            lambda may: create_topics.in_steps(
+                self._image, self._settings, self._random, request, may, self._logs_left()
+            ),
         )
 
     def delete_topics(self, request: Any, context: RequestContext) -> Deferred[Any]:
@@ -116,7 +121,9 @@ class ActiveController:
         return self._commands.run_mutation(
             context,
             CREATE_PARTITIONS_STRICT_SINCE,
-            lambda may: create_partitions.in_steps(self._image, self._random, request, may),
+            lambda may: create_partitions.in_steps(
+                self._image, self._random, request, may, self._settings.node_id, self._logs_left()
+            ),
         )
 
     def incremental_alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:

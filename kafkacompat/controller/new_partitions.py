@@ -46,6 +46,31 @@ class Placed:
     isr: tuple[int, ...]
 
 
+class LogRoom:
+    """The room for new logs on this node, which one request uses up. A log that is created but finds no descriptor could
+    not be written. What other brokers have room for is unknown."""
+
+    __slots__ = ("_left", "_node_id")
+
+    def __init__(self, node_id: int, logs_left: int | None) -> None:
+        """`logs_left`: for how many logs this node has descriptors. None if there is no limit."""
+        self._node_id = node_id
+        self._left = logs_left
+
+    def take(self, placed: Iterable[Placed]) -> None:
+        """Raises Refused."""
+        if self._left is None:
+            return
+        own = sum(self._node_id in each.replicas for each in placed)
+        if own > self._left:
+            raise Refused(
+                ErrorCode.POLICY_VIOLATION,
+                f"Node {self._node_id} would have {own} new replicas, but its limit of open files leaves room for "
+                f"{self._left}.",
+            )
+        self._left -= own
+
+
 def times_named(
     topics: Sequence[CreatableTopic | CreatePartitionsTopic], pace: Pace
 ) -> Steps[Mapping[str, int]]:

@@ -11,6 +11,7 @@ from kafkacompat.controller.new_partitions import (
     NAMED_A_STEP,
     TOO_LARGE_TEXT,
     TOPICS_A_STEP,
+    LogRoom,
     Refused,
     check_assignment,
     partition_records,
@@ -38,7 +39,11 @@ def create_partitions(
     random: Random,
     request: CreatePartitionsRequest,
     may_mutate: MayMutate = unlimited,
+    node_id: int = -1,
+    logs_left: int | None = None,
 ) -> Steps[ControllerResult[MetadataRecord, CreatePartitionsResponse]]:
+    """`node_id`, `logs_left`: see LogRoom."""
+    room = LogRoom(node_id, logs_left)
     pace = Pace(NAMED_A_STEP)
     repeated: dict[str, None] = {}
     for name, count in (yield from times_named(request.topics, pace)).items():
@@ -63,7 +68,7 @@ def create_partitions(
             continue
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
         try:
-            added = yield from _add_partitions(image, random, topic, may_mutate)
+            added = yield from _add_partitions(image, random, topic, may_mutate, room)
             if len(records) + len(added) > MAX_RECORDS_PER_OPERATION:
                 raise Refused(ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
             records.extend(added)
@@ -76,7 +81,11 @@ def create_partitions(
 
 
 def _add_partitions(
-    image: MetadataImage, random: Random, request: CreatePartitionsTopic, may_mutate: MayMutate
+    image: MetadataImage,
+    random: Random,
+    request: CreatePartitionsTopic,
+    may_mutate: MayMutate,
+    room: LogRoom,
 ) -> Steps[list[MetadataRecord]]:
     topic = image.topics.get(request.name)
     if topic is None:
@@ -113,4 +122,5 @@ def _add_partitions(
             placed = yield from place(image, additional, factor, random)
         except PlacementRefused as refusal:
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, str(refusal)) from refusal
+    room.take(placed)
     return (yield from partition_records(image, topic.id, current, placed))

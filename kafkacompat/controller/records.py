@@ -1,7 +1,7 @@
 """Metadata records and their frame: uvarint 1, uvarint type, uvarint version, flexible message body.
 
-It converts bytes to (type, message) and back, and maps types to message classes. Merge rules are unknown here. A class
-is imported with the first record of its type, so that a start loads only the classes its log needs.
+It converts bytes to (type, message) and back, and maps types to message classes. Merge rules are unknown here. All
+classes are imported together, at the start: a committed record cannot wait for a descriptor.
 """
 
 from __future__ import annotations
@@ -62,22 +62,21 @@ class MetadataRecord(NamedTuple):
 
 
 class RecordClasses:
-    """Message classes by record type, imported on first use."""
+    """Message classes by record type."""
 
     __slots__ = ("_classes",)
 
     def __init__(self) -> None:
-        self._classes: dict[int, type[Message]] = {}
+        self._classes: dict[int, type[Message]] = {
+            key: getattr(import_module(f"kafkacompat.wire.messages.{module}"), name)
+            for key, (module, name) in _MODULES.items()
+        }
 
     def get(self, api_key: int) -> type[Message]:
         """Raises ReplayError for a type that Kafka 4.3 does not have."""
         found = self._classes.get(api_key)
         if found is None:
-            if api_key not in _MODULES:
-                raise ReplayError(f"metadata record type {api_key} is unknown to this software")
-            module, name = _MODULES[api_key]
-            loaded: type[Message] = getattr(import_module(f"kafkacompat.wire.messages.{module}"), name)
-            found = self._classes[api_key] = loaded
+            raise ReplayError(f"metadata record type {api_key} is unknown to this software")
         return found
 
 

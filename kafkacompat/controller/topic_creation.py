@@ -17,6 +17,7 @@ from kafkacompat.controller.new_partitions import (
     NAMED_A_STEP,
     TOO_LARGE_TEXT,
     TOPICS_A_STEP,
+    LogRoom,
     Placed,
     Refused,
     check_assignment,
@@ -51,7 +52,10 @@ def create_topics(
     random: Random,
     request: CreateTopicsRequest,
     may_mutate: MayMutate = unlimited,
+    logs_left: int | None = None,
 ) -> Steps[ControllerResult[MetadataRecord, CreateTopicsResponse]]:
+    """`logs_left`: see LogRoom."""
+    room = LogRoom(settings.node_id, logs_left)
     pace = Pace(NAMED_A_STEP)
     times = yield from times_named(request.topics, pace)
     total = 0
@@ -82,7 +86,9 @@ def create_topics(
             yield
         begun += 1
         try:
-            result = yield from _create_topic(image, settings, random, topic, normalized, records, may_mutate)
+            result = yield from _create_topic(
+                image, settings, random, topic, normalized, records, may_mutate, room
+            )
         except Refused as refusal:
             result = _refused_topic(topic.name, refusal.code, refusal.message)
         results.append(result)
@@ -131,6 +137,7 @@ def _create_topic(
     normalized: dict[str, str],
     records: list[MetadataRecord],
     may_mutate: MayMutate,
+    room: LogRoom,
 ) -> Steps[CreatableTopicResult]:
     flaw = topic_name_flaw(topic.name)
     if topic.name in image.topics:
@@ -175,6 +182,7 @@ def _create_topic(
         except PlacementRefused as refusal:
             text = f"Unable to replicate the partition {factor} time(s): {refusal}"
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text) from refusal
+    room.take(placed)
     if not may_mutate(len(placed)):
         raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
     topic_id = random.uuid()

@@ -23,6 +23,15 @@ _WRITE_LIMIT = 512
 """Buffers in one writev call. The kernel's limit is 1024."""
 
 
+_open_now: set[int] = set()
+"""The descriptors of the process's open files. A set, because threads open files and count them without a lock."""
+
+
+def open_files() -> int:
+    """How many files of this process are open."""
+    return len(_open_now)
+
+
 class RealFile:
     """A file on disk that grows at its end. Sizes and positions in bytes."""
 
@@ -31,6 +40,7 @@ class RealFile:
     def __init__(self, path: str, *, create: bool = False) -> None:
         self._fd = -1
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        _open_now.add(self._fd)
         self.path = path
         self._size = os.fstat(self._fd).st_size
         self._read_flags = _READ_NOW
@@ -111,6 +121,7 @@ class RealFile:
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
+            _open_now.discard(fd)
             os.close(fd)
 
     def __del__(self) -> None:

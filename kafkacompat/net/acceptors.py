@@ -17,6 +17,7 @@ import trio
 
 from kafkacompat.addresses import without_zone
 from kafkacompat.config import ConfigError, EndPoint
+from kafkacompat.net.descriptors import Descriptors
 from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
 from kafkacompat.net.listener_meter import ListenerMeter
 from kafkacompat.net.newcomers import Newcomers
@@ -28,13 +29,19 @@ from kafkacompat.quota.connection_rates import ConnectionRates
 
 Enters = Callable[[socket.socket, EndPoint, str, int, Admission], None]
 """Called with each counted connection, its listener, and its client's address and port."""
+LOOK_AGAIN_S = 1.0
+"""While connections lack descriptors: others than connections may give some back."""
+TOLD_EVERY_MS = 60_000
+"""How often the lack is logged."""
 _log = logging.getLogger(__name__)
 
 
 class Acceptors:
     """Call `bind`, then `run` in its own task. `close` ends it with the last connection that is held."""
 
-    def __init__(self, settings: NetworkSettings, clock: Clock, enters: Enters) -> None:
+    def __init__(
+        self, settings: NetworkSettings, clock: Clock, enters: Enters, descriptors: Descriptors
+    ) -> None:
         self.settings = settings
         self.listeners: tuple[BoundListener, ...] = ()
         self.meters: dict[str, ListenerMeter] = {}
@@ -47,6 +54,11 @@ class Acceptors:
         self.are_closed = False
         self._clock = clock
         self._enters = enters
+        self._descriptors = descriptors
+        descriptors.connections.append(
+            lambda: self.counts.total + self.newcomers.held_count + len(self.throttled_until_ms)
+        )
+        self._lack_told_ms: int | None = None
         self._overrides_are_known = not settings.max_connections_per_ip_overrides
         self._rates = ConnectionRates(settings.quota_windows, settings.quota_window_ms)
         self._held: Collection[str] = ()
@@ -155,10 +167,27 @@ class Acceptors:
     async def _wait_for_admission(self, listener: BoundListener) -> None:
         name = listener.endpoint.listener_name
         while not self.are_closed and (name in self.throttled_until_ms or not self._has_room(name)):
-            await self._room.wait()
+            with trio.move_on_after(inf if self._has_descriptors(name) else LOOK_AGAIN_S):
+                await self._room.wait()
 
     def _has_room(self, listener: str) -> bool:
-        return listener not in self._held and self.counts.may_accept(listener)
+        if listener in self._held or not self.counts.may_accept(listener):
+            return False
+        if self._has_descriptors(listener):
+            return True
+        now_ms = self._clock.monotonic_ms()
+        if self._lack_told_ms is None or now_ms - self._lack_told_ms >= TOLD_EVERY_MS:
+            self._lack_told_ms = now_ms
+            _log.error(
+                "%s accepts no connections until others close: of %d open files that the system allows, the rest is "
+                "kept for logs and the quorum",
+                listener,
+                self._descriptors.limit,
+            )
+        return False
+
+    def _has_descriptors(self, listener: str) -> bool:
+        return self._descriptors.may_accept(listener in self.settings.listeners_of_nodes)
 
     def _accepted(self, listener: BoundListener, sock: socket.socket, host: str, port: int) -> None:
         endpoint = listener.endpoint
@@ -192,7 +221,7 @@ class Acceptors:
                 wait_ms = self.throttled_until_ms[name] - self._clock.monotonic_ms()
                 if wait_ms <= 0 and self._has_room(name):
                     break
-                with trio.move_on_after(wait_ms / 1000 if wait_ms > 0 else inf):
+                with trio.move_on_after(wait_ms / 1000 if wait_ms > 0 else LOOK_AGAIN_S):
                     await self._room.wait()
         except BaseException:
             sock.close()

@@ -16,6 +16,7 @@ import trio
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import Channels
+from kafkacompat.net.descriptors import Descriptors
 from kafkacompat.net.resolving import address_of, own_name
 from kafkacompat.net.runtime import later, wait_for
 from kafkacompat.net.server import Server
@@ -42,6 +43,7 @@ class TrioNetwork:
         tls: Mapping[str, TlsTerms],
         brokers: ClientSecurity = NO_SECURITY,
         controllers: ClientSecurity = NO_SECURITY,
+        descriptors: Descriptors | None = None,
     ) -> None:
         """`tls` has the terms of the listeners with TLS, by name. `brokers` and `controllers` tell how this node
         connects to them."""
@@ -50,6 +52,7 @@ class TrioNetwork:
         self._clock = clock
         self._replies = replies
         self._tls = tls
+        self._descriptors = descriptors or Descriptors()
         settings = ChannelSettings.from_config(config)
         client_id = str(config.node_id)
         self.channels = Channels(nursery, clock, timers, client_id, settings, brokers)
@@ -57,7 +60,12 @@ class TrioNetwork:
 
     def socket_server(self) -> TrioSocketServer:
         server = Server(
-            NotYet(), NetworkSettings.from_config(self._config), self._clock, self._replies, self._tls
+            NotYet(),
+            NetworkSettings.from_config(self._config),
+            self._clock,
+            self._replies,
+            self._tls,
+            self._descriptors,
         )
         return TrioSocketServer(self._nursery, server, self._tls, self._replies)
 

@@ -18,6 +18,7 @@ import trio
 from kafkacompat.config import EndPoint
 from kafkacompat.net.acceptors import Acceptors
 from kafkacompat.net.connection import Connection
+from kafkacompat.net.descriptors import Descriptors
 from kafkacompat.net.listener import BoundListener
 from kafkacompat.net.memory_pool import MemoryPool
 from kafkacompat.net.muting import mute
@@ -50,8 +51,9 @@ class Server:
         clock: Clock,
         workers: Workers,
         tls: Mapping[str, TlsTerms] = _WITHOUT_TLS,
+        descriptors: Descriptors | None = None,
     ) -> None:
-        """`tls` has the terms of the listeners with TLS, by name."""
+        """`tls` has the terms of the listeners with TLS, by name. `descriptors` are shared with the node's other server."""
         self.dispatcher = dispatcher
         self.clock = clock
         self.workers = workers
@@ -62,9 +64,11 @@ class Server:
         """Only if a listener has TLS. Its modules are then imported on demand, because they slow down the start."""
         if tls:
             from kafkacompat.net.handshakes import Handshakes
+            from kafkacompat.net.tls_connection import TlsConnection
 
             self._handshakes = Handshakes(clock)
-        self.acceptors = Acceptors(settings, clock, self._enters)
+            self._tls_connection = TlsConnection
+        self.acceptors = Acceptors(settings, clock, self._enters, descriptors or Descriptors())
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 1
         self._line = TurnLine()
@@ -197,9 +201,9 @@ class Server:
         bounds = settings.socket_request_max_bytes, settings.socket_request_without_records_max_bytes
         if self._handshakes is None or info.listener_name not in self._tls:
             return Connection(sock, info, self, *bounds)
-        from kafkacompat.net.tls_connection import TlsConnection
-
-        return TlsConnection(sock, info, self, *bounds, self._tls[info.listener_name], self._handshakes)
+        return self._tls_connection(
+            sock, info, self, *bounds, self._tls[info.listener_name], self._handshakes
+        )
 
     def _throttle(self, connection: Connection, throttle_ms: int) -> None:
         if self._nursery is not None and not self.acceptors.are_closed:

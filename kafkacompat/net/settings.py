@@ -59,6 +59,8 @@ class NetworkSettings:
     """listener.name.<name>.max.connections by listener name in upper case."""
     protected_listener: str | None = None
     """The inter-broker listener, if there are others: max.connections never blocks it."""
+    listeners_of_nodes: frozenset[str] = frozenset()
+    """It and the controllers' listeners: their connections may use descriptors that clients do not get."""
 
     @classmethod
     def from_config(cls, config: ServerConfig) -> NetworkSettings:
@@ -95,7 +97,15 @@ class NetworkSettings:
                 if (text := config.originals.get(f"listener.name.{name.lower()}.max.connections"))
             },
             protected_listener=config.inter_broker_listener_name if len(names) > 1 else None,
+            listeners_of_nodes=_listeners_of_nodes(config),
         )
+
+
+def _listeners_of_nodes(config: ServerConfig) -> frozenset[str]:
+    names = {each.listener_name for each in config.controller_listeners()}
+    if len(config.broker_listeners()) > 1:
+        names.add(config.inter_broker_listener_name)
+    return frozenset(names)
 
 
 class Admission(enum.Enum):

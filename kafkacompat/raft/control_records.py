@@ -11,6 +11,10 @@ from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.records.control import ControlType
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.message import Message
+from kafkacompat.wire.messages import leader_change_message, voters_record
+from kafkacompat.wire.messages.kraft_version_record import KRaftVersionRecord
+from kafkacompat.wire.messages.snapshot_footer_record import SnapshotFooterRecord
+from kafkacompat.wire.messages.snapshot_header_record import SnapshotHeaderRecord
 
 VERSION = 0
 
@@ -20,42 +24,35 @@ def _value(message: Message) -> bytes:
 
 
 def leader_change(leader_id: int, voters: Sequence[int], granting: Sequence[int]) -> tuple[int, bytes]:
-    from kafkacompat.wire.messages import leader_change_message as module
-
-    message = module.LeaderChangeMessage(
+    message = leader_change_message.LeaderChangeMessage(
         version=VERSION,
         leader_id=leader_id,
-        voters=[module.Voter(voter_id=voter) for voter in voters],
-        granting_voters=[module.Voter(voter_id=voter) for voter in granting],
+        voters=[leader_change_message.Voter(voter_id=voter) for voter in voters],
+        granting_voters=[leader_change_message.Voter(voter_id=voter) for voter in granting],
     )
     return ControlType.LEADER_CHANGE, _value(message)
 
 
 def kraft_version(level: int) -> tuple[int, bytes]:
-    from kafkacompat.wire.messages.kraft_version_record import KRaftVersionRecord
-
     return ControlType.KRAFT_VERSION, _value(KRaftVersionRecord(version=VERSION, kraft_version=level))
 
 
 def parse_kraft_version(value: bytes) -> int:
-    from kafkacompat.wire.messages.kraft_version_record import KRaftVersionRecord
-
     return decode(KRaftVersionRecord, VERSION, value).kraft_version
 
 
 def voters(members: Sequence[VoterNode]) -> tuple[int, bytes]:
-    from kafkacompat.wire.messages import voters_record as module
-
-    message = module.VotersRecord(
+    message = voters_record.VotersRecord(
         version=VERSION,
         voters=[
-            module.Voter(
+            voters_record.Voter(
                 voter_id=member.id,
                 voter_directory_id=member.directory_id,
                 endpoints=[
-                    module.Endpoint(name=name, host=host, port=port) for name, host, port in member.listeners
+                    voters_record.Endpoint(name=name, host=host, port=port)
+                    for name, host, port in member.listeners
                 ],
-                kraft_version_feature=module.KRaftVersionFeature(
+                kraft_version_feature=voters_record.KRaftVersionFeature(
                     min_supported_version=member.min_kraft_version,
                     max_supported_version=member.max_kraft_version,
                 ),
@@ -67,9 +64,7 @@ def voters(members: Sequence[VoterNode]) -> tuple[int, bytes]:
 
 
 def parse_voters(value: bytes) -> tuple[VoterNode, ...]:
-    from kafkacompat.wire.messages.voters_record import VotersRecord
-
-    record = decode(VotersRecord, VERSION, value)
+    record = decode(voters_record.VotersRecord, VERSION, value)
     return tuple(
         VoterNode(
             each.voter_id,
@@ -83,19 +78,13 @@ def parse_voters(value: bytes) -> tuple[VoterNode, ...]:
 
 
 def snapshot_header(last_contained_timestamp_ms: int) -> tuple[int, bytes]:
-    from kafkacompat.wire.messages.snapshot_header_record import SnapshotHeaderRecord
-
     message = SnapshotHeaderRecord(version=VERSION, last_contained_log_timestamp=last_contained_timestamp_ms)
     return ControlType.SNAPSHOT_HEADER, _value(message)
 
 
 def parse_snapshot_header(value: bytes) -> int:
-    from kafkacompat.wire.messages.snapshot_header_record import SnapshotHeaderRecord
-
     return decode(SnapshotHeaderRecord, VERSION, value).last_contained_log_timestamp
 
 
 def snapshot_footer() -> tuple[int, bytes]:
-    from kafkacompat.wire.messages.snapshot_footer_record import SnapshotFooterRecord
-
     return ControlType.SNAPSHOT_FOOTER, _value(SnapshotFooterRecord(version=VERSION))

@@ -75,6 +75,8 @@ class BrokerServer:
         self._changes = SettingChanges(settings, doors.config.node_id)
         self.disks = BrokerDirectories(doors, directories, settings, shared)
         self.logs = self.disks.logs
+        if doors.descriptors is not None:
+            doors.descriptors.logs = lambda: len(self.logs.logs)
         self.broker_logs = BrokerLogs(doors, settings, self.logs)
         self._opening = Opening(doors.config.node_id, doors.timers)
         self._session_timeout_ms = doors.config.get_int("broker.session.timeout.ms")
@@ -152,6 +154,7 @@ class BrokerServer:
             auto_create=self._topics,
             dynamic=settings,
             coordinators=self._coordinators,
+            provisions=doors.provisions,
             opening=self._opening,
             authorizer=shared.authorizer,
             quotas=quota_managers(config),

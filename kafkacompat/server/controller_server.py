@@ -104,6 +104,7 @@ class ControllerServer:
             shared.directories.bootstrap_values,
             doors.network.resolve,
             quotas,
+            (lambda: None) if doors.descriptors is None else doors.descriptors.logs_left,
         )
         node = ControllerNode(
             node_id=config.node_id,
@@ -115,6 +116,7 @@ class ControllerServer:
             quorum=shared.driver,
             image=machine.image,
             dynamic=shared.settings,
+            provisions=doors.provisions,
             authorizer=shared.authorizer,
             quotas=quotas,
             monotonic_s=doors.monotonic_s,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.config import ServerConfig
+from kafkacompat.late import Provisions
 from kafkacompat.log.directory import random_text
 from kafkacompat.ports import Clock, Disk, Network, Random, Timers, WorkerPools
 from kafkacompat.tasks import Tasks
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from kafkacompat.api.meters import RequestMeters
     from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
     from kafkacompat.telemetry.series import ClientSeries
+
+
+class CountedDescriptors(Protocol):
+    logs: Callable[[], int]
+    """Counts the logs of this node. The broker sets it."""
+
+    def logs_left(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,10 @@ class NodeDoors:
     """Called while very many objects are loaded that will live long."""
     halt: Callable[[BaseException], None]
     """End the process at once and leave the files. Used when the state of the disk or of the quorum's decisions is unknown."""
+    descriptors: CountedDescriptors | None = None
+    """Tells how many logs the limit of open files leaves room for; None where there is no such limit (the simulator)."""
+    provisions: Provisions | None = None
+    """Imports in the background what the node may ever need; None where nothing is (the simulator)."""
     meters: RequestMeters | None = None
     """Counts the requests of both roles; None where no scrape reads them."""
     client_metrics: ClientMetricsManager | None = None

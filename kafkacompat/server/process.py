@@ -18,7 +18,8 @@ import trio
 
 from kafkacompat.addresses import host_and_port
 from kafkacompat.config import ConfigError, ServerConfig
-from kafkacompat.log.disk import RealDisk
+from kafkacompat.log.disk import RealDisk, open_files
+from kafkacompat.net.descriptors import Descriptors
 from kafkacompat.net.network import TrioNetwork
 from kafkacompat.net.runtime import (
     SystemClock,
@@ -34,6 +35,7 @@ from kafkacompat.security.settings import authorizer_of
 from kafkacompat.server.admission import check_mechanisms, security_between_nodes
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.garbage import freeze_long_lived, keep_long_lived
+from kafkacompat.server.provisions import provisions_of
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.server.signals import StopSignals
 from kafkacompat.tasks import Tasks
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from kafkacompat.telemetry.series import ClientSeries
 
 METRICS_PORT = "metrics.listener.port"
+FEW_FILES = 1_024
+"""A limit of open files below this is worth a warning."""
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +117,8 @@ async def _serve(
                     if metrics is not None:
                         metrics.stalls = watchdog
                     announce(node.ready_line())
+                    assert doors.provisions is not None
+                    doors.provisions.begin()
                     await asked.wait()
                     watchdog.stop()
                 is_clean = await carry_out(node.stop())
@@ -196,6 +202,8 @@ def _doors_of_the_system(
     recovery_threads = config.get_int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
     workers = worker_pools(nursery, recovery_threads)
     client_metrics, client_series = _telemetry(config)
+    descriptors = Descriptors(open_files)
+    _tell_of(descriptors)
     doors = NodeDoors(
         config=config,
         clock=clock,
@@ -212,15 +220,25 @@ def _doors_of_the_system(
             workers.replies,
             tls,
             *security_between_nodes(config),
+            descriptors,
         ),
         monotonic_s=monotonic,
         keep=keep_long_lived,
         halt=_halt,
+        descriptors=descriptors,
+        provisions=provisions_of(config, workers.batches, timers, keep_long_lived),
         meters=_meters(config),
         client_metrics=client_metrics,
         client_series=client_series,
     )
     return doors, timers
+
+
+def _tell_of(descriptors: Descriptors) -> None:
+    limit, (node, logs) = descriptors.limit, descriptors.reserves()
+    level = logging.WARNING if limit < FEW_FILES else logging.INFO
+    text = "open files: the system allows %d, of which %d are kept for the node and %d for new logs"
+    logger.log(level, f"{text}; clients get at most %d connections", limit, node, logs, limit - node - logs)
 
 
 def _telemetry(config: ServerConfig) -> tuple[ClientMetricsManager | None, ClientSeries | None]:

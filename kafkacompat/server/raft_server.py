@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kafkacompat import __version__
 from kafkacompat.addresses import host_and_port
 from kafkacompat.config import ConfigError, EndPoint
+from kafkacompat.config.keys import read_tables
 from kafkacompat.controller.records import ReplayError
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.log.checkpoint import CheckpointCorrupt
@@ -60,6 +61,7 @@ class KafkaRaftServer:
         self._directories = directories = open_directories(
             config, doors.disk, doors.random, doors.clock.now_ms(), format_if_empty=format_if_empty
         )
+        read_tables()  # the log of a new topic must not wait for a descriptor
         settings = NodeSettings(config, config.node_id)
         incarnation = doors.random.uuid()
         server: SocketServer | None = None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.api import metadata
 from kafkacompat.api._tests.world import Api, empty_request, served_versions
 from kafkacompat.api.dispatch import ApiDispatcher
@@ -16,6 +18,7 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ENTRIES, ApiTable, broker_apis
 from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
+from kafkacompat.late import HELD_MAX_MS, Provisions
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.wire.apis import APIS
@@ -303,3 +306,93 @@ def test_a_refusal_is_not_worked_out_for_a_long_request() -> None:
     api = Api()
     frame = memoryview(api.frame(MetadataRequest(topics=[MetadataRequestTopic(name="t" * 30_000)]), 12))
     assert api.dispatcher.refusal(parse_request_header(frame), frame, ErrorCode.ILLEGAL_SASL_STATE) is None
+
+
+class Lacking:
+    """A handler's module that cannot be imported, or its handler cannot import what it needs, as long as `lacks`."""
+
+    def __init__(self, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lacks = True
+        self.time = HandTime()
+        self.workers = HandWorkers()
+        api.node.provisions = self.provisions = Provisions(self._names, self.workers, self.time)
+        load, function = ApiTable.load, metadata.HANDLER.function
+
+        def loaded(table: ApiTable, key: int) -> Handler:
+            if self.lacks:
+                raise ModuleNotFoundError("No module named 'kafkacompat.api.metadata'")
+            return load(table, key)
+
+        def handled(*words: Any) -> Any:
+            if self.lacks:
+                raise ModuleNotFoundError("No module named 'kafkacompat.api.something'")
+            return function(*words)
+
+        self._monkeypatch = monkeypatch
+        self.loaded, self.handled = loaded, handled
+
+    def _names(self) -> list[str]:
+        if self.lacks:
+            raise ModuleNotFoundError("No module named 'kafkacompat'")
+        return []
+
+    def in_module(self) -> None:
+        self._monkeypatch.setattr(ApiTable, "load", self.loaded)
+
+    def in_handler(self) -> None:
+        self._monkeypatch.setattr(metadata, "HANDLER", replace(metadata.HANDLER, function=self.handled))
+
+    def pass_time(self, ms: int) -> None:
+        for _ in range(0, ms, 100):
+            self.time.advance(100)
+            self.workers.run_all()
+
+
+@pytest.fixture(params=["in_module", "in_handler"])
+def held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Api, Lacking]:
+    api = Api(topic_image("t"))
+    lacking = Lacking(api, monkeypatch)
+    getattr(lacking, request.param)()
+    return api, lacking
+
+
+def test_a_request_waits_for_modules_that_cannot_be_imported_now(held: tuple[Api, Lacking]) -> None:
+    api, lacking = held
+    pending = api.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+    assert isinstance(pending, Pending)
+    lacking.provisions.begin()
+    lacking.pass_time(5_000)
+    assert not pending.reply.done
+    lacking.lacks = False
+    lacking.pass_time(2_000)
+    answer = api.decoded(pending.reply.result(), 3, 9)
+    assert [each.name for each in answer.topics] == ["t"]
+    later = api.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+    assert later == answer, "nothing waits from then on"
+
+
+def test_a_connection_that_ends_waits_no_more(held: tuple[Api, Lacking]) -> None:
+    api, lacking = held
+    pending = api.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+    assert isinstance(pending, Pending)
+    api.dispatcher.connection_closed(api.connection)
+    lacking.lacks = False
+    lacking.provisions.begin()
+    lacking.pass_time(2_000)
+    assert not pending.reply.done
+    assert not api.dispatcher._parked
+
+
+def test_a_handler_whose_module_is_missing_for_good_fails_its_request(
+    held: tuple[Api, Lacking], caplog: pytest.LogCaptureFixture
+) -> None:
+    api, lacking = held
+    pending = api.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
+    lacking.provisions.begin()
+    lacking.pass_time(HELD_MAX_MS)
+    assert pending.reply.done
+    if pending.reply.has_failed:  # no form of an error is known then
+        with pytest.raises(ImportError):
+            pending.reply.result()
+    else:
+        assert "No module named" in caplog.text

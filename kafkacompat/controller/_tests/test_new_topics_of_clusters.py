@@ -12,6 +12,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.partition_creation import create_partitions
 from kafkacompat.controller.topic_creation import create_topics
 from kafkacompat.ids import DIRECTORY_UNASSIGNED
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -153,3 +154,40 @@ def test_added_partitions_have_as_many_replicas_as_the_first_and_leaders_that_ar
     added = list(after(image, result).topics["t"].partitions.values())[1:]
     assert len(added) == 4
     assert all(len(each.replicas) == 3 and set(each.isr) == {1, 2} for each in added)
+
+
+@pytest.mark.parametrize(("room", "refused"), [(None, False), (6, False), (5, True), (0, True)])
+def test_what_this_node_could_not_open_is_not_created(room: int | None, refused: bool) -> None:
+    """Node 1 is the controller. Of others it does not know what room they have."""
+    image = of(1, 2)
+    both = CreateTopicsRequest(topics=[asked(6, factor=2)])
+    result = create_topics(image, settings(), CountingRandom(), both, logs_left=room)
+    (answer,) = result.response.topics
+    assert answer.error_code == (ErrorCode.POLICY_VIOLATION if refused else ErrorCode.NONE)
+    assert bool(result.records) is not refused
+    if refused:
+        assert answer.error_message == (
+            f"Node 1 would have 6 new replicas, but its limit of open files leaves room for {room}."
+        )
+    elsewhere = CreateTopicsRequest(topics=[by_hand(*[[2]] * 6)])
+    (answer,) = create_topics(image, settings(), CountingRandom(), elsewhere, logs_left=room).response.topics
+    assert answer.error_code == ErrorCode.NONE
+
+
+def test_topics_of_one_request_share_the_room() -> None:
+    topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in "abc"]
+    request = CreateTopicsRequest(topics=topics)
+    result = create_topics(of(1), settings(), CountingRandom(), request, logs_left=5)
+    codes = [each.error_code for each in result.response.topics]
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+
+
+@pytest.mark.parametrize(("room", "refused"), [(None, False), (2, False), (1, True)])
+def test_nor_does_a_topic_grow_beyond_what_this_node_can_open(room: int | None, refused: bool) -> None:
+    image = of(1)
+    (name,) = image.topics
+    request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=3, assignments=None)])
+    result = create_partitions(image, CountingRandom(), request, node_id=1, logs_left=room)
+    (answer,) = result.response.results
+    assert answer.error_code == (ErrorCode.POLICY_VIOLATION if refused else ErrorCode.NONE)
+    assert bool(result.records) is not refused

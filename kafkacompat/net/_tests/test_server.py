@@ -355,6 +355,7 @@ def test_settings_come_from_the_nodes_configuration() -> None:
         max_connections_per_ip_overrides={"127.0.0.1": 5},
         listener_max_connections={"PLAINTEXT": 9},
         protected_listener="PLAINTEXT",
+        listeners_of_nodes=frozenset({"CONTROLLER"}),
     )
 
 

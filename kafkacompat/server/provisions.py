@@ -1,0 +1,105 @@
+"""Which modules a node may ever need. They are imported in the background, soon after its first answer (late.py).
+
+A start imports what its first answer needs. Whatever comes later, a first group, a codec or a command of the
+controller, must not depend on a free descriptor, nor on the files of the package: these vanish for seconds while an
+installer replaces them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from kafkacompat import __version__
+from kafkacompat.late import Provisions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkacompat.config import ServerConfig
+    from kafkacompat.ports import Timers, Workers
+
+ROOT = "kafkacompat"
+OF_EVERY_NODE = ("wire.messages", "records", "log", "raft", "node", "quota", "stepping")
+OF_BROKERS = ("group", "txn", "share_coordinator", "coordinator", "share", "partition")
+OF_CONTROLLERS = ("controller",)
+NOT_OF_A_NODE = {
+    *("log.dump", "api.meters"),
+    # What only another setting needs.
+    *("api.get_telemetry_subscriptions", "api.push_telemetry", "api.telemetry", "api.sasl_dispatch"),
+    *("security.kerberos_library", "security.librdkafka", "security.cluster_address"),
+}
+"""Modules of the packages above that are for commands, or that a node imports at its start if it needs them."""
+UNSERVED = ("remote_", "streams_", "zk_")
+"""How the messages of APIs and records begin that no node uses."""
+OF_PYTHON = ("encodings.idna", "ipaddress", "tokenize", "zlib")
+"""For names of hosts, addresses, tracebacks, checksums."""
+CODECS = ("lz4.frame", "zstandard")
+CERTIFICATES = (
+    *("ssl", "cryptography.x509", "cryptography.exceptions"),
+    *("cryptography.hazmat.primitives.serialization", "cryptography.hazmat.primitives.serialization.pkcs12"),
+    "cryptography.hazmat.backends.openssl.backend",
+)
+TOKENS = ("jwt.api_jws", "jwt.algorithms", "jwt.exceptions", "http.client", "urllib.parse")
+
+
+def provisions_of(
+    config: ServerConfig, workers: Workers, timers: Timers, keep: Callable[[], None]
+) -> Provisions:
+    return Provisions(partial(modules_of, config), workers, timers, keep, check_package)
+
+
+def check_package() -> None:
+    """Raise OSError while the files of another version lie where this node's were. Its modules would not fit."""
+    path = os.path.join(_folder(""), "__init__.py")
+    with open(path, encoding="utf-8") as file:
+        if f'"{__version__}"' not in file.read():
+            raise OSError(
+                errno.ESTALE, "kafkacompat was replaced by another version; restart this node", path
+            )
+
+
+def modules_of(config: ServerConfig) -> list[str]:
+    """The modules of a node with these settings. Those of the leaves come first, so that none brings many others. Reads
+    directories: raises OSError."""
+    packages = [*OF_EVERY_NODE]
+    names: list[str] = []
+    if "broker" in config.roles:
+        packages += OF_BROKERS
+    if "controller" in config.roles:
+        packages += OF_CONTROLLERS
+    for package in (*packages, "api"):
+        names += _modules_in(package)
+    names += [f"{ROOT}.net.channel", f"{ROOT}.server.broker_coordinators", *OF_PYTHON, *CODECS]
+    listeners = config.listeners()
+    if any(each.has_tls or each.is_sasl for each in listeners):
+        names += _modules_in("security")
+    if any(each.has_tls for each in listeners):
+        names += [f"{ROOT}.net.{name}" for name in ("tls_connection", "client_tls")]
+        names += CERTIFICATES
+    mechanisms = [text for key, text in config.originals.items() if key.endswith("sasl.enabled.mechanisms")]
+    if any("OAUTHBEARER" in text.upper() for text in mechanisms):
+        names += [*CERTIFICATES, *TOKENS]
+    return names
+
+
+def _modules_in(package: str) -> list[str]:
+    """All modules of a package, its packages included."""
+    found = []
+    for name in sorted(os.listdir(_folder(package))):
+        stem, ending = os.path.splitext(name)
+        if name.startswith("_") or name.startswith(UNSERVED) or f"{package}.{stem}" in NOT_OF_A_NODE:
+            continue
+        if ending == ".py":
+            found.append(f"{ROOT}.{package}.{stem}")
+        elif not ending:
+            found += _modules_in(f"{package}.{name}")
+    return found
+
+
+def _folder(package: str) -> str:
+    (folder,) = import_module(f"{ROOT}.{package}".rstrip(".")).__path__
+    return folder
