@@ -49,7 +49,7 @@ class NotMade(Exception):
         self.__cause__ = reason
 
 
-def came_of_an_import(error: BaseException) -> bool:
+def came_of_an_import(error: BaseException | None) -> bool:
     """Whether the error arose while a module was imported: its file is missing, or no descriptor is left to read it."""
     if isinstance(error, ImportError):
         return True

@@ -284,8 +284,10 @@ def test_a_quorum_elects_although_its_nodes_lack_something(
     cluster.start()
     try:
         with contextlib.ExitStack() as stack:
-            for node in cluster.nodes.values():
-                wait_until(lambda node=node: LOADED in node.log_text(), "the nodes have loaded everything")
+            wait_until(
+                lambda: all(LOADED in each.log_text() for each in cluster.nodes.values()),
+                "the nodes have loaded everything",
+            )
             served: dict[int, list[Connection]] = {}
             for node in cluster.nodes.values():
                 if lack == "descriptors":

@@ -143,8 +143,11 @@ def stand_in_for_failure(route: Route, context: RequestContext, request: Any) ->
     )
     if request is None:
         raise CloseConnection("a parked request failed")
-    if isinstance(error, NotMade):
+    is_import = came_of_an_import(error)
+    if isinstance(error, NotMade) or (is_import and route.asks_coordinators):
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # the client tries again
+    elif is_import or isinstance(error, OSError):
+        code = ErrorCode.KAFKA_STORAGE_ERROR  # here too
     else:
-        code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
     return route.error_response(request, code, route.version)

@@ -92,9 +92,12 @@ class QuorumCalls:
         return endpoints[0][1:] if endpoints else None
 
     def send(self, each: effect.Send) -> None:
-        from kafkacompat.raft import wire_client
-
         address = self._address(each.endpoints)
+        try:
+            from kafkacompat.raft import wire_client
+        except (ImportError, OSError) as error:
+            self._note(f"a request to node {each.node_id} cannot be sent now: {error}")
+            address = None
         if address is None:
             self._enter(events.RequestFailed(each.correlation_id))
             return

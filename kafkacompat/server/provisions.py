@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kafkacompat import __version__
+from kafkacompat.config import parse_voters
 from kafkacompat.late import Provisions
 
 if TYPE_CHECKING:
@@ -44,6 +45,20 @@ CERTIFICATES = (
     "cryptography.hazmat.backends.openssl.backend",
 )
 TOKENS = ("jwt.api_jws", "jwt.algorithms", "jwt.exceptions", "http.client", "urllib.parse")
+
+
+AMONG_OTHERS = (
+    *("net.channel", "raft.wire_client", "raft.wire_server", "raft.batches"),
+    *("partition.fetchers", "partition.followers", "partition.alter_partition_manager"),
+)
+"""What connects a node to others. The quorum and new images need it without warning and cannot wait."""
+
+
+def load_for_others(config: ServerConfig) -> None:
+    """Import it now, unless the node is alone: then it comes in the background."""
+    is_alone = len(config.roles) > 1 and set(parse_voters(config)) == {config.node_id}
+    for name in () if is_alone else AMONG_OTHERS:
+        import_module(f"{ROOT}.{name}")
 
 
 def provisions_of(

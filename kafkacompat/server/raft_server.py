@@ -25,6 +25,7 @@ from kafkacompat.raft.storage import StorageProblem
 from kafkacompat.server.broker_directories import DirectoryFailed
 from kafkacompat.server.broker_server import BrokerServer
 from kafkacompat.server.data_directories import NodeDirectories, open_directories
+from kafkacompat.server.provisions import load_for_others
 from kafkacompat.server.shared_server import SharedServer
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class KafkaRaftServer:
             config, doors.disk, doors.random, doors.clock.now_ms(), format_if_empty=format_if_empty
         )
         read_tables()  # the log of a new topic must not wait for a descriptor
+        load_for_others(config)
         settings = NodeSettings(config, config.node_id)
         incarnation = doors.random.uuid()
         server: SocketServer | None = None

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -396,3 +397,22 @@ def test_a_handler_whose_module_is_missing_for_good_fails_its_request(
             pending.reply.result()
     else:
         assert "No module named" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("key", "code"), [(3, ErrorCode.KAFKA_STORAGE_ERROR), (16, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+)
+def test_a_want_of_what_is_loaded_late_is_answered_with_what_clients_try_again(
+    key: int, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries of which few nodes need one are not loaded in the background."""
+
+    def missing(*_: Any) -> Any:
+        raise ModuleNotFoundError("No module named 're2'")
+
+    api = Api(topic_image("t"))
+    module = import_module(f"kafkacompat.api.{BROKER_APIS.by_key[key].module}")
+    monkeypatch.setattr(module, "HANDLER", replace(module.HANDLER, function=missing))
+    version = APIS[key].latest
+    answer = api.send(empty_request(key), version)
+    assert answer.error_code == code
