@@ -19,6 +19,7 @@ from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.node.cleaning import BackgroundCleaning
 from kafkacompat.node.periodic import PeriodicWork
 from kafkacompat.node.settings import NodeSettings
+from kafkacompat.ports import passes
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.stepping.jobs import Stepping, Steps
 
@@ -29,6 +30,10 @@ logger = logging.getLogger(__name__)
 
 WORKERS_END_MS = 10_000
 """How long a stopping node waits for workers that still use the logs."""
+LACK_AGAIN_MS = 1_000
+LACK_TRIES = 30
+"""How often logs that could not be opened for want of descriptors or memory are tried again, before they are left offline
+until the next start."""
 LOADED_AT_ONCE = 32
 """After a clean shutdown, logs that are opened in one step of the loop. One takes about 0.3 ms."""
 
@@ -67,13 +72,32 @@ class BrokerLogs:
 
         if all(task.clean for task in tasks):
             stepping = Stepping(self._doors.timers, workers.files, 1, 0)
-            self._loading = stepping.submit(_loaded_in_steps(tasks)).then(self._loaded)
+            opened = stepping.submit(_loaded_in_steps(tasks)).and_then(self._open_lacking)
+            self._loading = opened.then(self._loaded)
             await self._loading
         else:
             self.leaves_threads = True
             await gather([workers.recovery.submit(task.run) for task in tasks])
+            await self._open_lacking(tasks)
             self.leaves_threads = False
             self._loaded(tasks)
+
+    def _open_lacking(
+        self, tasks: Sequence[LoadTask], tries: int = LACK_TRIES
+    ) -> Deferred[Sequence[LoadTask]]:
+        """Open the logs for which something was lacking."""
+        lacking = [task for task in tasks if isinstance(task.result, Exception) and passes(task.result)]
+        if not lacking or not tries:
+            return Deferred.of(tasks)
+        logger.warning(
+            "%s, and %d logs more: opened later: %s", lacking[0].path, len(lacking) - 1, lacking[0].result
+        )
+        doors = self._doors
+        later: Deferred[None] = Deferred()
+        doors.timers.call_after(LACK_AGAIN_MS, lambda: later.resolve(None))
+        return later.and_then(
+            lambda _: gather([doors.workers.recovery.submit(task.run) for task in lacking])
+        ).and_then(lambda _: self._open_lacking(tasks, tries - 1))
 
     async def load_is_over(self) -> None:
         """Wait for the load of a start that was cancelled."""

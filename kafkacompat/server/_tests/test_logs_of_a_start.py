@@ -1,0 +1,80 @@
+"""A start that lacks descriptors or memory for some logs opens them as soon as it has them."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkacompat._tests.doubles import HandTime, HandWorkers
+from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, PATHS, Broker, append, refusing
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.manager import LogManager
+from kafkacompat.server.broker_logs import LACK_AGAIN_MS, LACK_TRIES, BrokerLogs
+from kafkacompat.sim.errands import Errand
+
+
+class Start:
+    """Four logs of 40 records are loaded while opening files of partition 2 fails."""
+
+    def __init__(self, number: int, *, clean: bool) -> None:
+        before = Broker(MemoryDisk())
+        for each in range(4):
+            append(before.log(each), 40)
+        if clean:
+            before.manager.shut_down(1)
+        self.disk = before.disk.copy()
+        self.disk.refuse = refusing("open", "/a/t-2", number)
+        self.time, self.workers = HandTime(), HandWorkers()
+        self.notes: list[str] = []
+        self.logs = LogManager(
+            self.disk,
+            list(zip(PATHS, DIRECTORY_IDS, strict=True)),
+            CONFIG,
+            self.time,
+            note=self.notes.append,
+        )
+        pools = SimpleNamespace(files=self.workers, recovery=self.workers)
+        doors: Any = SimpleNamespace(timers=self.time, workers=pools, monotonic_s=lambda: 0.0)
+        settings: Any = None  # only the cleaner uses them
+        self.ended: list[None] = []
+        Errand(BrokerLogs(doors, settings, self.logs).load(), self.ended.append)
+
+    def run(self, by_ms: int) -> None:
+        for _ in range(by_ms // LACK_AGAIN_MS):
+            self.workers.run_all()
+            self.time.advance(LACK_AGAIN_MS)
+            self.workers.run_all()
+            self.time.advance(0)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_the_start_waits_for_descriptors(number: int, clean: bool) -> None:
+    start = Start(number, clean=clean)
+    start.run(5 * LACK_AGAIN_MS)
+    assert not start.ended
+    start.disk.refuse = None
+    start.run(2 * LACK_AGAIN_MS)
+    assert start.ended
+    assert {name.partition: log.log_end_offset for name, log in start.logs.logs.items()} == dict.fromkeys(
+        range(4), 40
+    )
+    assert start.logs.previous_broker_epoch == (1 if clean else -1)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_lack_that_lasts_leaves_those_logs_offline_alone(clean: bool) -> None:
+    start = Start(errno.EMFILE, clean=clean)
+    start.run((LACK_TRIES + 1) * LACK_AGAIN_MS)
+    assert start.ended
+    assert sorted(name.partition for name in start.logs.logs) == [0, 1, 3]
+    assert "/a/t-2 cannot be opened and is offline" in " ".join(start.notes)
+
+
+def test_a_broken_directory_is_not_waited_for() -> None:
+    start = Start(errno.EIO, clean=True)
+    start.run(LACK_AGAIN_MS)
+    assert start.ended
