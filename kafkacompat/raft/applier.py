@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from kafkacompat.ids import OffsetAndEpoch
+from kafkacompat.ports import passes
 from kafkacompat.raft import control_records
 from kafkacompat.raft.batches import BrokenBatch, headers
 from kafkacompat.raft.contracts import LoadedBatch, MetadataLog, MetadataLogProblem, StateMachine
@@ -65,6 +66,10 @@ class Applier:
         self._committed = 0
         self._snapshot: tuple[OffsetAndEpoch | None, SnapshotContent] | None = None
         self._work: Steps[None] | None = None
+        self._lacks = False
+        """The present step has ended because something was lacking."""
+        self.much_later: Callable[[Callable[[], None]], None] = lambda call: None
+        """Continues after a while. Set with `later`."""
 
     def appended(self, own: Own) -> None:
         self._own.append(own)
@@ -109,7 +114,9 @@ class Applier:
                 pass
             else:
                 if work is self._work:
-                    self.later(lambda: self._step(work))
+                    wait = self.much_later if self._lacks else self.later
+                    self._lacks = False
+                    wait(lambda: self._step(work))
                 return
         if work is self._work:
             self._work = None
@@ -173,8 +180,16 @@ class Applier:
 
     def _apply_read(self, limit: int) -> Steps[None]:
         """Apply batches below `limit`, as many as one read returns."""
-        records = self._log.read(self.applied, READ_CHUNK_BYTES, limit, True).records
-        view = memoryview(records if isinstance(records, bytes) else records.read())
+        while True:
+            try:
+                records = self._log.read(self.applied, READ_CHUNK_BYTES, limit, True).records
+                view = memoryview(records if isinstance(records, bytes) else records.read())
+                break
+            except OSError as error:
+                if self.later is None or not passes(error):
+                    raise
+            self._lacks = True
+            yield
         before = self.applied
         count = 0
         try:

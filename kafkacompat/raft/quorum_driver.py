@@ -107,7 +107,8 @@ class QuorumDriver(QuorumProposals):
         self._pump.boot(
             core, core.boot(stored, high_watermark, self._clock.monotonic_ms()), self._name_first_leader
         )
-        self._applier.later = self._apply_later
+        self._applier.later = partial(self._apply_later, 0)
+        self._applier.much_later = partial(self._apply_later, LACK_AGAIN_MS)
 
     def _name_first_leader(self) -> None:
         core = self._core
@@ -235,8 +236,8 @@ class QuorumDriver(QuorumProposals):
         self._files.log.set_high_watermark(each.offset)
         self._pump.later(partial(self._applier.advance, each.offset, is_first=each.is_first))
 
-    def _apply_later(self, call: Callable[[], None]) -> None:
-        self._timers.call_after(0, lambda: self._pump.guarded(call))
+    def _apply_later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        self._timers.call_after(delay_ms, lambda: self._pump.guarded(call))
 
     def _maybe_active(self) -> None:
         """Activate the machine if the log from the start of the leadership is applied."""

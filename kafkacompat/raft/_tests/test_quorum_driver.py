@@ -662,7 +662,9 @@ def test_a_snapshot_that_finds_no_room_is_noted_and_what_is_unexpected_halts(
 LACK_MS = 5_000
 
 
-@pytest.mark.parametrize("operation", ["open", "create", "write_atomic", "list_directory", "read_bytes"])
+@pytest.mark.parametrize(
+    "operation", ["open", "create", "read", "write", "write_atomic", "list_directory", "read_bytes"]
+)
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 def test_nodes_without_descriptors_for_a_while_all_go_on(operation: str, number: int) -> None:
     """One of them fetches a snapshot meanwhile, another one writes one, and the log gets new segments."""
