@@ -79,13 +79,15 @@ class SegmentAborted:
         if self.attached is not None:
             self.attached.path = stem + TXN_INDEX_SUFFIX
 
-    def find(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
+    def find(
+        self, fetch_offset: int, upper_bound_offset: int, most: int = MAX_OFFSET
+    ) -> tuple[list[AbortedTxn], bool]:
         """See TransactionIndex.collect. Reads the file only if it may have entries in the range."""
         span = self._span
         if span is not None and span.first_offset >= upper_bound_offset:
             return [], span.stable_offset >= upper_bound_offset
         try:
-            return self.index.collect(fetch_offset, upper_bound_offset)
+            return self.index.collect(fetch_offset, upper_bound_offset, most)
         except IndexCorrupt as damage:
             raise _damaged(self._stem, damage) from damage
 

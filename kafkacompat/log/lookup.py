@@ -213,10 +213,9 @@ def before_which_none_is_as_late(times: TimeIndex, timestamp_ms: int) -> int:
 
 
 def aborted_transactions(
-    segments: SegmentList, fetch_offset: int, upper_bound_offset: int
-) -> list[AbortedTransaction]:
-    """Aborted transactions that overlap [fetch offset, upper bound), sorted by first offset. Consumers rely on this
-    order."""
-    found = segments.aborted(fetch_offset, upper_bound_offset)
+    segments: SegmentList, fetch_offset: int, upper_bound_offset: int, most: int
+) -> tuple[list[AbortedTransaction], int]:
+    """As Log.aborted_transactions. Consumers rely on the order."""
+    found, end_offset = segments.aborted(fetch_offset, upper_bound_offset, most)
     found.sort(key=lambda entry: (entry.first_offset, entry.last_offset))
-    return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
+    return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found], end_offset

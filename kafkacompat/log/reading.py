@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
+from kafkacompat.log.index import MAX_OFFSET
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
 from kafkacompat.ports import (
     EMPTY_RECORDS,
@@ -167,8 +168,10 @@ class ReadableLog:
             return 0
         return self._segments.readable_bytes(offset, upper_bound_offset, self.log_end_offset)
 
-    def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        return aborted_transactions(self._segments, fetch_offset, upper_bound_offset)
+    def aborted_transactions(
+        self, fetch_offset: int, upper_bound_offset: int, most: int = MAX_OFFSET
+    ) -> tuple[list[AbortedTransaction], int]:
+        return aborted_transactions(self._segments, fetch_offset, upper_bound_offset, most)
 
     def begin_lookup(self, timestamp_ms: int | None) -> TimestampLookup:
         """A search for the first record at or after a timestamp, to run in a worker thread. None searches for the

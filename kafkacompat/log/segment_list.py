@@ -139,22 +139,33 @@ class SegmentList:
             )
         return LogRead(EMPTY_RECORDS)
 
-    def aborted(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
-        """Entries that overlap [fetch offset, upper bound), ordered by their end."""
+    def aborted(self, fetch_offset: int, upper_bound_offset: int, most: int) -> tuple[list[AbortedTxn], int]:
+        """Entries that overlap [fetch offset, upper bound), ordered by their end, and the upper bound.
+
+        If there are more than `most`, the upper bound is lower, but above the fetch offset. There may be more all the same:
+        of transactions that were open together.
+        """
         found: list[AbortedTxn] = []
         if upper_bound_offset <= fetch_offset:
-            return found
+            return found, upper_bound_offset
         bases = self._may_have_aborted()
         first = self.base_of(fetch_offset)
         for base_offset in bases[bisect_left(bases, first) :]:
             entries, complete = self.items[self.index_of(base_offset)].aborted.find(
-                fetch_offset, upper_bound_offset
+                fetch_offset, upper_bound_offset, most - len(found)
             )
             found += entries
             if complete:
-                return found
-        # The active segment's entries change with every marker, so they are not in the list.
-        return found + self.items[-1].aborted.find(fetch_offset, upper_bound_offset)[0]
+                break
+        else:
+            # The active segment's entries change with every marker, so they are not in the list.
+            found += self.items[-1].aborted.find(fetch_offset, upper_bound_offset, most - len(found))[0]
+        if len(found) >= most:
+            # Transactions that ended after the last one began at or after this offset.
+            end_offset = found[-1].last_stable_offset
+            if fetch_offset < end_offset < upper_bound_offset:
+                return [entry for entry in found if entry.first_offset < end_offset], end_offset
+        return found, upper_bound_offset
 
     def _may_have_aborted(self) -> list[int]:
         """Base offsets of the closed segments that may have aborted transactions. A log may have many segments, and

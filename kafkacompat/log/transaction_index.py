@@ -54,8 +54,14 @@ class TransactionIndex(Index):
     def entries(self) -> list[AbortedTxn]:
         return [AbortedTxn(*fields[1:]) for fields in self.all_fields()]
 
-    def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """(entries that overlap the range, whether later segments cannot add any). Raises IndexCorrupt."""
+    def collect(
+        self, fetch_offset: int, upper_bound_offset: int, most: int = MAX_OFFSET
+    ) -> tuple[list[AbortedTxn], bool]:
+        """(entries that overlap the range, whether later segments cannot add any). Raises IndexCorrupt.
+
+        With `most` entries it stops, if these are all that overlap the range up to the last one's last stable offset, and
+        that is above the fetch offset.
+        """
         found: list[AbortedTxn] = []
         if not self.size:
             return found, False
@@ -63,6 +69,8 @@ class TransactionIndex(Index):
             self._check(fields)
             if fields[2] < upper_bound_offset:
                 found.append(AbortedTxn(*fields[1:]))
+                if len(found) >= most and fields[4] > fetch_offset:
+                    return found, True
             if fields[4] >= upper_bound_offset:
                 return found, True
         return found, False

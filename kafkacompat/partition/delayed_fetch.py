@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 PARTITION_US = 6
 """Of an answer: it is read again, remembered in the session, and encoded."""
 
+ABORTED_US = 5
+"""Of an aborted transaction that an answer names."""
+
 
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for min_bytes. `sizes` has the bytes that each partition can give, `total` their sum.
@@ -68,6 +71,10 @@ class DelayedFetch(DelayedOperation):
         try:
             answers = reads.read_all(self.context, self.parameters, partitions, arrived=False)[0]
             self.cost_us = ANSWER_US + PARTITION_US * len(answers)
+            if self.parameters.read_committed:
+                self.cost_us += ABORTED_US * sum(
+                    [len(each.aborted_transactions or ()) for _, each in answers]
+                )
             response = reads.answers.respond(self.context, self.parameters, answers)
         except Exception as error:
             self.answer.fail(error)

@@ -17,6 +17,7 @@ from kafkacompat.partition.fetch_answers import HIDDEN, FetchAnswers
 from kafkacompat.partition.read_replicas import nearest_replica
 from kafkacompat.partition.sessions import CachedPartition, FetchContext
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
+from kafkacompat.ports import AbortedTransaction as AbortedOfLog
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
@@ -40,6 +41,9 @@ ANSWER_NOW = -1
 """Used in place of a byte count: this partition ends the wait."""
 READ_A_STEP = 200
 """Partitions that one step of a fetch answers, at up to 30 us each."""
+ABORTED_MAX = 1_000
+"""Aborted transactions in one answer, at about 5 us each, beyond which no more records are read. A transaction may be in
+all partitions of a fetch, and a log may have a hundred thousand. The client gets the other records with its next fetch."""
 LOOKED_AT_A_STEP = 2_000
 """Partitions that one step checks for a follower that is up to date, at about 1 us each."""
 
@@ -47,13 +51,24 @@ LOOKED_AT_A_STEP = 2_000
 class Reading:
     """The progress of a fetch through its partitions, and the answers so far."""
 
-    __slots__ = ("answers", "budget", "ended", "first", "is_known", "partitions", "position", "total")
+    __slots__ = (
+        "aborted_left",
+        "answers",
+        "budget",
+        "ended",
+        "first",
+        "is_known",
+        "partitions",
+        "position",
+        "total",
+    )
 
     def __init__(self, partitions: Sequence[Any], max_bytes: int) -> None:
         self.partitions = partitions
         self.position = 0
         self.answers: list[tuple[Any, PartitionData]] = []
         self.budget = max_bytes
+        self.aborted_left = ABORTED_MAX
         self.first = True
         self.is_known = self.ended = False
         self.total = 0
@@ -112,6 +127,7 @@ class FetchReads:
         )
         now_ms = self._clock.monotonic_ms() if may_be_quiet else 0
         budget = parameters.max_bytes
+        aborted_left = ABORTED_MAX
         first = True
         known = ended = False
         total = 0
@@ -119,6 +135,7 @@ class FetchReads:
         if reading is not None:
             budget, first, total = reading.budget, reading.first, reading.total
             known, ended, answers = reading.is_known, reading.ended, reading.answers
+            aborted_left = reading.aborted_left
         for asked in partitions:
             core = self.find(asked, parameters)
             if (
@@ -136,7 +153,13 @@ class FetchReads:
                     continue  # as in Kafka, a missing or hidden partition does not end the wait for the others
             else:
                 answer = self._read(
-                    core, asked, parameters, min(budget, asked.partition_max_bytes), first, arrived
+                    core,
+                    asked,
+                    parameters,
+                    min(budget, asked.partition_max_bytes),
+                    first,
+                    arrived,
+                    aborted_left,
                 )
             known = True
             if (
@@ -150,10 +173,15 @@ class FetchReads:
                 first = False
                 total += size
                 budget = max(0, budget - size)
+                if answer.aborted_transactions:
+                    aborted_left -= len(answer.aborted_transactions)
+                    if aborted_left <= 0:
+                        budget = 0
             answers.append((asked, answer))
         if reading is not None:
             reading.budget, reading.first, reading.total = budget, first, total
             reading.is_known, reading.ended = known, ended
+            reading.aborted_left = aborted_left
         return answers, ended or not known or total >= parameters.min_bytes
 
     def _read(
@@ -164,6 +192,7 @@ class FetchReads:
         max_bytes: int,
         minimum_one_batch: bool,
         arrived: bool,
+        aborted_max: int,
     ) -> PartitionData:
         replica_id = parameters.replica_id
         if arrived or replica_id >= 0:  # a consumer's fetch that waits counts once
@@ -216,7 +245,11 @@ class FetchReads:
             return answer
         try:
             read = log.read(offset, max_bytes, end, minimum_one_batch)
-            aborted = log.aborted_transactions(offset, read.end_offset) if parameters.read_committed else []
+            aborted: list[AbortedOfLog] = []
+            if parameters.read_committed:
+                aborted, end = log.aborted_transactions(offset, read.end_offset, aborted_max)
+                if end < read.end_offset:
+                    read = log.read(offset, max_bytes, end, minimum_one_batch)
         except LogRefused as refused:
             return self.answers.refuse(asked, refused.code, parameters)
         except BatchCorrupt as damage:
@@ -233,7 +266,7 @@ class FetchReads:
         if parameters.read_committed:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in sorted(aborted, key=lambda one: one.first_offset)
+                for one in aborted
             ]
         return answer
 

@@ -210,8 +210,15 @@ class Log(Protocol):
         """
         ...
 
-    def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions that overlap [fetch offset, upper bound), by first offset."""
+    def aborted_transactions(
+        self, fetch_offset: int, upper_bound_offset: int, most: int
+    ) -> tuple[list[AbortedTransaction], int]:
+        """Aborted transactions that overlap [fetch offset, upper bound), by first offset, and the upper bound.
+
+        If there are more than `most`, the upper bound is lower, but above the fetch offset: the first offset of a
+        transaction, up to which the caller may read again. Only of transactions that were open together there may still
+        be more.
+        """
         ...
 
     def readable_bytes(self, offset: int, upper_bound_offset: int) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
 from kafkacompat.partition.delayed_operations import ANSWER_US, LOOK_US, DelayedOperation
+from kafkacompat.partition.fetch_reads import ABORTED_MAX
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused, WorkersBusy
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed
@@ -43,6 +44,8 @@ RANGES_MAX = 5_000
 records it wants and how long the ranges are, but it gets the records in its next fetches just as well."""
 READ_WORK = 10
 """A share-partition of which records are read, as batches count. One without records counts 1."""
+ABORTED_AS_ONE = 3
+"""Aborted transactions that count as one batch."""
 WORK_US = 7
 """The cost of a batch or range. Reading and acquiring the first batch of a share-partition takes some 70 microseconds."""
 PARTITION_US = 6
@@ -316,7 +319,7 @@ class DelayedShareFetch(DelayedOperation):
             if not len(read.records):
                 return True
             self._work += READ_WORK
-            aborted = self._aborted(led, offset, read)
+            aborted, read = self._aborted(led, offset, read)
             if fetched is None:
                 until = max(core.end_offset, offset) + min(left, led.settings().max_record_locks)
                 fetched = read_batches(read.records, until, finds_markers=bool(aborted), waits=False)
@@ -363,13 +366,18 @@ class DelayedShareFetch(DelayedOperation):
         self.fetches.cache.changed(led)
         return True
 
-    def _aborted(self, led: LedPartition, offset: int, read: LogRead) -> list[AbortedTransaction]:
+    def _aborted(
+        self, led: LedPartition, offset: int, read: LogRead
+    ) -> tuple[list[AbortedTransaction], LogRead]:
+        """The aborted transactions of what was read, and less of it if there are very many."""
         if not self.parameters.read_committed:
-            return []
-        return [
-            AbortedTransaction(one.producer_id, one.first_offset)
-            for one in led.partition.log.aborted_transactions(offset, read.end_offset)
-        ]
+            return [], read
+        log = led.partition.log
+        found, end_offset = log.aborted_transactions(offset, read.end_offset, ABORTED_MAX)
+        if end_offset < read.end_offset:
+            read = log.read(offset, len(read.records), end_offset, True)
+        self._work += len(found) // ABORTED_AS_ONE
+        return [AbortedTransaction(one.producer_id, one.first_offset) for one in found], read
 
     def _was_read(self, done: Deferred[FetchedRecords | None]) -> None:
         try:

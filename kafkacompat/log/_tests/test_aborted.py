@@ -11,6 +11,7 @@ import pytest
 
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
+from kafkacompat.log.index import MAX_OFFSET
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.offset_index import OffsetIndex
 from kafkacompat.ports import FileSlice
@@ -102,26 +103,32 @@ class Writer:
 
 
 def read_slice(
-    log: PartitionLog, offset: int, max_bytes: int
+    log: PartitionLog, offset: int, max_bytes: int, most: int = MAX_OFFSET
 ) -> tuple[list[tuple[BatchHeader, bytes]], list[tuple[int, int]], int]:
     """The complete batches of a read up to the stable offset, (producer id, first offset) of the aborted transactions
     returned, and the bound."""
     read = log.read(offset, max_bytes, log.last_stable_offset, True)
+    aborted, end_offset = log.aborted_transactions(offset, read.end_offset, most)
+    if end_offset < read.end_offset:
+        read = log.read(offset, max_bytes, end_offset, True)
+        assert read.end_offset == end_offset
     assert isinstance(read.records, FileSlice)
     data = read.records.read()
     batches = [
         (header, data[header.position : header.position + header.size]) for header in iterate_batches(data)
     ]
-    told = [(one.producer_id, one.first_offset) for one in log.aborted_transactions(offset, read.end_offset)]
+    told = [(one.producer_id, one.first_offset) for one in aborted]
     assert told == sorted(told, key=lambda one: one[1])
     return batches, told, read.end_offset
 
 
-def consume(log: PartitionLog, offset: int, max_bytes: int) -> list[tuple[int, bytes | None]]:
+def consume(
+    log: PartitionLog, offset: int, max_bytes: int, most: int = MAX_OFFSET
+) -> list[tuple[int, bytes | None]]:
     """The records that a read_committed consumer gets from an offset to the last stable one, filtered as clients do."""
     found: list[tuple[int, bytes | None]] = []
     while offset < log.last_stable_offset:
-        batches, told, _ = read_slice(log, offset, max_bytes)
+        batches, told, _ = read_slice(log, offset, max_bytes, most)
         aborted: set[int] = set()
         for header, batch in batches:
             while told and told[0][1] <= header.last_offset:
@@ -148,6 +155,35 @@ def test_a_slice_is_told_of_its_own_aborted_transactions_only() -> None:
         assert len(told) <= len(batches) + 2
         assert set(told) >= set(writer.overlapping(offset, batches[-1][0].last_offset))
     assert len(read_slice(log, 0, 1 << 30)[1]) < 1000, "more than one segment"
+
+
+def test_a_slice_with_very_many_aborted_transactions_becomes_shorter() -> None:
+    """Each costs the time of naming it, whatever the bytes."""
+    writer = Writer(open_log(MemoryDisk(), config(segment_bytes=1_000_000)))
+    for _ in range(1000):
+        writer.abort(7)
+    log = writer.log
+    log.set_high_watermark(log.log_end_offset)
+    offset = slices = 0
+    while offset < log.log_end_offset:
+        batches, told, end_offset = read_slice(log, offset, 1 << 30, 100)
+        assert (len(batches), len(told)) == (200, 100)
+        assert end_offset == offset + 200
+        offset, slices = end_offset, slices + 1
+    assert slices == 10
+    assert len(read_slice(log, 0, 1 << 30, 1000)[1]) == 1000
+
+
+def test_those_that_were_open_together_are_all_told_of() -> None:
+    writer = Writer(open_log(MemoryDisk(), SMALL_SEGMENTS))
+    for producer_id in range(50):
+        writer.write(producer_id)
+    for producer_id in range(50):
+        writer.end(producer_id, committed=False)
+    log = writer.log
+    log.set_high_watermark(log.log_end_offset)
+    assert len(read_slice(log, 49, 1, 5)[1]) == 50
+    assert consume(log, 0, 1 << 20, 5) == []
 
 
 def test_transactions_that_reach_over_a_slice_are_told_of() -> None:
@@ -278,15 +314,16 @@ def test_every_slice_is_told_of_all_that_overlaps_it(seed: int) -> None:
             log.set_high_watermark(chance.choice([0, *(one.last_offset + 1 for one in writer.events)]))
             _check_slices(writer, chance.randrange(log.last_stable_offset + 1), chance.randrange(1, 900))
     writer.log.set_high_watermark(writer.log.log_end_offset)
-    _check_slices(writer, 0, chance.randrange(1, 900))
+    for most in (1, 2, 5, MAX_OFFSET):
+        _check_slices(writer, 0, chance.randrange(1, 9_000), most)
 
 
-def _check_slices(writer: Writer, offset: int, max_bytes: int) -> None:
+def _check_slices(writer: Writer, offset: int, max_bytes: int, most: int = MAX_OFFSET) -> None:
     log = writer.log
     stable = log.last_stable_offset
-    assert consume(log, offset, max_bytes) == writer.committed(offset, stable)
+    assert consume(log, offset, max_bytes, most) == writer.committed(offset, stable)
     while offset < stable:
-        batches, told, end_offset = read_slice(log, offset, max_bytes)
+        batches, told, end_offset = read_slice(log, offset, max_bytes, most)
         last = batches[-1][0].last_offset
         assert last < end_offset <= stable
         assert set(told) >= set(writer.overlapping(offset, last))
@@ -330,5 +367,5 @@ def test_an_abort_whose_index_cannot_be_opened_changes_nothing(follows: bool) ->
     disk.short = False
     assert log.log_end_offset == 1
     abort()
-    assert [one.producer_id for one in log.aborted_transactions(0, 2)] == [7]
+    assert [one.producer_id for one in log.aborted_transactions(0, 2)[0]] == [7]
     assert [header.base_offset for header in log.segments[-1].headers()] == [0, 1]

@@ -435,12 +435,12 @@ def test_a_read_of_committed_records_asks_only_segments_that_have_aborted_transa
     log.append_as_leader(marker(7, committed=False), 0, NOW_MS)
     while len(log.segments) < 60:
         log.append_as_leader(batch_of([b"y" * 90]), 0, NOW_MS)
-    assert [one.first_offset for one in log.aborted_transactions(0, log.log_end_offset)] == [first]
+    assert [one.first_offset for one in log.aborted_transactions(0, log.log_end_offset)[0]] == [first]
     assert len(log._segments._may_have_aborted()) == 1
     log.roll(log.log_end_offset, NOW_MS)
     assert len(log._segments._may_have_aborted()) == 1
     log.truncate_to(first)
-    assert log.aborted_transactions(0, log.log_end_offset) == []
+    assert log.aborted_transactions(0, log.log_end_offset)[0] == []
 
 
 def test_a_log_that_goes_looks_for_the_index_pages_of_its_last_segments_only(

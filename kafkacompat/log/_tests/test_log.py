@@ -226,10 +226,10 @@ def test_aborted_transactions_come_by_first_offset_over_segments() -> None:
             log.append_as_leader(marker(producer, committed=i % 2 == 0), 0, NOW_MS)
     log.set_high_watermark(16)
     assert len(log.segments) > 1
-    found = [(a.producer_id, a.first_offset) for a in log.aborted_transactions(0, 16)]
+    found = [(a.producer_id, a.first_offset) for a in log.aborted_transactions(0, 16)[0]]
     assert found == [(1, 4), (2, 5), (1, 12), (2, 13)]
-    assert [(a.producer_id, a.first_offset) for a in log.aborted_transactions(8, 13)] == [(1, 12)]
-    assert log.aborted_transactions(8, 12) == []
+    assert [(a.producer_id, a.first_offset) for a in log.aborted_transactions(8, 13)[0]] == [(1, 12)]
+    assert log.aborted_transactions(8, 12)[0] == []
     assert log.last_stable_offset == 16
 
 

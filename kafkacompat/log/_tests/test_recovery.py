@@ -321,7 +321,7 @@ def test_open_transactions_and_sequences_come_back() -> None:
     log.set_high_watermark(log.log_end_offset)
     expected = list(log.active_producers())
     stable = log.last_stable_offset
-    aborted = log.aborted_transactions(0, log.log_end_offset)
+    aborted = log.aborted_transactions(0, log.log_end_offset)[0]
     assert stable == 13
     assert [(entry.producer_id, entry.first_offset) for entry in aborted] == [(1, 0)]
     for clean in (False, True):
@@ -332,7 +332,7 @@ def test_open_transactions_and_sequences_come_back() -> None:
         again = open_log(found, config(segment_bytes=600), clean=clean, high_watermark=log.log_end_offset)
         assert list(again.active_producers()) == expected
         assert again.last_stable_offset == stable
-        assert again.aborted_transactions(0, 999) == aborted
+        assert again.aborted_transactions(0, 999)[0] == aborted
 
 
 @pytest.mark.parametrize("clean", [False, True])
@@ -350,7 +350,7 @@ def test_a_damaged_transaction_index_is_made_anew(segment: int, damage: bytes, c
         )
         log.append_as_leader(marker(1, committed=i % 3 == 0), 0, NOW_MS)
     log.set_high_watermark(log.log_end_offset)
-    aborted = log.aborted_transactions(0, log.log_end_offset)
+    aborted = log.aborted_transactions(0, log.log_end_offset)[0]
     assert len(aborted) == 8
     log.close()
     names = [name for name in disk.list_directory(DIRECTORY) if name.endswith(".txnindex")]
@@ -363,7 +363,7 @@ def test_a_damaged_transaction_index_is_made_anew(segment: int, damage: bytes, c
     assert any(names[segment] in note for note in notes)
     again = PartitionLog(disk, DIRECTORY, TopicPartition("t", 0), TOPIC_ID, config(), parts)
     assert again.log_end_offset == log.log_end_offset
-    assert again.aborted_transactions(0, log.log_end_offset) == aborted
+    assert again.aborted_transactions(0, log.log_end_offset)[0] == aborted
     again.close()
     for name in names:
         assert len(disk.files[f"{DIRECTORY}/{name}"]) % 34 == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from kafkacompat.log._tests.logs import marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.lookup import TimestampLookup
+from kafkacompat.partition import fetch_reads
 from kafkacompat.partition._tests.fakes import (
     LISTENER,
     World,
@@ -29,6 +30,7 @@ from kafkacompat.partition._tests.fakes import (
 from kafkacompat.ports import FileSlice, IndexesRebuilt
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.validated import trusted_batch
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
 
@@ -175,6 +177,44 @@ def test_aborted_transactions_are_absent_empty_or_sorted() -> None:
     empty = one(now(world, want(world, offset=5), read_committed=True, max_wait_ms=0))
     assert empty.aborted_transactions == []
     assert empty.records == b""
+
+
+@pytest.mark.parametrize("partitions", [5, 600])
+def test_an_answer_names_a_bounded_number_of_aborted_transactions(
+    partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few transactions over hundreds of partitions make tens of thousands."""
+    monkeypatch.setattr(fetch_reads, "ABORTED_MAX", 10)
+    world = filled(partitions)
+    world.settle()
+    for partition in range(5):
+        log = world.log("t", partition)
+        for number in range(7):
+            batch = batch_of(b"value", **{**transactional(4), "base_sequence": number})
+            log.append_as_leader(trusted_batch(batch), 0, 0)
+            log.append_as_leader(marker(4, committed=False), 0, 0)
+        log.set_high_watermark(log.log_end_offset)
+    offsets = dict.fromkeys(range(partitions), 1)
+    for _ in range(6):
+        # A consumer asks again for those that it got nothing of before the others.
+        asked = [want(world, each, offset=offsets[each]) for each in range(partitions)]
+        answer = fetch(world, *asked, read_committed=True)
+        response = all_steps(answer) if isinstance(answer, Generator) else answer
+        assert isinstance(response, FetchResponse)
+        named = 0
+        for row in rows(response):
+            told = [(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()]
+            offset = offsets[row.partition_index]
+            batches = len(bytes_of(row)) // BATCH
+            assert len(told) <= 7
+            assert bool(told) == bool(row.records)
+            named += len(told)
+            offsets[row.partition_index] = min(offset + 2 * len(told), 15)
+            assert batches >= len(told)
+        assert named <= 10
+        if all(offsets[each] == 15 for each in range(5)):
+            break
+    assert [offsets[each] for each in range(5)] == [15] * 5
 
 
 def test_read_committed_waits_at_the_start_for_a_transaction_begun_in_what_was_deleted() -> None:

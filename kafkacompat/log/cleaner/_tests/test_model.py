@@ -90,7 +90,8 @@ def committed(log: PartitionLog) -> list[tuple[int, Record]]:
     """The records of a read_committed consumer: aborted ones are dropped from their first offset to the producer's
     marker."""
     aborted = sorted(
-        log.aborted_transactions(log.log_start_offset, log.log_end_offset), key=lambda one: one.first_offset
+        log.aborted_transactions(log.log_start_offset, log.log_end_offset)[0],
+        key=lambda one: one.first_offset,
     )
     active: set[int] = set()
     shown = []
