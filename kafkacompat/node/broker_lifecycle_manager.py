@@ -160,6 +160,7 @@ class BrokerLifecycleManager:
         while life.state is not BrokerState.SHUTTING_DOWN:
             request = life.next_request(self._clock.monotonic_ms(), self._metadata_offset())
             if request is None:
+                self._tell()  # a shutdown may have waited long enough
                 await self._until_due()
                 continue
             name = type(request).__name__

@@ -152,6 +152,18 @@ def test_a_broker_without_a_controller_goes_on_asking(caplog: pytest.LogCaptureF
     assert w.heartbeats.state is BrokerState.RUNNING
 
 
+def test_a_shutdown_ends_without_a_controller() -> None:
+    """The session is over, so the broker is fenced, or nobody is there who could fence it."""
+    w = World()
+    w.run()
+    stopped = w.heartbeats.shut_down()
+    for _ in range(100):
+        if not w.last.answer.done:
+            w.last.answer.fail(ConnectionLost("gone"))
+        w.time.advance(1_000)
+    assert stopped.done
+
+
 def test_a_controller_without_room_is_told_of_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """The controller is this node's own. The broker repeats its request as long as the disk is full."""
     w = World()
