@@ -89,10 +89,10 @@ export class PipelineView {
       ? empty("No job has reported here in the last day.", run("all"))
       : table("Queries of the jobs: the last batch, late records and the watermark", [
         { title: "Query", cell: (row) => row.query },
-        { title: "State", cell: (row) => h("span", { class: `tag ${{ good: row.state === "running" ? "good" : "", warning: "warning", bad: "bad" }[row.level]}`, title: row.said || null }, row.state === "running" && row.level !== "good" ? row.said.split(/[ :]/).slice(0, 2).join(" ") : row.state) },
+        { title: "State", cell: (row) => h("span", { class: `tag ${{ good: row.state === "running" ? "good" : "", warning: "warning", bad: "bad" }[row.level]}`, title: row.said || null }, row.state === "running" && row.level !== "good" ? row.said.split(" ")[0] : row.state) },
         { title: "Last batch", class: "nowrap", cell: (row) => (row.batch === null ? "none yet" : seconds(row.batch_start_ms)) },
-        { title: "took", number: true, class: "hide-small", cell: (row) => milliseconds(row.batch_ms) },
-        { title: "with", number: true, class: "hide-small", cell: (row) => count(row.batch_records) },
+        { title: "Took", number: true, class: "hide-small", cell: (row) => milliseconds(row.batch_ms) },
+        { title: "Read", number: true, class: "hide-small", cell: (row) => count(row.batch_records) },
         { title: "Records", number: true, class: "hide-small", cell: (row) => count(row.records) },
         { title: "Late", number: true, cell: (row) => count(row.late) },
         { title: "Waiting", number: true, class: "hide-small", cell: (row) => count(row.behind) },
