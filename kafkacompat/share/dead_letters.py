@@ -101,6 +101,7 @@ def sources_in(data: Buffer, first_offset: int, last_offset: int) -> Sources:
     """The records of these offsets in the complete batches of `data`."""
     found: dict[int, Source] = {}
     known = last_offset
+    left = UNPACKED_BYTES_MAX
     try:
         for header in iterate_batches(data):
             known = header.last_offset
@@ -110,7 +111,10 @@ def sources_in(data: Buffer, first_offset: int, last_offset: int) -> Sources:
                 continue
             batch = memoryview(data)[header.position : header.position + header.size]
             with contextlib.suppress(DecompressionFailed, RecordMalformed):
-                _take(found, header, batch, first_offset, last_offset)
+                left -= _take(found, header, batch, first_offset, last_offset)
+            if left <= 0:
+                # Each of the next batches may be as large.
+                break
     except BatchCorrupt:
         known = last_offset
     return Sources(found, known)
@@ -118,7 +122,8 @@ def sources_in(data: Buffer, first_offset: int, last_offset: int) -> Sources:
 
 def _take(
     found: dict[int, Source], header: BatchHeader, batch: memoryview, first_offset: int, last_offset: int
-) -> None:
+) -> int:
+    """Returns the bytes that the batch expands to."""
     body = unpack(header.codec, batch[HEADER_SIZE:], UNPACKED_BYTES_MAX)
     if not isinstance(body, (bytes, bytearray)):
         body = bytes(body)
@@ -128,6 +133,7 @@ def _take(
             break
         if offset >= first_offset:
             found[offset] = Source(record.key, record.value, record.headers)
+    return len(body)
 
 
 class Written(NamedTuple):
@@ -156,6 +162,8 @@ def build(
     for offset in range(from_offset, end + 1):
         told = _headers(group_id, source, offset, letters)
         copied = sources.records.get(offset, NO_SOURCE)
+        if len(copied.key or b"") + len(copied.value or b"") > max_bytes:
+            copied = NO_SOURCE
         record = Record(len(records), now_ms, copied.key, copied.value, (*copied.headers, *told))
         own = _size(record, now_ms)
         if HEADER_SIZE + own > max_bytes and copied is not NO_SOURCE:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.records.batch import build_batch, parse_header
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
+from kafkacompat.share import dead_letters
 from kafkacompat.share.dead_letters import (
     RECORDS_AT_ONCE,
     Cause,
@@ -148,3 +151,27 @@ def test_topics_that_take_dead_letters(
 ) -> None:
     flaw = flaw_of_topic(policy, exists, is_enabled)
     assert flaw is None if part is None else part in str(flaw)
+
+
+def test_batches_that_expand_to_much_are_opened_only_until_that_is_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each may be small and expand to a lot. The others are looked for with the next read."""
+    opened: list[int] = []
+    real = dead_letters.unpack
+
+    def counting(codec: int, body: Any, bound: int) -> Any:
+        unpacked = real(codec, body, bound)
+        opened.append(len(unpacked))
+        return unpacked
+
+    monkeypatch.setattr(dead_letters, "unpack", counting)
+    data = b"".join(
+        build_batch([Record(0, 0, None, bytes(5 << 20))], base_offset=at, compression=4) for at in range(20)
+    )
+    sources = sources_in(data, 0, 19)
+    assert (sorted(sources.records), sources.last_offset) == ([0, 1, 2, 3], 3)
+    assert len(opened) == 4
+    written = build("g", SOURCE, DeadLetters(0, 19, 1, Cause.CLIENT_REJECT), 0, sources, ROOM, 0)
+    assert written.next_offset == 4
+    assert len(written.batch) < 10_000, "what is larger than the topic takes is not copied"
