@@ -25,7 +25,7 @@ import lz4.frame
 from benchmarks.measure import CLIENT_TIMEOUT_S, create_topic, run_client, running
 from benchmarks.raw import frame, produce_frame, text
 from interop_tests.harness.broker import CHECKOUT, BrokerProcess
-from interop_tests.harness.records import BatchPlan, zigzag
+from interop_tests.harness.records import NOW_MS, BatchPlan, zigzag
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
 
@@ -38,6 +38,9 @@ HEADERS = 10_000_000
 LZ4_BYTES = 900_000
 NAMES_BYTES = 99 << 20
 COLD_BYTES = 1 << 30
+RECORD_BYTES, RECORD_CLIENTS = 250_000_000, 8
+SEARCHED_RECORDS, SEARCHES = 1_000_000, 20
+PRODUCER_IDS, IDS_AT_ONCE = 20_000, 1000
 GROUPS, OFFSETS_EACH = 200, 1000
 LOADED_GROUPS = 1000
 PARTITIONS = 1000
@@ -134,6 +137,73 @@ def lz4_frames(broker: BrokerProcess) -> None:
     """Many small frames in sequence."""
     one = lz4.frame.compress(bytes(16))
     _produce(broker, BatchPlan(attributes=3, records=one * (LZ4_BYTES // len(one))).encode())
+
+
+def gzips(broker: BrokerProcess) -> None:
+    _set(broker, "compression.type", "gzip")
+
+
+def large_records(broker: BrokerProcess) -> None:
+    """Eight clients each send a record of 250 MB, some kilobytes with zstd, to a topic whose codec is another one."""
+    batch = BatchPlan(values=[bytes(RECORD_BYTES)], codec="zstd").encode()
+    request = produce_frame(LOADED, 0, -1, batch)
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(Connection(broker.bootstrap, LOAD_TIMEOUT_S)) for _ in range(RECORD_CLIENTS)
+        ]
+        for each in clients:
+            each.send_bytes(request)
+        for each in clients:
+            with contextlib.suppress(ConnectionClosed, Silence, OSError):
+                each.receive_frame()
+
+
+def many_records(broker: BrokerProcess) -> None:
+    """A batch of a million records, of which the last is the latest."""
+    records = b"".join(
+        zigzag(len(inside)) + inside
+        for at in range(SEARCHED_RECORDS)
+        for inside in (b"\0" + zigzag(at // (SEARCHED_RECORDS - 1)) + zigzag(at) + b"\1\2x\0",)
+    )
+    count = {"record_count": SEARCHED_RECORDS, "last_offset_delta": SEARCHED_RECORDS - 1}
+    latest_ms = NOW_MS + 1
+    _produce(broker, BatchPlan(codec="zstd", records=records, max_timestamp_ms=latest_ms, **count).encode())
+
+
+def searches_by_time(broker: BrokerProcess) -> None:
+    asked = {"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": NOW_MS + 1}
+    topics = [{"Name": LOADED, "Partitions": [asked]}]
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        for _ in range(SEARCHES):
+            reply = connection.call(
+                "ListOffsets", 5, {"ReplicaId": -1, "IsolationLevel": 0, "Topics": topics}
+            )
+            (found,) = reply["Topics"][0]["Partitions"]
+            assert found["Offset"] == SEARCHED_RECORDS - 1, found
+
+
+def small_segments(broker: BrokerProcess) -> None:
+    _set(broker, "segment.bytes", str(1 << 20))
+
+
+def producer_ids(broker: BrokerProcess) -> None:
+    """Batches with as many producer ids, and the rolls of their segments."""
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        for start in range(0, PRODUCER_IDS, IDS_AT_ONCE):
+            for number in range(start, start + IDS_AT_ONCE):
+                plan = BatchPlan.of_now(b"value")
+                plan.producer_id, plan.producer_epoch, plan.base_sequence = number, 0, 0
+                connection.send_bytes(produce_frame(LOADED, 0, 1, plan.encode()))
+            for _ in range(IDS_AT_ONCE):
+                connection.receive_frame()
+
+
+def _set(broker: BrokerProcess, name: str, value: str) -> None:
+    """Set a config of the loaded topic."""
+    resource = {"ResourceType": 2, "ResourceName": LOADED, "Configs": [{"Name": name, "Value": value}]}
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        connection.call("AlterConfigs", 0, {"Resources": [resource], "ValidateOnly": False})
+    time.sleep(1)
 
 
 def group_names(broker: BrokerProcess) -> None:
@@ -266,6 +336,9 @@ LOADS: tuple[tuple[str, Callable[[str], Figures]], ...] = (
     ("nothing", held_up(idle)),
     ("a batch of 10,000,000 empty headers", held_up(headers_bomb)),
     ("a batch of 0.9 MB of small lz4 frames", held_up(lz4_frames)),
+    ("8 records of 250 MB to a gzip topic", held_up(large_records, gzips)),
+    ("20 searches by time in a batch of 1,000,000 records", held_up(searches_by_time, many_records)),
+    ("20,000 producer ids and rolls", held_up(producer_ids, small_segments)),
     ("99 MiB of group names", held_up(group_names)),
     ("a cold read of 1 GB", held_up(cold_read, fill)),
     ("200,000 offsets expire", held_up(expiring_offsets, make_wide, EXPIRING)),
