@@ -234,10 +234,9 @@ def _re_encoded(
 
 def _packed_in_pieces(body: bytes | bytearray, codec: int, level: int | None, bound: int) -> Steps[bytearray]:
     packer = codecs.Packer(codec, level, bound, HEADER_SIZE)
-    view = memoryview(body)
     piece = codecs.packing_piece(codec, level)
     for start in range(0, len(body), piece):
-        yield partial(packer.add, view[start : start + piece])
+        yield partial(packer.add, body, start, start + piece)
     yield packer.end
     return packer.packed
 
@@ -248,23 +247,23 @@ def _packed_with_another_base(
     """The compressed body with all timestamp deltas lowered by `by_ms`. A record may be as large as the body, so it is
     copied in parts, and each part is compressed before the next one is made."""
     packer = codecs.Packer(codec, level, bound, HEADER_SIZE)
-    view = memoryview(body)
     piece = codecs.packing_piece(codec, level)
     moved = bytearray()
-    for rows, _ in scan_whole(body, count, STEP_ROWS):
-        for start, end in zip(column(rows, START), column(rows, END), strict=True):
-            head, rest = shifted_head(body, start, end, by_ms)
-            moved += head
-            while end - rest > piece:
-                moved += view[rest : rest + piece]
-                rest += piece
-                yield partial(packer.add, moved)
-                moved = bytearray()
-            moved += view[rest:end]
-            if len(moved) > piece:
-                yield partial(packer.add, moved)
-                moved = bytearray()
-        yield None
+    with memoryview(body) as view:
+        for rows, _ in scan_whole(body, count, STEP_ROWS):
+            for start, end in zip(column(rows, START), column(rows, END), strict=True):
+                head, rest = shifted_head(body, start, end, by_ms)
+                moved += head
+                while end - rest > piece:
+                    moved += view[rest : rest + piece]
+                    rest += piece
+                    yield partial(packer.add, moved)
+                    moved = bytearray()
+                moved += view[rest:end]
+                if len(moved) > piece:
+                    yield partial(packer.add, moved)
+                    moved = bytearray()
+            yield None
     yield partial(packer.add, moved)
     yield packer.end
     return packer.packed

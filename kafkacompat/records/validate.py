@@ -222,6 +222,7 @@ def _steps(
         while not (yield go_on):
             pass
     except codecs.DecompressionFailed as error:
+        yield from _freed(unpacking.body)
         if isinstance(error, codecs.DecompressedTooLarge):
             if bound > memory_bytes:
                 raise TooMuchAtOnce from None
@@ -229,6 +230,29 @@ def _steps(
                 raise LogRefused(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (max.message.bytes)") from error
         raise _not_opened(error) from error
     body = unpacking.body
+    try:
+        batch = yield from _checked(header, view, target, body, config, now_ms, limits)
+    except LogRefused:
+        yield from _freed(body)
+        raise
+    yield from _freed(body)
+    return batch
+
+
+def _freed(body: bytes | bytearray) -> Steps[None]:
+    if len(body) > codecs.FREED_AT_ONCE:
+        yield partial(codecs.free, body)
+
+
+def _checked(
+    header: BatchHeader,
+    view: memoryview,
+    target: int,
+    body: bytes | bytearray,
+    config: LogConfig,
+    now_ms: int,
+    limits: BatchLimits,
+) -> Steps[ValidatedBatch]:
     count = header.record_count
     try:
         facts = check_records(body, count, limits, STEP_UNITS)

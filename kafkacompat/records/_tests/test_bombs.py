@@ -270,9 +270,9 @@ def test_a_job_compresses_no_more_than_others_should_wait_for(target: str, monke
     pieces: list[int] = []
     real = compression.Packer.add
 
-    def counting(self: Any, part: Any) -> None:
-        pieces.append(len(part))
-        real(self, part)
+    def counting(self: Any, body: Any, start: int = 0, end: int | None = None) -> None:
+        pieces.append(len(body[start:end]))
+        real(self, body, start, end)
 
     monkeypatch.setattr(compression.Packer, "add", counting)
     config = dataclasses.replace(ROOMY, compression_type=target)
@@ -286,6 +286,40 @@ def test_a_job_compresses_no_more_than_others_should_wait_for(target: str, monke
     in_steps(batch_of_body(record_of_value(300_000), source), slow)
     assert len(pieces) > 3
     assert max(pieces) <= 64 << 10
+
+
+@pytest.mark.parametrize(
+    ("config", "unpacked_max", "code"),
+    [
+        ({"compression_type": "gzip"}, 1 << 30, ErrorCode.NONE),
+        ({}, 1 << 30, ErrorCode.NONE),
+        ({"compression_type": "snappy", "max_message_bytes": 10_000}, 1 << 30, ErrorCode.MESSAGE_TOO_LARGE),
+        ({"cleanup_policy": "compact"}, 1 << 30, ErrorCode.INVALID_RECORD),
+        ({}, 4_000_000, ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+)
+def test_a_large_body_is_freed_by_a_job(
+    config: dict[str, Any], unpacked_max: int, code: ErrorCode, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(compression, "FREED_AT_ONCE", 1_000_000)
+    left: list[int] = []
+    real = compression.free
+
+    def counting(body: bytearray) -> None:
+        before = len(body)
+        real(body)
+        left.append(before - len(body))
+
+    monkeypatch.setattr(compression, "free", counting)
+    batch = batch_of_body(record_of_value(6_000_000), compression.ZSTD)
+    chosen = dataclasses.replace(ROOMY, **config)
+    limits = BatchLimits(unpacked_bytes=unpacked_max)
+    if code is ErrorCode.NONE:
+        in_steps(batch, chosen, limits)
+    else:
+        assert refusal(batch, chosen, limits).code == code
+    if unpacked_max > 6_000_000:
+        assert left[0] >= 5_000_000
 
 
 def test_a_body_that_needs_more_memory_than_given_is_put_off() -> None:
