@@ -54,16 +54,17 @@ class Descriptors:
             return limit // 8, limit // 2 - limit // 8
         return NODE_MIN, max(LOGS_MIN, limit // LOGS_SHARE)
 
-    def used(self) -> int:
-        """By connections and by logs, of which each counts although its file may be closed."""
-        return sum(count() for count in self.connections) + max(self._files(), self.logs())
+    def connected(self) -> int:
+        return sum(count() for count in self.connections)
 
     def may_accept(self, is_of_a_node: bool) -> bool:
         """Whether there is room for one more connection. Those of other nodes may use what is kept for new logs, and
-        half of what is kept for this node."""
+        half of what is kept for this node. Logs whose files are closed keep at most half of the rest: of thousands, few are
+        used at a time."""
         node, logs = self.reserves()
-        return self.used() < self.limit - (node // 2 if is_of_a_node else node + logs)
+        shared = self.limit - (node // 2 if is_of_a_node else node + logs)
+        return self.connected() + max(self._files(), min(self.logs(), shared // 2)) < shared
 
     def logs_left(self) -> int:
         """How many more logs there is room for."""
-        return max(0, self.limit - self.reserves()[0] - self.used())
+        return max(0, self.limit - self.reserves()[0] - self.connected() - max(self._files(), self.logs()))

@@ -53,6 +53,14 @@ def test_connections_get_what_logs_do_not_need() -> None:
     assert world.descriptors.logs_left() == 0
 
 
+def test_thousands_of_logs_that_nobody_uses_leave_connections_their_half() -> None:
+    world = World(1024)
+    free = world.clients_max()
+    world.logs = 5_000
+    assert world.clients_max() == free // 2
+    assert world.descriptors.logs_left() == 0, "more are not created"
+
+
 def test_other_nodes_may_connect_when_clients_may_not() -> None:
     world = World(1024)
     clients = world.clients_max()
