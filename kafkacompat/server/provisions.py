@@ -36,8 +36,9 @@ NOT_OF_A_NODE = {
 """Modules of the packages above that are for commands, or that a node imports at its start if it needs them."""
 UNSERVED = ("remote_", "streams_", "zk_")
 """How the messages of APIs and records begin that no node uses."""
-OF_PYTHON = ("encodings.idna", "ipaddress", "tokenize", "zlib")
-"""For names of hosts, addresses, tracebacks, checksums."""
+ENCODINGS = ("ascii", "idna", "latin_1", "utf_8_sig", "utf_16", "utf_16_be", "utf_16_le")
+OF_PYTHON = (*(f"encodings.{name}" for name in ENCODINGS), "ipaddress", "tokenize", "zlib")
+"""For texts, names of hosts, addresses, tracebacks, checksums."""
 CODECS = ("lz4.frame", "zstandard")
 CERTIFICATES = (
     *("ssl", "cryptography.x509", "cryptography.exceptions"),
@@ -89,6 +90,10 @@ def modules_of(config: ServerConfig) -> list[str]:
     for package in (*packages, "api"):
         names += _modules_in(package)
     names += [f"{ROOT}.net.channel", f"{ROOT}.server.broker_coordinators", *OF_PYTHON, *CODECS]
+    if config.get_int("metrics.listener.port") >= 0:
+        names += [
+            f"{ROOT}.api.{name}" for name in ("get_telemetry_subscriptions", "push_telemetry", "telemetry")
+        ]
     listeners = config.listeners()
     if any(each.has_tls or each.is_sasl for each in listeners):
         names += _modules_in("security")

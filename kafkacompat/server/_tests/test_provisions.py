@@ -110,6 +110,9 @@ def test_a_node_loads_what_its_roles_and_settings_need() -> None:
     assert "kafkacompat.controller.topic_creation" in both
     assert "kafkacompat.api.txn_offset_commit" in both
     assert not any(name.startswith(("cryptography", "jwt", "kafkacompat.security")) for name in both)
+    telemetry = "kafkacompat.api.push_telemetry"
+    assert telemetry not in both
+    assert telemetry in modules_of(settings(metrics_listener_port="0"))
     broker = modules_of(
         settings(
             process_roles="broker",
