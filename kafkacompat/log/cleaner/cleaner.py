@@ -24,7 +24,7 @@ from kafkacompat.log.cleaner.meter import CleanerMeter
 from kafkacompat.log.cleaner.process import Children, CleaningProcess, ProcessLost
 from kafkacompat.log.cleaner.rests import Rests
 from kafkacompat.log.cleaner.work import UNREADABLE, CleanerStats, CleaningStopped, CleaningWork, Pace
-from kafkacompat.ports import HalfDone, SyncFailed
+from kafkacompat.ports import HalfDone, LogRefused, SyncFailed
 from kafkacompat.records.compression import UNPACKED_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -259,6 +259,8 @@ class LogCleaner:
             except (OSError, *UNREADABLE) as error:
                 self._leave(log.topic_partition, error)
                 return None
+            except LogRefused:
+                return None  # the log's indexes are being rebuilt
             if found is None:
                 return None
         closed = [

@@ -12,9 +12,12 @@ from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log._tests.test_large_logs import LoopDisk
 from kafkacompat.log.cleaner import candidates
+from kafkacompat.log.cleaner import cleaner as module
 from kafkacompat.log.cleaner._tests.cleaning import COMPACT, NOW_MS, append, carry_out, cleaner_of
 from kafkacompat.log.cleaner.cleaner import LogCleaner
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.ports import IndexesRebuilt
+from kafkacompat.wire.errors import ErrorCode
 
 COUNT = 50
 
@@ -94,6 +97,26 @@ def test_what_has_changed_since_it_was_looked_at_is_not_cleaned_as_it_was(
         assert dirtiest.cleaned_to == dirtiest.segments[-1].base_offset
     else:
         assert cleaning is None
+
+
+def test_a_log_whose_indexes_are_rebuilt_when_it_is_chosen_is_cleaned_later(
+    many: tuple[LogCleaner, list[PartitionLog], list[PartitionLog]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaner, logs, _ = many
+
+    def rebuilt(log: PartitionLog, now_ms: int) -> None:
+        raise IndexesRebuilt(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "candidate", rebuilt)
+        assert cleaner.begin(NOW_MS) is None
+        while cleaner.is_looking:
+            assert cleaner.begin(NOW_MS) is None
+    assert cleaner.uncleanable == {}
+    cleaning = None
+    while cleaning is None:
+        cleaning = cleaner.begin(NOW_MS)
+    assert cleaning.log is logs[-1]
 
 
 @pytest.mark.parametrize("lag", ["min_compaction_lag_ms", "max_compaction_lag_ms"])
