@@ -22,6 +22,11 @@ class Held:
         self._number = number
         self.size = size
 
+    def grow(self, more: int) -> None:
+        """It is larger from now on, or smaller. Only for what no connection and no time bounds."""
+        self.size += more
+        self._memory.used += more
+
     def __del__(self) -> None:
         self._memory.give_back(self.size, self._connection_id, self._number)
 

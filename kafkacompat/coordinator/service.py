@@ -32,7 +32,7 @@ from kafkacompat.group.classic.rebalance import join_refusal
 from kafkacompat.group.commit import commit_offsets, see_offsets, tell_offsets
 from kafkacompat.group.consumer.describe import describe_consumer_group
 from kafkacompat.group.describe import describe_group
-from kafkacompat.group.environment import DEFAULT_MEMBERS_BYTES, GroupSettings, group_memory
+from kafkacompat.group.environment import DEFAULT_GROUPS_BYTES, GroupSettings, group_memory
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.meters import RecentTimes
@@ -86,7 +86,7 @@ class CoordinatorSettings:
     compression: int = 0
     """offsets.topic.compression.codec, as in a batch's attributes."""
     load_step_bytes: int = LOAD_STEP_BYTES
-    members_max_bytes: int = DEFAULT_MEMBERS_BYTES
+    groups_max_bytes: int = DEFAULT_GROUPS_BYTES
 
 
 class GroupCoordinator:
@@ -124,7 +124,7 @@ class GroupCoordinator:
         )
         self.share = ShareGroups(self._shard, self.is_active, timers, self._steps)
         self.share_offsets = ShareGroupOffsets(self.share, self._shard, lambda: self._topics, self._steps)
-        self._memory = group_memory(settings.members_max_bytes)
+        self._memory = group_memory(settings.groups_max_bytes)
         self._active = False
         self._sweep: TimerHandle | None = None
         self._image = MetadataImage()
@@ -214,8 +214,8 @@ class GroupCoordinator:
         )
 
     def _make_machine(self, timers: ShardTimers) -> GroupMachine:
-        machine = GroupMachine(self._settings.group, timers, StepTasks(self._steps, timers), self._random)
-        machine.env.memory = self._memory
+        tasks = StepTasks(self._steps, timers)
+        machine = GroupMachine(self._settings.group, timers, tasks, self._random, self._memory)
         machine.env.group_configs = self._group_configs
         machine.env.note_rebalance = self.meters.consumer_rebalanced
         machine.env.note_share_rebalance = self.meters.share_rebalanced

@@ -64,7 +64,7 @@ def coordinator_settings(config: Settings) -> CoordinatorSettings:
         retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
         compression=config.get_int("offsets.topic.compression.codec"),
         load_step_bytes=min(config.get_int("offsets.load.buffer.size"), LOAD_STEP_BYTES),
-        members_max_bytes=config.get_int("group.members.max.bytes"),
+        groups_max_bytes=config.get_int("group.coordinator.max.bytes"),
     )
 
 

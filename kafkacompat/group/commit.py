@@ -49,6 +49,8 @@ END_OF_TIME_MS = 2**63 - 1
 """The latest expiry time that a record can have."""
 ABSENT_GROUP_ON_COMMIT_SINCE = 9
 """The first version of OffsetCommit that knows GROUP_ID_NOT_FOUND."""
+SPARE_BYTES = 32 << 20
+"""If the node has this much memory left, a commit has room: no request is as large."""
 TOLD_A_STEP = 500
 TOLD_COST = 3
 """Cost in microseconds of one partition, or of a topic without partitions."""
@@ -77,7 +79,7 @@ def commit_offsets(
     retention_ms = request.retention_time_ms
     expire_timestamp_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, END_OF_TIME_MS)
     limit = machine.env.settings.offset_metadata_max_size
-    records: list[GroupRecord] = []
+    records: list[OffsetRecord] = []
     topics = []
     for topic in request.topics:
         answers = []
@@ -102,7 +104,15 @@ def commit_offsets(
                 OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
             )
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+    throw_if_no_room(machine, records)
     return CoordinatorResult(tuple(records), OffsetCommitResponse(topics=topics))
+
+
+def throw_if_no_room(machine: GroupMachine, records: Sequence[OffsetRecord]) -> None:
+    """Raises Refused if the node has no memory for new offsets, or for longer metadata. Others are committed as usual."""
+    env = machine.env
+    if not env.memory.has_room(SPARE_BYTES):
+        env.throw_if_no_room(machine.offsets.growth(records))
 
 
 def java_length(text: str) -> int:

@@ -35,8 +35,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
 """The longest time for which a consumer group takes its topics for unchanged without being told of a change."""
 
-DEFAULT_MEMBERS_BYTES = 512 << 20
-"""Half of the memory that Apache Kafka's scripts give a broker (KAFKA_HEAP_OPTS)."""
+DEFAULT_GROUPS_BYTES = 1 << 30
+"""As much memory as Apache Kafka's scripts give a whole broker (KAFKA_HEAP_OPTS)."""
 CONNECTION_BYTES_MAX = 16 << 20
 """What the joins of one connection may leave in memory. A client has one member on its connection."""
 MEMBER_BYTES_MAX = 8 << 20
@@ -161,14 +161,15 @@ class Environment:
         tasks: GroupTasks,
         random: Random,
         groups: dict[str, Group],
+        memory: Memory | None = None,
     ) -> None:
+        """`memory`: of the groups of all shards of this node."""
         self.settings = settings
         self.timers = timers
         self.tasks = tasks
         self.random = random
         self.groups = groups
-        self.memory = group_memory(DEFAULT_MEMBERS_BYTES)
-        """Of the members of all shards of this node."""
+        self.memory = group_memory(DEFAULT_GROUPS_BYTES) if memory is None else memory
         self.subscribers: dict[str, set[str]] = {}
         """Topic -> ids of the consumer and share groups that subscribe to it."""
         self.replies: list[tuple[Deferred[Any], Any]] = []
@@ -248,7 +249,7 @@ class Environment:
         if not self.memory.has_room(growth, connection_id):
             raise Refused(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-                "The coordinator has no memory left for members of groups (group.members.max.bytes).",
+                "The coordinator has no memory left for members of groups (group.coordinator.max.bytes).",
             )
 
     def member_id(self, prefix: str) -> str:
@@ -258,7 +259,7 @@ class Environment:
 
 
 def group_memory(most: int) -> Memory:
-    """`most`: group.members.max.bytes."""
+    """`most`: group.coordinator.max.bytes."""
     return Memory(most, CONNECTION_BYTES_MAX, most // 4)
 
 

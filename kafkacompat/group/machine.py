@@ -56,14 +56,20 @@ class GroupMachine:
     __slots__ = ("deleting", "env", "groups", "offsets")
 
     def __init__(
-        self, settings: GroupSettings, timers: GroupTimers, tasks: GroupTasks, random: Random
+        self,
+        settings: GroupSettings,
+        timers: GroupTimers,
+        tasks: GroupTasks,
+        random: Random,
+        memory: Memory | None = None,
     ) -> None:
+        """`memory`: of the groups of all shards of this node."""
         self.groups: dict[str, Group] = {}
         """By group id, of every kind."""
-        self.offsets = OffsetStore()
         self.deleting: dict[str, dict[Uuid, int]] = {}
         """Deleted topics whose offsets must still be removed: name -> id -> end of the log at the deletion."""
-        self.env = Environment(settings, timers, tasks, random, self.groups)
+        self.env = Environment(settings, timers, tasks, random, self.groups, memory)
+        self.offsets = OffsetStore(self.env.memory)
         self.env.fence = partial(fence_members, self.env)
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:

@@ -6,9 +6,14 @@ marker. Then the record that is later in the log wins (KIP-447).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from sys import getsizeof
 
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord
+from kafkacompat.memory import Memory
+
+OFFSET_BYTES = 300
+"""The memory that an offset takes besides its metadata."""
 
 Offsets = dict[str, dict[str, dict[int, OffsetAndMetadata]]]
 """Group -> topic -> partition."""
@@ -17,9 +22,11 @@ NO_PRODUCER_ID = -1
 
 
 class OffsetStore:
-    __slots__ = ("_committed", "_open_transactions", "_pending", "count")
+    __slots__ = ("_committed", "_held", "_open_transactions", "_pending", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
+        """`memory`: where the offsets are counted."""
+        self._held = memory.hold(0)
         self.count = 0
         """Committed offsets of all groups. Kept with each change, because there may be millions."""
         self._committed: Offsets = {}
@@ -31,9 +38,9 @@ class OffsetStore:
     def replay(self, record: OffsetRecord, offset: int, producer_id: int) -> None:
         value = record.value
         if value is None:
-            self.count -= _remove(self._committed, record.group_id, record.topic, record.partition)
+            self.count -= self._remove(self._committed, record.group_id, record.topic, record.partition)
             for open_id in sorted(self._open_transactions.get(record.group_id, ())):
-                _remove(self._pending[open_id], record.group_id, record.topic, record.partition)
+                self._remove(self._pending[open_id], record.group_id, record.topic, record.partition)
             return
         value.record_offset = offset
         if producer_id == NO_PRODUCER_ID:
@@ -41,12 +48,16 @@ class OffsetStore:
             return
         target = self._pending.setdefault(producer_id, {})
         self._open_transactions.setdefault(record.group_id, set()).add(producer_id)
-        target.setdefault(record.group_id, {}).setdefault(record.topic, {})[record.partition] = value
+        partitions = target.setdefault(record.group_id, {}).setdefault(record.topic, {})
+        self._held.grow(size_of_offset(value) - size_of_offset(partitions.get(record.partition)))
+        partitions[record.partition] = value
 
     def _commit(self, group_id: str, topic: str, partition: int, value: OffsetAndMetadata) -> None:
         partitions = self._committed.setdefault(group_id, {}).setdefault(topic, {})
-        if partition not in partitions:
+        former = partitions.get(partition)
+        if former is None:
             self.count += 1
+        self._held.grow(size_of_offset(value) - size_of_offset(former))
         partitions[partition] = value
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> list[str]:
@@ -58,10 +69,11 @@ class OffsetStore:
             ids.discard(producer_id)
             if not ids:
                 del self._open_transactions[group_id]
-        if committed:
-            for group_id, topics in pending.items():
-                for topic, partitions in topics.items():
-                    for partition, value in partitions.items():
+        for group_id, topics in pending.items():
+            for topic, partitions in topics.items():
+                for partition, value in partitions.items():
+                    self._held.grow(-size_of_offset(value))
+                    if committed:
                         existing = self.get(group_id, topic, partition)
                         if existing is None or value.record_offset > existing.record_offset:
                             self._commit(group_id, topic, partition, value)
@@ -136,27 +148,44 @@ class OffsetStore:
                 while topics:
                     _, partitions = topics.popitem()
                     while partitions:
-                        partitions.popitem()
+                        _, value = partitions.popitem()
+                        self._held.grow(-size_of_offset(value))
                         self.count -= offsets is committed
                         yield 1
+
+    def growth(self, records: Iterable[OffsetRecord]) -> int:
+        """How much more memory is held after these commits than before."""
+        return sum(
+            [
+                size_of_offset(each.value)
+                - size_of_offset(self.get(each.group_id, each.topic, each.partition))
+                for each in records
+            ]
+        )
+
+    def _remove(self, offsets: Offsets, group_id: str, topic: str, partition: int) -> bool:
+        """Remove an offset and its empty levels, so that a group without offsets uses no memory. Return whether it was
+        there."""
+        topics = offsets.get(group_id)
+        if topics is None:
+            return False
+        partitions = topics.get(topic)
+        if partitions is None or (removed := partitions.pop(partition, None)) is None:
+            return False
+        self._held.grow(-size_of_offset(removed))
+        if not partitions:
+            del topics[topic]
+            if not topics:
+                del offsets[group_id]
+        return True
+
+
+def size_of_offset(value: OffsetAndMetadata | None) -> int:
+    """The bytes of memory that an offset takes. None takes nothing."""
+    return 0 if value is None else OFFSET_BYTES + getsizeof(value.metadata)
 
 
 def _places(offsets: Offsets, group_id: str) -> Iterator[tuple[str, int]]:
     for topic in list(offsets.get(group_id, ())):
         for partition in list(offsets.get(group_id, {}).get(topic, ())):
             yield topic, partition
-
-
-def _remove(offsets: Offsets, group_id: str, topic: str, partition: int) -> bool:
-    """Remove an offset and its empty levels, so that a group without offsets uses no memory. Return whether it was there."""
-    topics = offsets.get(group_id)
-    if topics is None:
-        return False
-    partitions = topics.get(topic)
-    if partitions is None or partitions.pop(partition, None) is None:
-        return False
-    if not partitions:
-        del topics[topic]
-        if not topics:
-            del offsets[group_id]
-    return True

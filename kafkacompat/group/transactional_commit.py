@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
-from kafkacompat.group.commit import java_length, validated
+from kafkacompat.group.commit import java_length, throw_if_no_room, validated
 from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.wire.errors import ErrorCode
@@ -34,7 +34,7 @@ def commit_transactional_offsets(
     group_id = request.group_id
     may_commit = _validated(machine, request, api_version)
     limit = machine.env.settings.offset_metadata_max_size
-    records: list[GroupRecord] = []
+    records: list[OffsetRecord] = []
     topics = []
     for topic in request.topics:
         check = None if may_commit is None else _check_of(may_commit, machine, topic.name)
@@ -55,6 +55,7 @@ def commit_transactional_offsets(
                 TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
             )
         topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    throw_if_no_room(machine, records)
     return CoordinatorResult(tuple(records), TxnOffsetCommitResponse(topics=topics))
 
 

@@ -22,6 +22,7 @@ from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import MAGIC_POSITION, build_batch
 from kafkacompat.records.record import Record, append_varint
 from kafkacompat.stepping.works import TURN_COST
+from kafkacompat.txn.environment import Environment, TransactionSettings
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
@@ -256,7 +257,9 @@ def test_a_transaction_of_very_many_partitions_is_decoded_in_turns() -> None:
         transaction_last_update_timestamp_ms=1,
         transaction_start_timestamp_ms=1,
     )
-    machine = TransactionMachine(None)  # type: ignore[arg-type]  # loading asks nothing of it
+    machine = TransactionMachine(
+        Environment(TransactionSettings(), lambda: None, lambda: 2, lambda markers: None)
+    )
     key = b"\0\0" + encode(TransactionLogKey(transactional_id="x"), 0)
     spent, known = costs(machine.load_large(key, b"\0\0" + encode(value, 0), 0, -1))
     assert known

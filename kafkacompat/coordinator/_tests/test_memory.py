@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator._tests.clients import RANGE, beat, commit, form_group, join, leave, member_id_of
+from kafkacompat.coordinator._tests.clients import (
+    RANGE,
+    beat,
+    commit,
+    fetch,
+    form_group,
+    join,
+    leave,
+    member_id_of,
+)
 from kafkacompat.coordinator._tests.harness import World, topic_image
 from kafkacompat.coordinator._tests.members import Member
 from kafkacompat.coordinator._tests.sharers import Sharer, ShareWorld
@@ -27,6 +36,7 @@ from kafkacompat.group.environment import (
     GroupSettings,
 )
 from kafkacompat.group.modern_group import ModernGroup
+from kafkacompat.group.offsets import size_of_offset
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.memory import Memory
 from kafkacompat.wire.errors import ErrorCode as E
@@ -59,6 +69,16 @@ def held_by_groups(world: World) -> int:
                 assert group._held.keys() == group.members.keys()
                 held += group._held.values()
             total += sum(each.size for each in held)
+        offsets = machine_of(shard).offsets
+        kept = [
+            size_of_offset(value)
+            for each in (offsets._committed, *offsets._pending.values())
+            for topics in each.values()
+            for partitions in topics.values()
+            for value in partitions.values()
+        ]
+        assert offsets._held.size == sum(kept)
+        total += sum(kept)
     return total
 
 
@@ -183,6 +203,25 @@ def test_a_commit_makes_no_group_without_room_and_groups_that_are_there_commit(w
     memory.most = memory.used
     assert commit(world, 1, group=LONG) == E.COORDINATOR_LOAD_IN_PROGRESS
     assert commit(world, 2) == E.NONE
+
+
+def test_new_offsets_and_longer_metadata_need_room_and_other_commits_go_on(world: World) -> None:
+    assert commit(world, 1, metadata="m" * 100) == E.NONE
+    memory = memory_of(world)
+    memory.most = memory.used
+    assert commit(world, 2, metadata="m" * 100) == E.NONE
+    assert commit(world, 3, metadata="m" * 50) == E.NONE
+    assert memory.used == held_by_groups(world) == memory.most - 50
+    assert commit(world, 4, metadata="m" * 101) == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert commit(world, 4, partition=1) == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert fetch(world).committed_offset == 3
+    memory.most = 1 << 30
+    assert commit(world, 4, partition=1) == E.NONE
+    assert memory.used == held_by_groups(world)
+    world.restart()
+    assert memory_of(world).used == held_by_groups(world) > 0
+    world.time.advance(10_080 * 60_000 + 1_300_000)
+    assert memory_of(world).used == held_by_groups(world) == 0
 
 
 def test_members_of_consumer_groups_are_bounded_and_those_that_are_there_go_on(world: World) -> None:

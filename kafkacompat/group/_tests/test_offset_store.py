@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from kafkacompat.group.environment import group_memory
 from kafkacompat.group.offsets import NO_PRODUCER_ID, OffsetStore
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
@@ -17,7 +18,7 @@ class Log:
     """Records in the order of replay. A committed offset equals the offset of its record."""
 
     def __init__(self) -> None:
-        self.store = OffsetStore()
+        self.store = OffsetStore(group_memory(1 << 30))
         self.end = 0
 
     def commit(
