@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from interop_tests.cli.pages import blocks, section, text_of
 from interop_tests.harness.kafka_jars import require_program
 from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
 from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.harness.waiting import wait_until
-from interop_tests.pipeline.runs import WITHOUT_CODEGEN
+from interop_tests.pipeline.runs import WITHOUT_CODEGEN, read_topic
+from kafkacompat.pipeline.demo.topic_sizes import TopicSizes
+from kafkacompat.security.cluster_address import ClusterAddress
 
 pytestmark = pytest.mark.needs_control
 
@@ -29,6 +35,7 @@ RESULTS = {
     "activity": ("activity.visitors", "activity.top_pages"),
     "metrics": ("metrics.windows", "metrics.latest"),
 }
+TUTORIAL = text_of("docs/tutorials/first-pipeline.md")
 UP_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 150.0
 PARTITIONS = 3
@@ -123,6 +130,41 @@ def records(bootstrap: str, topic: str) -> int:
         reader.close()
 
 
+def asked(page: str) -> dict[str, Any]:
+    """What the console knows of the query that counts views as they come, and of the health."""
+    with urllib.request.urlopen(f"{page}api/cluster", timeout=10.0) as answer:
+        view = json.load(answer)
+    (live,) = [query for query in view["queries"] if query["query"] == "activity-live"]
+    return live | {"health": view["health"]["text"]}
+
+
+def follow_the_tutorial(bootstrap: str, page: str) -> None:
+    """A person's events of now are counted, one of yesterday is late, and the demo's events go on being counted."""
+
+    def is_at_present() -> bool:
+        newest_ms = TopicSizes(ClusterAddress(bootstrap)).newest_ms(["activity.page_views"])
+        return newest_ms is not None and newest_ms > (time.time() - 30) * 1000
+
+    wait_until(is_at_present, "the demo's events reach the present", UP_TIMEOUT_S, 1.0)
+    now, yesterday = blocks(section(TUTORIAL, "## Send your own event"))
+    for block in (now, yesterday):
+        spoken = block.replace("ADDRESS_OF_THE_BROKER", bootstrap)
+        program = f'kafkacompat() {{ {sys.executable} -m kafkacompat "$@"; }}\n{spoken}'
+        subprocess.run(["sh", "-c", program], check=True, timeout=60.0)
+
+    def views() -> int:
+        latest = dict(read_topic(bootstrap, "activity.top_pages"))
+        return sum(row["views"] for row in latest.values() if row["page"] == "/hello")
+
+    wait_until(lambda: views() == 9, "the views are counted", UP_TIMEOUT_S, 1.0)
+    wait_until(lambda: asked(page)["late"] >= 1, "the one of yesterday is late", UP_TIMEOUT_S, 1.0)
+    before = asked(page)
+    kept = before["records"] - before["late"] + 20
+    wait_until(lambda: asked(page)["records"] - asked(page)["late"] >= kept, "the demo goes on", UP_TIMEOUT_S)
+    assert asked(page)["health"] == "healthy"
+    assert views() == 9, "an event of yesterday changes no window"
+
+
 def test_the_demo_brings_results_and_leaves_nothing_running(
     start_demo: Callable[..., DemoRun], tmp_path: Path
 ) -> None:
@@ -144,6 +186,7 @@ def test_the_demo_brings_results_and_leaves_nothing_running(
     with urllib.request.urlopen(page, timeout=10.0) as answer:
         assert answer.status == 200
         assert b"<html" in answer.read()
+    follow_the_tutorial(bootstrap, page)
     demo.wait_for("metrics.raw")
     names = {command_of(process) for process in demo.family}
     for words in (" start ", " generate ", " collect ", " run all ", " console ", "java"):
