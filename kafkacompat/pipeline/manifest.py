@@ -14,17 +14,17 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.topics import JOBS
 
 FORMAT: Final = 1
-STATE_VERSIONS: Final = {"logs": 1, "activity": 2, "metrics": 2}
-"""Increased when a job's state or tables change incompatibly."""
 
-SETTINGS: Final = {
-    "logs": {"--watermark": "watermark_s", "--duplicate-horizon": "duplicate_horizon_s"},
-    "activity": {"--window": "window_s", "--session-gap": "session_gap_s", "--watermark": "watermark_s"},
-    "metrics": {"--window": "window_s", "--watermark": "watermark_s"},
+OPTIONS: Final = {
+    "--window": "window_s",
+    "--session-gap": "session_gap_s",
+    "--watermark": "watermark_s",
+    "--duplicate-horizon": "duplicate_horizon_s",
 }
-"""The options that a job's state and tables depend on: the option's name, and its name in RunOptions."""
+"""The options that a job's state may depend on (Job.settings), with their names in RunOptions."""
 
 NO_TOPIC_ID: Final = ""
 """The id that brokers without topic ids give."""
@@ -48,8 +48,8 @@ class Manifest:
 
 def manifest_of(job: str, options: RunOptions, cluster_id: str, topic_ids: Mapping[str, str]) -> Manifest:
     """Return the manifest of a run of this job."""
-    settings = {word: int(getattr(options, name)) for word, name in SETTINGS[job].items()}
-    return Manifest(job, STATE_VERSIONS[job], settings, cluster_id, dict(topic_ids))
+    settings = {word: int(getattr(options, OPTIONS[word])) for word in JOBS[job].settings}
+    return Manifest(job, JOBS[job].state_version, settings, cluster_id, dict(topic_ids))
 
 
 def encode(manifest: Manifest) -> str:

@@ -90,24 +90,42 @@ CONFIGS: Final[dict[str, dict[str, str]]] = {
 }
 """Every topic of the pipeline with its topic configs."""
 
-INPUTS: Final[dict[str, tuple[str, ...]]] = {
-    "logs": (LOGS_RAW,),
-    "activity": (ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES),
-    "metrics": (METRICS_RAW,),
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job: the topics that it reads and writes, and what its checkpoint belongs to (manifest.py).
+
+    settings: the options of `pipeline run` that its state and tables depend on. state_version: increased when its state
+    or tables change incompatibly.
+    """
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    settings: tuple[str, ...]
+    state_version: int = 1
+
+
+JOBS: Final[dict[str, Job]] = {
+    "logs": Job((LOGS_RAW,), (LOGS_REJECTED, LOGS_SUMMARY), ("--watermark", "--duplicate-horizon")),
+    "activity": Job(
+        (ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES),
+        (ACTIVITY_REJECTED, ACTIVITY_SESSIONS, ACTIVITY_TOP_PAGES, ACTIVITY_VISITORS),
+        ("--window", "--session-gap", "--watermark"),
+        state_version=2,
+    ),
+    "metrics": Job(
+        (METRICS_RAW,),
+        (METRICS_REJECTED, METRICS_WINDOWS, METRICS_LATEST, METRICS_ALERTS),
+        ("--window", "--watermark"),
+        state_version=2,
+    ),
 }
+"""Every job by its name. Its queries are in queries.py, which needs Spark."""
+
+INPUTS: Final = {name: job.reads for name, job in JOBS.items()}
 """The topics that a job reads."""
 
-OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
-    "logs": (LOGS_REJECTED, LOGS_SUMMARY, PIPELINE_PROGRESS),
-    "activity": (
-        ACTIVITY_REJECTED,
-        ACTIVITY_SESSIONS,
-        ACTIVITY_TOP_PAGES,
-        ACTIVITY_VISITORS,
-        PIPELINE_PROGRESS,
-    ),
-    "metrics": (METRICS_REJECTED, METRICS_WINDOWS, METRICS_LATEST, METRICS_ALERTS, PIPELINE_PROGRESS),
-}
+OUTPUTS: Final = {name: (*job.writes, PIPELINE_PROGRESS) for name, job in JOBS.items()}
 """The topics that a job writes."""
 
 

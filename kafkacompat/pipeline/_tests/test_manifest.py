@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.pipeline.manifest import (
-    SETTINGS,
-    STATE_VERSIONS,
+    OPTIONS,
     Manifest,
     ManifestUnreadable,
     decode,
@@ -19,13 +18,13 @@ from kafkacompat.pipeline.manifest import (
     topics_made_anew,
 )
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.topics import INPUTS
+from kafkacompat.pipeline.topics import CONFIGS, INPUTS, JOBS
 
-OPTIONS = RunOptions(jobs=("activity",), checkpoint="c", output="t")
+OPTIONS_OF_RUN = RunOptions(jobs=("activity",), checkpoint="c", output="t")
 IDS = {name: f"id of {name}" for name in INPUTS["activity"]}
 
 
-def manifest(options: RunOptions = OPTIONS, job: str = "activity") -> Manifest:
+def manifest(options: RunOptions = OPTIONS_OF_RUN, job: str = "activity") -> Manifest:
     return manifest_of(job, options, "cluster", IDS)
 
 
@@ -38,10 +37,17 @@ def test_the_same_run_goes_on() -> None:
     assert topics_made_anew(manifest(), manifest()) == []
 
 
-def test_every_job_has_settings_and_a_version() -> None:
-    assert set(SETTINGS) == set(STATE_VERSIONS) == set(INPUTS)
-    known = {field.name for field in fields(RunOptions)}
-    assert all(name in known for settings in SETTINGS.values() for name in settings.values())
+def test_every_job_can_be_run() -> None:
+    """One that lacks a row somewhere would end with a KeyError when it is started."""
+    pytest.importorskip("pyspark")
+    from kafkacompat.pipeline.queries import QUERIES
+
+    assert set(QUERIES) == set(JOBS)
+    for name, job in JOBS.items():
+        assert set(job.settings) <= set(OPTIONS)
+        assert {*job.reads, *job.writes} <= set(CONFIGS)
+        assert manifest_of(name, OPTIONS_OF_RUN, "cluster", {}).settings.keys() == set(job.settings)
+    assert set(OPTIONS.values()) <= {field.name for field in fields(RunOptions)}
 
 
 @pytest.mark.parametrize(
@@ -53,13 +59,13 @@ def test_every_job_has_settings_and_a_version() -> None:
     ],
 )
 def test_another_window_is_refused_by_both_values(change: dict[str, Any], said: str) -> None:
-    found = difference(manifest(), manifest(replace(OPTIONS, **change)))
+    found = difference(manifest(), manifest(replace(OPTIONS_OF_RUN, **change)))
     assert found is not None
     assert said in found
 
 
 def test_a_setting_that_a_job_does_not_use_may_change() -> None:
-    changed = replace(OPTIONS, session_gap_s=60, duplicate_horizon_s=1)
+    changed = replace(OPTIONS_OF_RUN, session_gap_s=60, duplicate_horizon_s=1)
     assert difference(manifest(job="metrics"), manifest(changed, "metrics")) is None
 
 
