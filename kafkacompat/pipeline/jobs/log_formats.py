@@ -458,7 +458,7 @@ def _field_pattern(tokens: Sequence[_Token], number: int, in_quotes: bool, absen
     one = _WORD_IN_QUOTES if in_quotes else r"\S"
     word = one + ("++" if absent_as_dash else "*+")
     if not following:
-        least = r"(?=\S)" if absent_as_dash else ""
+        least = r"(?=\S)" if absent_as_dash and kind is _Kind.LIST else ""
         return word if kind is _Kind.WORD else least + _LAST
     if in_quotes and following[0] == '"':
         return IN_QUOTES
