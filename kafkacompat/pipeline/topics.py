@@ -144,8 +144,8 @@ def plans(
     partitions: int = DEFAULT_PARTITIONS,
     replication: int = BROKERS_REPLICATION,
 ) -> list[TopicPlan]:
-    """Return plans for these topics of the pipeline, by default for all."""
-    wanted = CONFIGS if names is None else names
+    """Return plans for these topics of the pipeline, by default for all. A name that is given twice has one plan."""
+    wanted = CONFIGS if names is None else dict.fromkeys(names)
     return [TopicPlan(name, partitions, replication, dict(CONFIGS[name])) for name in wanted]
 
 

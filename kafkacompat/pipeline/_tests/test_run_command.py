@@ -256,6 +256,9 @@ def test_the_words_of_a_failed_start_name_the_connector(tmp_path: Path) -> None:
 def test_all_topics_are_planned_and_read_or_written_by_a_job() -> None:
     used = {name for names in (*topics.INPUTS.values(), *topics.OUTPUTS.values()) for name in names}
     assert used == set(topics.CONFIGS)
+    # All jobs write pipeline.progress. A request that names a topic twice is refused, and can crash the client library.
+    every = [name for names in topics.OUTPUTS.values() for name in names]
+    assert sorted(plan.name for plan in topics.plans(every)) == sorted(set(every))
     (plan,) = topics.plans([topics.METRICS_LATEST], partitions=5, replication=2)
     assert (plan.name, plan.partitions, plan.replication) == ("metrics.latest", 5, 2)
     # The cluster's default decides how many replicas a topic has; -1 requests that.
