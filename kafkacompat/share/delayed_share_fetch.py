@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
 from kafkacompat.partition.delayed_operations import ANSWER_US, LOOK_US, DelayedOperation
-from kafkacompat.partition.fetch_reads import ABORTED_MAX
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused, WorkersBusy
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed
@@ -44,6 +43,8 @@ RANGES_MAX = 5_000
 records it wants and how long the ranges are, but it gets the records in its next fetches just as well."""
 READ_WORK = 10
 """A share-partition of which records are read, as batches count. One without records counts 1."""
+ABORTED_MAX = 1_000
+"""Aborted transactions of one share-partition in one answer. Beyond that, fewer records are read."""
 ABORTED_AS_ONE = 3
 """Aborted transactions that count as one batch."""
 WORK_US = 7
