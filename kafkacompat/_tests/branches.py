@@ -29,7 +29,7 @@ from typing import Any
 import coverage
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("raft", "partition", "log", "coordinator", "group", "txn", "share", "share_coordinator")
+PACKAGES = ("raft", "partition", "log", "coordinator", "group", "txn", "share")
 UNIT, SIMULATION, EITHER = "unit tests", "simulation", "either"
 SEEDS = (
     "test_cluster_simulation.py",

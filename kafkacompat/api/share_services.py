@@ -117,7 +117,7 @@ class SharePersister(Protocol):
 
 
 class ShareCoordinatorService(Protocol):
-    """The share coordinator of this node (coordinator/share_service.py). Takes and returns messages."""
+    """The share coordinator of this node (share/share_coordinator.py). Takes and returns messages."""
 
     def is_active(self) -> bool: ...
 

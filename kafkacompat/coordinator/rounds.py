@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.coordinator.shard import Shard, ShardState
 
 if TYPE_CHECKING:
     from kafkacompat.ports import TimerHandle, Timers
     from kafkacompat.stepping.works import Steps, Work
+
+T = TypeVar("T")
+
+STRETCH = 250
+"""Places examined, and so the most tombstones written, in one step."""
+TOMBSTONE_COST = 12
+
+
+def stretches(items: Iterator[T]) -> Iterator[list[T]]:
+    while stretch := list(islice(items, STRETCH)):
+        yield stretch
 
 
 class Rounds:

@@ -17,9 +17,6 @@ from kafkacompat.metrics.families import (
 from kafkacompat.metrics.histograms import histogram_families
 
 if TYPE_CHECKING:
-    from kafkacompat.coordinator.add_partitions_to_txn_manager import VerifierMeter
-    from kafkacompat.coordinator.share_service import ShareCoordinator
-    from kafkacompat.coordinator.transaction_service import TransactionCoordinator
     from kafkacompat.meters import RecentTimes
     from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
     from kafkacompat.partition.fetch import FetchEngine
@@ -27,6 +24,9 @@ if TYPE_CHECKING:
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.replication import Replication
     from kafkacompat.share.delayed_share_fetch import DelayedShareFetch
+    from kafkacompat.share.share_coordinator import ShareCoordinator
+    from kafkacompat.txn.add_partitions_to_txn_manager import VerifierMeter
+    from kafkacompat.txn.transaction_coordinator import TransactionCoordinator
 
 SHARD_STATES = ("loading", "active", "failed")
 

@@ -8,8 +8,8 @@ from kafkacompat.metrics.broker import SHARD_STATES
 from kafkacompat.metrics.families import COUNTED_A_STEP, Families, gauge
 
 if TYPE_CHECKING:
-    from kafkacompat.coordinator.group_meters import GroupMeters
-    from kafkacompat.coordinator.service import GroupCoordinator
+    from kafkacompat.group.group_coordinator import GroupCoordinator
+    from kafkacompat.group.meters import GroupMeters
 
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 SHARE_GROUP_STATES = ("Empty", "Stable", "Dead")

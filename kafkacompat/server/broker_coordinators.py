@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.service import GroupCoordinator
-from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
-from kafkacompat.coordinator.transactions_side import TransactionsSide
+from kafkacompat.group.group_coordinator import GroupCoordinator
+from kafkacompat.group.settings import coordinator_settings
 from kafkacompat.server.broker_shares import BrokerShares
+from kafkacompat.server.broker_transactions import TransactionsSide
+from kafkacompat.txn.settings import transaction_settings
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, ProducerIds
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.coordinator.share_persister import Topics
     from kafkacompat.deferred import Deferred
     from kafkacompat.node.settings import NodeSettings
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.share.persister import Topics
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.inter_broker_sender import channels_to
-from kafkacompat.coordinator.settings import share_settings
-from kafkacompat.coordinator.shares_side import SharesSide
+from kafkacompat.server.broker_share_state import SharesSide
+from kafkacompat.share.coordinator_settings import share_settings
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.settings import GroupSettingsCache
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 
 if TYPE_CHECKING:
-    from kafkacompat.coordinator.service import GroupCoordinator
-    from kafkacompat.coordinator.share_persister import Topics
     from kafkacompat.deferred import Deferred
+    from kafkacompat.group.group_coordinator import GroupCoordinator
     from kafkacompat.node.settings import NodeSettings
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.share.persister import Topics
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 
 DEAD_LETTERS_PURPOSE = "dead-letters"

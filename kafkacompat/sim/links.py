@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.transactions_side import VERIFICATION_PURPOSE
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
 from kafkacompat.ports import ProbeResult
+from kafkacompat.server.broker_transactions import VERIFICATION_PURPOSE
 from kafkacompat.sim.hosts import Host, Timer
 from kafkacompat.wire.codec import decode, encode
 

@@ -18,9 +18,9 @@ from kafkacompat.controller.image import (
     PartitionRegistration,
     TopicImage,
 )
-from kafkacompat.coordinator.service import CoordinatorSettings, GroupCoordinator
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
+from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordinator
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log import PartitionLog

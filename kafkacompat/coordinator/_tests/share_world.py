@@ -14,7 +14,6 @@ from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, image_of
 from kafkacompat.coordinator._tests.harness import topic_image as topic_of
 from kafkacompat.coordinator._tests.real_log import at_once
-from kafkacompat.coordinator.share_service import ShareCoordinator, ShareCoordinatorSettings
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
@@ -24,7 +23,8 @@ from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import FileSlice, WorkerPools
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.scan import walk_records
-from kafkacompat.share_coordinator.records import ShareRecord, decode_record
+from kafkacompat.share.share_coordinator import ShareCoordinator, ShareCoordinatorSettings
+from kafkacompat.share.state.records import ShareRecord, decode_record
 from kafkacompat.wire.messages import initialize_share_group_state_request as init
 from kafkacompat.wire.messages import read_share_group_state_request as read
 from kafkacompat.wire.messages import write_share_group_state_request as write

@@ -7,8 +7,8 @@ from typing import Any
 
 from kafkacompat.coordinator._tests.clients import commit, fetch
 from kafkacompat.coordinator._tests.real_log import RealWorld
-from kafkacompat.coordinator._tests.test_offsets import OFFSET_DELETE
 from kafkacompat.deferred import Deferred
+from kafkacompat.group._tests.test_offsets import OFFSET_DELETE
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.offset_delete_request import (
     OffsetDeleteRequest,

@@ -17,8 +17,8 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.real_log import NAME, RealWorld
-from kafkacompat.coordinator._tests.test_offsets import OFFSET_DELETE
 from kafkacompat.deferred import Deferred
+from kafkacompat.group._tests.test_offsets import OFFSET_DELETE
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest

@@ -19,15 +19,14 @@ from kafkacompat.coordinator._tests.clients import (
     member_id_of,
 )
 from kafkacompat.coordinator._tests.harness import World, topic_image
-from kafkacompat.coordinator._tests.members import Member
-from kafkacompat.coordinator._tests.sharers import Sharer, ShareWorld
-from kafkacompat.coordinator._tests.test_large_consumer_groups import (
+from kafkacompat.group._tests.members import Member
+from kafkacompat.group._tests.sharers import Sharer, ShareWorld
+from kafkacompat.group._tests.test_large_consumer_groups import (
     classic_group,
     drive,
     group_of,
     new_world,
 )
-from kafkacompat.coordinator.group_sweeps import machine_of
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.environment import (
     CONNECTION_BYTES_MAX,
@@ -37,6 +36,7 @@ from kafkacompat.group.environment import (
 )
 from kafkacompat.group.modern_group import ModernGroup
 from kafkacompat.group.offsets import size_of_offset
+from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.memory import Memory
 from kafkacompat.wire.errors import ErrorCode as E

@@ -26,14 +26,14 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, image_of, topic_image
-from kafkacompat.coordinator._tests.test_offsets import delete_offsets, describe, listed
-from kafkacompat.coordinator.settings import coordinator_settings
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.group._tests.test_offsets import delete_offsets, describe, listed
 from kafkacompat.group.classic.records import empty_group_record
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord, decode_record, encode_record
+from kafkacompat.group.settings import coordinator_settings
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker

@@ -23,14 +23,14 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, topic_image
-from kafkacompat.coordinator._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world_of
-from kafkacompat.coordinator._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
-from kafkacompat.coordinator.group_sweeps import BATCH_BYTES_MAX, STRETCH, batches, machine_of
 from kafkacompat.coordinator.loading import RECORD_COST
 from kafkacompat.coordinator.replies import REPLIES_AT_ONCE, REPLY_COST
+from kafkacompat.coordinator.rounds import STRETCH
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.group import retention
+from kafkacompat.group._tests.test_offsets import OFFSET_DELETE, describe
+from kafkacompat.group._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
 from kafkacompat.group.classic import subscription as subscriptions
 from kafkacompat.group.classic.classic_group import ClassicGroupState
 from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
@@ -38,6 +38,7 @@ from kafkacompat.group.classic.subscription import MalformedSubscription, topics
 from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import OffsetRecord
+from kafkacompat.group.sweeps import BATCH_BYTES_MAX, batches, machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.stepping.works import TURN_COST, Steps, Work

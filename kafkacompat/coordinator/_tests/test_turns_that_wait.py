@@ -10,9 +10,9 @@ import pytest
 from kafkacompat.coordinator._tests.clients import form_group, join, member_id_of, sync
 from kafkacompat.coordinator._tests.harness import World
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
-from kafkacompat.coordinator.group_sweeps import machine_of
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
+from kafkacompat.group.sweeps import machine_of
 from kafkacompat.wire.errors import ErrorCode as E
 
 
@@ -82,7 +82,7 @@ def test_a_request_that_waits_for_its_turn_hears_why_it_is_refused(world: World)
 def test_a_bug_in_an_operation_that_waits_reaches_its_request(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kafkacompat.coordinator import classic_calls
+    from kafkacompat.group import classic_groups as classic_calls
 
     def broken(*_: Any) -> Any:
         raise KeyError("a bug")

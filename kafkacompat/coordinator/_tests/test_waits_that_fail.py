@@ -19,7 +19,7 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.real_log import RealWorld
-from kafkacompat.coordinator._tests.test_offsets import describe
+from kafkacompat.group._tests.test_offsets import describe
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkacompat.coordinator.core import CoordinatorResult
-from kafkacompat.coordinator.group_meters import GroupMeters
+from kafkacompat.group.meters import GroupMeters
 from kafkacompat.metrics.groups import group_families
 
 NOW_MS = 60_000

@@ -53,7 +53,7 @@ NOT_NEEDED = {
     "kafkacompat.wire.constructs",
     # What is made when somebody asks for it, and what only a setting needs.
     *("kafkacompat.server.broker_coordinators", "kafkacompat.coordinator", "kafkacompat.group"),
-    *("kafkacompat.txn", "kafkacompat.share", "kafkacompat.share_coordinator"),
+    *("kafkacompat.txn", "kafkacompat.share", "kafkacompat.share.state"),
     *("kafkacompat.server.authentication", "kafkacompat.security.mechanisms"),
     *("kafkacompat.security.client_settings", "kafkacompat.security.ssl_contexts"),
     *("kafkacompat.metrics", "kafkacompat.telemetry"),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator import group_sweeps, service
+from kafkacompat.group import group_coordinator as service
+from kafkacompat.group import sweeps as group_sweeps
 from kafkacompat.group.classic.classic_group import ClassicGroupState
 from kafkacompat.sim._tests.cluster_mutants import Plant
 

@@ -14,8 +14,8 @@ from kafkacompat.share import dead_letter_deliveries, dead_letter_queue, release
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.in_flight import ACKNOWLEDGED, ARCHIVED, AVAILABLE, InFlightBatch, Run
 from kafkacompat.share.partition_cache import SharePartitionCache
+from kafkacompat.share.state import batches, operations
 from kafkacompat.share.transitions import EndedLocks, StateBatches
-from kafkacompat.share_coordinator import batches, operations
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
 

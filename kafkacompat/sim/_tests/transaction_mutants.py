@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator import add_partitions_to_txn_manager, loading, partition_writer
+from kafkacompat.coordinator import loading, partition_writer
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.log.reading import ReadableLog
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.txn import add_partitions_to_txn_manager
 from kafkacompat.wire.errors import ErrorCode
 
 

@@ -1,0 +1,400 @@
+"""The group coordinator of this node: GroupService of api/context.
+
+It finds the shard of a group, checks the request, runs the operation there, and puts errors in each response.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
+from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
+from kafkacompat.coordinator.refusals import commit_refusal, or_refused
+from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.coordinator.shards import Shards
+from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.deferred import Deferred, gather
+from kafkacompat.group import classic_groups as classic_calls
+from kafkacompat.group import consumer_groups
+from kafkacompat.group.classic.rebalance import join_refusal
+from kafkacompat.group.commit import commit_offsets, see_offsets, tell_offsets
+from kafkacompat.group.consumer.describe import describe_consumer_group
+from kafkacompat.group.consumer_groups import ImageTopics, names_of_changed_topics
+from kafkacompat.group.describe import describe_group
+from kafkacompat.group.environment import DEFAULT_GROUPS_BYTES, GroupSettings, group_memory
+from kafkacompat.group.listing import describe_all, list_all
+from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.meters import GroupMeters
+from kafkacompat.group.share_group_offsets import ShareGroupOffsets
+from kafkacompat.group.share_groups import ShareGroups
+from kafkacompat.group.step_tasks import StepTasks
+from kafkacompat.group.sweeps import GroupSweeps
+from kafkacompat.group.sweeps import machine_of as _machine
+from kafkacompat.group.transactional_offsets import TransactionalOffsets
+from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.meters import RecentTimes
+from kafkacompat.stepping.works import Steps
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
+from kafkacompat.wire.messages.consumer_group_describe_response import (
+    DescribedGroup as DescribedConsumerGroup,
+)
+from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
+from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.group.consumer.regular_expressions import MayDescribe
+    from kafkacompat.ports import Clock, Random, TimerHandle, Timers, Workers
+    from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+    from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+    from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+    from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
+    from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
+    from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
+    from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest
+    from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+    from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
+    from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
+    from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+    from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
+    from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+
+ABSENT_GROUP_ON_DESCRIBE_SINCE = 6
+BASE_SEQUENCE = 0
+"""The first sequence number of every batch in the offsets topic, as in Kafka. Batches of the transaction topic have none."""
+GROUPS_AT_ONCE = 200
+"""The most groups, over all shards, for which offsets of deleted topics are searched in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """`group` is for the groups, the rest for the runtime. Times in ms, sizes in bytes."""
+
+    group: GroupSettings = field(default_factory=GroupSettings)
+    commit_timeout_ms: int = 5_000
+    retention_check_interval_ms: int = 600_000
+    compression: int = 0
+    """offsets.topic.compression.codec, as in a batch's attributes."""
+    load_step_bytes: int = LOAD_STEP_BYTES
+    groups_max_bytes: int = DEFAULT_GROUPS_BYTES
+
+
+class GroupCoordinator:
+    def __init__(
+        self,
+        node_id: int,
+        partitions: PartitionService,
+        clock: Clock,
+        timers: Timers,
+        random: Random,
+        workers: Workers | None,
+        settings: CoordinatorSettings,
+        keep: Callable[[], None] = lambda: None,
+        assignment_interval_ms: Callable[[], int] | None = None,
+        share_assignment_interval_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """Serves nothing before `start`. `keep`: see Steps. `assignment_interval_ms`:
+        group.consumer.assignment.interval.ms as it is now. `share_assignment_interval_ms`: that of share groups."""
+        self._assignment_interval_ms = assignment_interval_ms
+        self._share_assignment_interval_ms = share_assignment_interval_ms
+        self._clock = clock
+        self._timers = timers
+        self._random = random
+        self._workers = workers
+        self._settings = settings
+        self._writer = ServicePartitionWriter(partitions, OFFSETS_TOPIC, settings.commit_timeout_ms)
+        self._steps = Steps(timers, keep)
+        self.meters = GroupMeters(clock)
+        self._sweeps = GroupSweeps(self._steps, clock, self.meters)
+        self.load_times = RecentTimes()
+        """Of partitions of the offsets topic."""
+        self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
+        self.transactional_offsets = TransactionalOffsets(
+            partitions, clock, self._shard, self._shard_at, self.meters
+        )
+        self.share = ShareGroups(self._shard, self.is_active, timers, self._steps)
+        self.share_offsets = ShareGroupOffsets(self.share, self._shard, lambda: self._topics, self._steps)
+        self._memory = group_memory(settings.groups_max_bytes)
+        self._active = False
+        self._sweep: TimerHandle | None = None
+        self._image = MetadataImage()
+        self._topics = ImageTopics(self._image)
+
+    # --- life
+
+    def start(self) -> None:
+        self._active = True
+        self._sweep = self._timers.call_after(self._settings.retention_check_interval_ms, self._expire)
+
+    def stop(self) -> None:
+        """Answer all parked requests and stop serving."""
+        self._active = False
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._shards.close()
+        self._steps.finish()
+
+    def shard_states(self) -> list[str]:
+        return self._shards.states()
+
+    def group_states(self) -> Iterator[tuple[str, str]]:
+        """Type and state of each group of the shards that are loaded, as the protocol names them."""
+        for shard in self._shards:
+            if shard.state is ShardState.ACTIVE:
+                for group in list(_machine(shard).groups.values()):
+                    yield group.kind.value, group.state_name
+
+    def offset_count(self) -> int:
+        """How many offsets the groups have committed, in the shards that are loaded."""
+        active = [shard for shard in self._shards if shard.state is ShardState.ACTIVE]
+        return sum(_machine(shard).offsets.count for shard in active)
+
+    def is_active(self) -> bool:
+        return self._active
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Call it after the partition service has applied the same image, because that must know the logs it leads."""
+        self._image = new
+        if old.topics is not new.topics or old.brokers is not new.brokers:
+            self._topics = ImageTopics(new)
+        self._shards.on_image(old, new)
+        moved = consumer_groups.brokers_with_other_racks(old, new)
+        if old.topics is new.topics and not moved:
+            return
+        changed, has_new = names_of_changed_topics(old, new)
+        for shard in self._shards:
+            _machine(shard).on_topics(self._topics, changed, has_new)
+        if moved:
+            look = consumer_groups.look_at_topics_on(moved, new, self._shards, lambda: self._topics)
+            self._steps.start_now("looking at topics with other racks", look)
+        deleted = {
+            name: topic.id
+            for name in changed
+            if (topic := old.topics.get(name)) is not None
+            and topic.id not in new.topics_by_id
+            and name != OFFSETS_TOPIC
+        }
+        if not deleted:
+            return
+        groups = 0
+        for shard in self._shards:
+            if shard.state in (ShardState.ACTIVE, ShardState.LOADING):
+                self._sweeps.drop_topics(shard, deleted, now=groups < GROUPS_AT_ONCE)
+                groups += len(_machine(shard).groups)
+
+    def partition_for(self, group_id: str) -> int:
+        """Raises Refused COORDINATOR_NOT_AVAILABLE while the offsets topic does not exist."""
+        return self._shards.partition_for(group_id)
+
+    def _make_shard(self, partition: int, epoch: int) -> Shard:
+        return Shard(
+            partition,
+            epoch,
+            self._writer,
+            self._clock,
+            self._timers,
+            self._workers,
+            self._steps,
+            self._make_machine,
+            compression=self._settings.compression,
+            base_sequence=BASE_SEQUENCE,
+            load_step_bytes=self._settings.load_step_bytes,
+            on_active=self._sweeps.drop_topics,
+            load_times=self.load_times,
+        )
+
+    def _make_machine(self, timers: ShardTimers) -> GroupMachine:
+        tasks = StepTasks(self._steps, timers)
+        machine = GroupMachine(self._settings.group, timers, tasks, self._random, self._memory)
+        machine.env.group_configs = self._group_configs
+        machine.env.note_rebalance = self.meters.consumer_rebalanced
+        machine.env.note_share_rebalance = self.meters.share_rebalanced
+        machine.env.note_completed_rebalance = self.meters.rebalance_completed
+        if self._assignment_interval_ms is not None:
+            machine.env.assignment_interval_ms = self._assignment_interval_ms
+        if self._share_assignment_interval_ms is not None:
+            machine.env.share_assignment_interval_ms = self._share_assignment_interval_ms
+        machine.on_topics(self._topics, set(), has_new=False)
+        return machine
+
+    def _group_configs(self, group_id: str) -> Mapping[str, str]:
+        return self._image.config(ConfigResourceType.GROUP, group_id)
+
+    def _expire(self) -> None:
+        self._sweep = self._timers.call_after(self._settings.retention_check_interval_ms, self._expire)
+        self._sweeps.expire(list(self._shards.started()))
+
+    # --- membership
+
+    def join_group(
+        self, request: JoinGroupRequest, context: RequestContext, may_describe: MayDescribe | None = None
+    ) -> Deferred[Any]:
+        if not self._active:
+            return Deferred.of(join_refusal(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return classic_calls.join_group(self._shard, self._settings.group, request, context, may_describe)
+
+    def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> Deferred[Any]:
+        return classic_calls.sync_group(self._shard, request)
+
+    def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> Deferred[Any]:
+        return classic_calls.heartbeat_of_member(self._shard, request)
+
+    def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> Deferred[Any]:
+        return classic_calls.leave_group(self._shard, request)
+
+    def consumer_group_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        context: RequestContext,
+        may_describe: MayDescribe | None,
+    ) -> Deferred[Any]:
+        assignors = self._settings.group.consumer.assignors
+        return consumer_groups.heartbeat(self._shard, request, context, assignors, may_describe, self._active)
+
+    # --- offsets
+
+    def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Deferred[Any]:
+        try:
+            shard = self._shard(request.group_id, may_be_empty=True)
+            answer = shard.write(
+                lambda now_ms: self.meters.committed(
+                    commit_offsets(_machine(shard), request, context.api_version, now_ms)
+                )
+            )
+        except Refused as refusal:
+            return Deferred.of(commit_refusal(request, refusal.code))
+        return or_refused(answer, lambda refusal: commit_refusal(request, refusal.code))
+
+    def transactional_offset_commit(
+        self, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> Deferred[Any]:
+        return self.transactional_offsets.commit(request, context.api_version)
+
+    def end_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Deferred[ErrorCode]:
+        return self.transactional_offsets.end(
+            partition, producer_id, producer_epoch, committed, coordinator_epoch, transaction_version
+        )
+
+    def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Deferred[Any]:
+        answers = [self._fetch_group(group, request.require_stable) for group in request.groups]
+        return gather(answers).then(lambda groups: OffsetFetchResponse(groups=groups))
+
+    def _fetch_group(
+        self, group: OffsetFetchRequestGroup, require_stable: bool
+    ) -> Deferred[OffsetFetchResponseGroup]:
+        def refused(refusal: Refused) -> OffsetFetchResponseGroup:
+            # To a reader, a write that could not be committed means that this node may no longer be the leader.
+            unavailable = refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and self._active
+            code = ErrorCode.NOT_COORDINATOR if unavailable else refusal.code
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+
+        try:
+            shard = self._shard(group.group_id, may_be_empty=True)
+            answer = shard.read(lambda: see_offsets(_machine(shard), group, require_stable)).and_then(
+                lambda seen: self._steps.value("telling the offsets of a group", tell_offsets(seen, group))
+            )
+        except Refused as refusal:
+            return Deferred.of(refused(refusal))
+        return or_refused(answer, refused)
+
+    def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Deferred[Any]:
+        def refused(refusal: Refused) -> OffsetDeleteResponse:
+            return OffsetDeleteResponse(error_code=refusal.code)
+
+        try:
+            shard = self._shard(request.group_id)
+            answer = self._sweeps.delete_offsets(shard, request)
+        except Refused as refusal:
+            return Deferred.of(refused(refusal))
+        return or_refused(answer, refused)
+
+    # --- groups as a whole
+
+    def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Deferred[Any]:
+        absent_is_error = context.api_version >= ABSENT_GROUP_ON_DESCRIBE_SINCE
+        shard_of = partial(self._shard, may_be_empty=True)
+
+        def refused(group_id: str, refusal: Refused) -> DescribedGroup:
+            return DescribedGroup(group_id=group_id, error_code=refusal.code)
+
+        describe = partial(describe_group, absent_is_error=absent_is_error)
+        described = self._steps.value(
+            "describing groups", describe_all(request.groups, shard_of, describe, refused)
+        )
+        return described.and_then(gather).then(lambda groups: DescribeGroupsResponse(groups=groups))
+
+    def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, context: RequestContext
+    ) -> Deferred[Any]:
+        def refused(group_id: str, refusal: Refused) -> DescribedConsumerGroup:
+            return DescribedConsumerGroup(group_id=group_id, error_code=refusal.code)
+
+        described = self._steps.value(
+            "describing consumer groups",
+            describe_all(request.group_ids, self._shard, describe_consumer_group, refused),
+        )
+        return described.and_then(gather).then(lambda groups: ConsumerGroupDescribeResponse(groups=groups))
+
+    def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Deferred[Any]:
+        if not self._active:
+            return Deferred.of(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return or_refused(
+            self._steps.value("listing groups", list_all(request, self._shards.started))
+            .and_then(gather)
+            .then(lambda lists: ListGroupsResponse(groups=[group for groups in lists for group in groups])),
+            lambda refusal: ListGroupsResponse(error_code=refusal.code),
+        )
+
+    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Deferred[Any]:
+        def one(group_id: str) -> Deferred[DeletableGroupResult]:
+            def refused(refusal: Refused) -> DeletableGroupResult:
+                return DeletableGroupResult(group_id=group_id, error_code=refusal.code)
+
+            try:
+                shard = self._shard(group_id, may_be_empty=True)
+                # Kafka also asks first whether it is a share group: its states are deleted before it is.
+                released = self.share.release(shard, group_id)
+                answer = released.and_then(lambda _: self._sweeps.delete_group(shard, group_id))
+            except Refused as refusal:
+                return Deferred.of(refused(refusal))
+            return or_refused(answer.then(lambda _: DeletableGroupResult(group_id=group_id)), refused)
+
+        return gather([one(group_id) for group_id in request.groups_names]).then(
+            lambda results: DeleteGroupsResponse(results=results)
+        )
+
+    def _shard(self, group_id: str | None, may_be_empty: bool = False) -> Shard:
+        """The shard of a group, not necessarily active. Raises Refused."""
+        if not self._active:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if group_id is None or (group_id == "" and not may_be_empty):
+            raise Refused(ErrorCode.INVALID_GROUP_ID)
+        return self._shards.shard_for(group_id)
+
+    def _shard_at(self, partition: int) -> Shard:
+        """The shard of a partition, started. Raises Refused."""
+        shard = self._shards.get(partition) if self._active else None
+        if shard is None:
+            raise Refused(ErrorCode.NOT_COORDINATOR)
+        if shard.state is ShardState.INITIAL:
+            shard.start()
+        return shard

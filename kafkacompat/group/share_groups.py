@@ -1,0 +1,264 @@
+"""Share groups (KIP-932) in the coordinator: heartbeats, descriptions, and the states of their share-partitions.
+
+The share coordinator is asked for a state after the group's record of it is committed, and beside the member's answer.
+What became of it is written to the group. Follows Kafka's GroupCoordinatorService.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkacompat.api.share_services import TopicIdPartition
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.refusals import or_refused
+from kafkacompat.deferred import Deferred, gather
+from kafkacompat.faults import report
+from kafkacompat.group.consumer.target_assignment import hash_topics
+from kafkacompat.group.listing import describe_all
+from kafkacompat.group.share.describe import describe_share_group
+from kafkacompat.group.share.heartbeat import Beat, share_group_heartbeat
+from kafkacompat.group.share.initialization import Initialization, end_initialization
+from kafkacompat.group.share.offsets import begin_deletion_of_states
+from kafkacompat.group.share.share_group import ShareGroup
+from kafkacompat.group.share.validation import validate_heartbeat
+from kafkacompat.group.sweeps import machine_of
+from kafkacompat.wire.error_texts import error_text
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.share_group_describe_response import (
+    DescribedGroup,
+    ShareGroupDescribeResponse,
+)
+from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.api.share_services import ShareError, SharePersister
+    from kafkacompat.coordinator.shard import Shard
+    from kafkacompat.group.share.member import Partitions
+    from kafkacompat.ids import Uuid
+    from kafkacompat.ports import Timers
+    from kafkacompat.stepping.works import Steps
+    from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
+    from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Outcomes = Mapping[TopicIdPartition, "ShareError"]
+Ask = Callable[[Sequence[TopicIdPartition]], Deferred[Outcomes]]
+
+ASKED_AT_ONCE = 500
+"""Share-partitions of which the share coordinator is asked in one step."""
+ASKED_COST = 10
+"""Cost of one of them, in microseconds."""
+TAKEN_A_MICROSECOND = 3
+"""Outcomes that are put together in a microsecond."""
+HASHED_AT_ONCE = 500
+"""Topics of a member that are hashed within its heartbeat, at 6 microseconds each."""
+INITIALIZING = "initializing states of a share group"
+
+
+class ShareGroups:
+    """`persister` is None until the broker's parts are connected. Then share groups are not served."""
+
+    def __init__(
+        self,
+        shard_of: Callable[[str], Shard],
+        is_active: Callable[[], bool],
+        timers: Timers,
+        steps: Steps,
+    ) -> None:
+        """`shard_of` raises Refused."""
+        self._shard_of = shard_of
+        self.is_active = is_active
+        self._timers = timers
+        self._steps = steps
+        self.persister: SharePersister | None = None
+
+    # --- members
+
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, context: RequestContext
+    ) -> Deferred[ShareGroupHeartbeatResponse]:
+        if (
+            not self.is_active()
+        ):  # a member must not be told that its request is bad while nobody can serve it
+            return Deferred.of(_refused(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        client_id, client_host = context.client_id or "", f"/{context.client_host}"
+
+        def write() -> Deferred[Beat]:
+            return shard.write(
+                lambda now_ms: share_group_heartbeat(
+                    machine_of(shard).env, request, client_id, client_host, now_ms
+                )
+            )
+
+        try:
+            validate_heartbeat(request)
+            shard = self._shard_of(request.group_id)
+            names = request.subscribed_topic_names
+            if names is None or len(names) <= HASHED_AT_ONCE:
+                answer = write()
+            else:
+                shard.require_active()
+                hashed = self._steps.value("hashing topics", hash_topics(machine_of(shard).env, names))
+                answer = hashed.and_then(lambda _: write())
+        except Refused as refusal:
+            return Deferred.of(_refused(refusal))
+        return or_refused(answer.then(self._beaten), _refused)
+
+    def _beaten(self, beat: Beat) -> ShareGroupHeartbeatResponse:
+        begun = beat.initialization
+        if begun is not None:
+            self._timers.call_after(0, lambda: self._initialize(begun))
+        return beat.response
+
+    def describe(
+        self, request: ShareGroupDescribeRequest, context: RequestContext
+    ) -> Deferred[ShareGroupDescribeResponse]:
+        def refused(group_id: str, refusal: Refused) -> DescribedGroup:
+            message = error_text(refusal.code) if group_id else None
+            return DescribedGroup(group_id=group_id, error_code=refusal.code, error_message=message)
+
+        described = self._steps.value(
+            "describing share groups",
+            describe_all(request.group_ids, self._shard_of, describe_share_group, refused),
+        )
+        return described.and_then(gather).then(lambda groups: ShareGroupDescribeResponse(groups=groups))
+
+    # --- states
+
+    def _initialize(self, begun: Initialization) -> None:
+        if not self.is_active():
+            return
+
+        def asked(done: Deferred[list[bool]]) -> None:
+            try:
+                succeeded = all(done.result())
+            except Exception as error:
+                report(f"initializing the state of share group {begun.group_id[:64]}", error)
+                succeeded = False
+            # In a turn of its own: the group may have tens of thousands of partitions.
+            self._timers.call_after(0, lambda: self._end_initialization(begun, succeeded))
+
+        def ask(partitions: Sequence[TopicIdPartition]) -> Deferred[bool]:
+            return self._ask_to_initialize(begun, partitions).then(_have_succeeded)
+
+        self._steps.value(INITIALIZING, _asked(begun.start_offsets, ask)).and_then(gather).on_done(asked)
+
+    def ask_to_initialize(self, begun: Initialization) -> Deferred[Outcomes]:
+        return self._ask_in_steps(INITIALIZING, begun.start_offsets, partial(self._ask_to_initialize, begun))
+
+    def _ask_to_initialize(
+        self, begun: Initialization, partitions: Sequence[TopicIdPartition]
+    ) -> Deferred[Outcomes]:
+        persister, offsets = self.persister, begun.start_offsets
+        assert persister is not None
+        some = {each: offsets[each.topic_id][each.partition] for each in partitions}
+        return persister.initialize(begun.group_id, begun.state_epoch, some)
+
+    def _end_initialization(self, begun: Initialization, succeeded: bool) -> None:
+        """If one failed, all are initialized again by a later heartbeat: an initialization may be repeated."""
+        group_id = begun.group_id
+        if not self.is_active():
+            return
+        if not succeeded:
+            logger.warning("the states of share group %s could not be initialized", group_id[:64])
+        try:
+            written = self.end_initialization(group_id, begun.partitions, succeeded)
+        except Refused as refusal:
+            _not_written(group_id, refusal)
+            return
+
+        def done(finished: Deferred[None]) -> None:
+            try:
+                finished.result()
+            except Refused as refusal:
+                _not_written(group_id, refusal)
+
+        written.on_done(done)
+
+    def end_initialization(self, group_id: str, partitions: Partitions, succeeded: bool) -> Deferred[None]:
+        """Note what became of these in the group. Raises Refused, or the Deferred fails with it."""
+        shard = self._shard_of(group_id)
+        return shard.write(
+            lambda _: end_initialization(machine_of(shard).env, group_id, partitions, succeeded)
+        )
+
+    def delete_states(self, group_id: str, partitions: Partitions) -> Deferred[Outcomes]:
+        persister = self.persister
+        assert persister is not None
+        return self._ask_in_steps(
+            "deleting states of a share group", partitions, partial(persister.delete, group_id)
+        )
+
+    def _ask_in_steps(
+        self, what: str, partitions: Mapping[Uuid, Collection[int]], ask: Ask
+    ) -> Deferred[Outcomes]:
+        found = self._steps.value(what, _asked(partitions, ask)).and_then(gather)
+        return found.and_then(lambda pieces: self._steps.value(what, _together(pieces)))
+
+    def release(self, shard: Shard, group_id: str) -> Deferred[None]:
+        """Delete the states of a group that is about to be deleted. Raises Refused, or the Deferred fails with it: then
+        the group stays. For a group of another kind nothing is done and nothing awaited."""
+        shard.require_active()
+        if not isinstance(machine_of(shard).groups.get(group_id), ShareGroup):
+            return Deferred.of(None)
+        begun = shard.write(lambda _: begin_deletion_of_states(machine_of(shard).env, group_id))
+
+        def written(partitions: Partitions) -> Deferred[None]:
+            return (
+                self.delete_states(group_id, partitions).then(_throw_first)
+                if partitions
+                else Deferred.of(None)
+            )
+
+        return begun.and_then(written)
+
+
+def _asked(
+    partitions: Mapping[Uuid, Collection[int]], ask: Callable[[Sequence[TopicIdPartition]], Deferred[T]]
+) -> Generator[int, None, list[Deferred[T]]]:
+    """Ask for some after the other."""
+    answers = []
+    some: list[TopicIdPartition] = []
+    for topic_id, of_topic in partitions.items():
+        for partition in sorted(of_topic):
+            some.append(TopicIdPartition(topic_id, partition))
+            if len(some) == ASKED_AT_ONCE:
+                answers.append(ask(some))
+                some = []
+                yield ASKED_AT_ONCE * ASKED_COST
+    if some:
+        answers.append(ask(some))
+    return answers
+
+
+def _have_succeeded(outcomes: Outcomes) -> bool:
+    return all(each.code is ErrorCode.NONE for each in outcomes.values())
+
+
+def _together(pieces: list[Outcomes]) -> Generator[int, None, Outcomes]:
+    found: dict[TopicIdPartition, ShareError] = {}
+    for piece in pieces:
+        found.update(piece)
+        yield len(piece) // TAKEN_A_MICROSECOND
+    return found
+
+
+def _throw_first(outcomes: Outcomes) -> None:
+    for each in outcomes.values():
+        if each.code is not ErrorCode.NONE:
+            raise Refused(each.code, each.message)
+
+
+def _not_written(group_id: str, refusal: Refused) -> None:
+    """The group says still that they are being initialized, so whoever coordinates it asks again after a while."""
+    logger.warning("the states of share group %s could not be noted: %s", group_id[:64], refusal)
+
+
+def _refused(refusal: Refused) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)

@@ -1,0 +1,273 @@
+"""Removals from the groups' shards: expired offsets, offsets of deleted topics, and deleted groups.
+
+They walk a shard in stretches and write the tombstones of each stretch before the loop continues. A shard or stretch
+that fails is reported, and the others continue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkacompat.coordinator.core import CoordinatorResult, RecordRun, Refused
+from kafkacompat.coordinator.rounds import STRETCH, TOMBSTONE_COST, stretches
+from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
+from kafkacompat.deferred import Deferred, gather
+from kafkacompat.faults import report
+from kafkacompat.group.commit import delete_offsets
+from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.records import GroupRecord, OffsetRecord
+from kafkacompat.group.retention import (
+    begin_deletion,
+    deleted_topic_records,
+    deletion_records,
+    expired_records,
+    places,
+    places_of_group,
+    places_of_topics,
+    shut,
+)
+from kafkacompat.group.share.initialization import forget_absent_topics
+from kafkacompat.group.share.share_group import ShareGroup
+from kafkacompat.group.share.state_partitions import NO_STATES
+from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
+
+if TYPE_CHECKING:
+    from kafkacompat.group.group import Group
+    from kafkacompat.group.meters import GroupMeters
+    from kafkacompat.ids import Uuid
+    from kafkacompat.ports import Clock
+    from kafkacompat.stepping.works import Steps, Work
+
+T = TypeVar("T")
+
+PLACE_COST = 2
+TOPICS_A_MICROSECOND = 5
+"""Topics of a share group that are looked up in a microsecond."""
+BATCH_BYTES_MAX = 16_384
+"""Bytes of keys in one batch of tombstones, as for transactional ids in Kafka. A batch has at least one."""
+KEY_OVERHEAD_BYTES = 32
+
+
+def batches(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
+    """The records in order, in batches that are small enough for any log."""
+    batch: list[GroupRecord] = []
+    size = 0
+    for record in records:
+        assert not isinstance(record, RecordRun)  # it has to be in one batch
+        name = record.group_id + record.topic if isinstance(record, OffsetRecord) else record.group_id
+        own = len(name.encode("utf-8", "surrogatepass")) + KEY_OVERHEAD_BYTES
+        if batch and size + own > BATCH_BYTES_MAX:
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += own
+    if batch:
+        yield batch
+
+
+class GroupSweeps:
+    def __init__(self, steps: Steps, clock: Clock, meters: GroupMeters) -> None:
+        self._steps = steps
+        self._clock = clock
+        self._meters = meters
+        self._is_expiring = False
+        self._dropping: set[Shard] = set()
+
+    # --- expiry
+
+    def expire(self, shards: list[Shard]) -> None:
+        """Run one pass over these shards. Does nothing while the last pass runs. It also repeats what the log has refused
+        of the removals after the deletion of a topic."""
+        if not self._is_expiring:
+            self._is_expiring = True
+            self._steps.start_now("the expiry of offsets", self._expire(shards))
+
+    def _expire(self, shards: list[Shard]) -> Work:
+        try:
+            for shard in shards:
+                if shard.state is not ShardState.ACTIVE:
+                    continue
+                machine = machine_of(shard)
+                for stretch in stretches(places(machine)):
+                    if shard.state is not ShardState.ACTIVE:
+                        break
+                    records = expired_records(machine, stretch, self._clock.now_ms())
+                    self._meters.expired(sum(isinstance(each, OffsetRecord) for each in records))
+                    self._write(shard, records)
+                    yield _cost(records)
+                yield from self._forget_absent_topics(shard)
+                self.drop_topics(shard, now=False)
+        finally:
+            self._is_expiring = False
+
+    # --- deletion of topics
+
+    def drop_topics(self, shard: Shard, deleted: dict[str, Uuid] | None = None, *, now: bool = True) -> None:
+        """Drop the offsets of deleted topics (name -> id), and what share groups know of them, including topics deleted
+        while the shard was loading.
+
+        With `now` False the start is delayed: other shards start at once, and one image may cause as many of these as
+        there are shards.
+        """
+        deleting = machine_of(shard).deleting
+        for name, topic_id in (deleted or {}).items():
+            deleting.setdefault(name, {})[topic_id] = shard.end_offset
+        if deleting and shard.state is ShardState.ACTIVE and shard not in self._dropping:
+            self._dropping.add(shard)
+            start = self._steps.start_now if now else self._steps.start
+            start("forgetting the offsets of deleted topics", self._drop_topics(shard))
+
+    def _drop_topics(self, shard: Shard) -> Work:
+        machine = machine_of(shard)
+        try:
+            while machine.deleting:
+                topics = {name: dict(ids) for name, ids in machine.deleting.items()}
+                is_all_written = True
+                for stretch in stretches(places_of_topics(machine, topics)):
+                    if shard.state is not ShardState.ACTIVE:
+                        return
+                    records = deleted_topic_records(machine, stretch, topics)
+                    is_all_written = self._write(shard, records) and is_all_written
+                    yield _cost(records)
+                yield from self._forget_absent_topics(shard)
+                if shard.state is not ShardState.ACTIVE or not is_all_written:
+                    return  # the next pass of the expiry begins again
+                for name, ids in topics.items():
+                    if machine.deleting[name] == ids:
+                        del machine.deleting[name]
+        finally:
+            self._dropping.discard(shard)
+
+    def _forget_absent_topics(self, shard: Shard) -> Work:
+        """Each share group is looked at in every pass of the expiry as well, so nothing is to be done if the log refuses
+        its record."""
+        machine = machine_of(shard)
+        for group in list(machine.groups.values()):
+            if shard.state is not ShardState.ACTIVE:
+                return
+            cost = PLACE_COST
+            if isinstance(group, ShareGroup) and machine.groups.get(group.group_id) is group:
+                states = NO_STATES if group.states is None else group.states
+                cost += (len(states.initializing) + len(states.initialized)) // TOPICS_A_MICROSECOND
+                record = forget_absent_topics(machine.env, group)
+                if record is not None:
+                    self._write(shard, [record])
+                    cost += OPERATION_COST
+            yield cost
+
+    # --- deletion of a group
+
+    def delete_group(self, shard: Shard, group_id: str) -> Deferred[None]:
+        """Delete a group. Raises Refused, or the Deferred fails with it. A group that fits into a stretch is deleted at
+        once. For a larger one the offsets are deleted first, and it cannot be used meanwhile."""
+        return shard.in_turn(lambda: self._delete_group(shard, group_id))
+
+    def _delete_group(self, shard: Shard, group_id: str) -> Deferred[None]:
+        shard.require_active()
+        machine = machine_of(shard)
+        group = begin_deletion(machine, group_id)
+        found = places_of_group(machine, group_id)
+        first = list(islice(found, STRETCH))
+        if len(first) < STRETCH:
+            return shard.write(lambda _: CoordinatorResult(tuple(deletion_records(machine, first)), None))
+        answer: Deferred[None] = Deferred()
+        shut(machine, group, self._clock.now_ms())
+        self._steps.start_now("the deletion of a group", self._delete(shard, group, answer))
+        return answer
+
+    def _delete(self, shard: Shard, group: Group, answer: Deferred[None]) -> Work:
+        machine = machine_of(shard)
+        written: Deferred[None] | None = None
+        try:
+            for stretch in stretches(places_of_group(machine, group.group_id)):
+                for batch in batches(deletion_records(machine, stretch)):
+                    written = self._write_batch(shard, batch)
+                    if written.done:
+                        written.result()
+                yield STRETCH * (PLACE_COST + TOMBSTONE_COST)
+        except Exception as error:
+            if group.is_dead() and machine.groups.get(group.group_id) is group:
+                group.open_again()
+            answer.fail(error)
+            if not isinstance(error, Refused):
+                report("the deletion of a group", error)
+            return
+        assert written is not None
+        written.pass_to(answer)
+
+    # --- deletion of offsets
+
+    def delete_offsets(self, shard: Shard, request: OffsetDeleteRequest) -> Deferred[OffsetDeleteResponse]:
+        """Delete offsets. Raises Refused. A request for more partitions than a stretch is carried out in pieces, like
+        many small requests."""
+        if sum(len(topic.partitions) for topic in request.topics) <= STRETCH:
+            return shard.write(lambda _: self._meters.deleted(delete_offsets(machine_of(shard), request)))
+        shard.require_active()
+        together: Deferred[OffsetDeleteResponse] = Deferred()
+        self._steps.start_now("the deletion of offsets", self._delete_pieces(shard, request, together))
+        return together
+
+    def _delete_pieces(
+        self, shard: Shard, request: OffsetDeleteRequest, together: Deferred[OffsetDeleteResponse]
+    ) -> Work:
+        answers: list[Deferred[OffsetDeleteResponse]] = []
+        try:
+            for topic in request.topics:
+                for start in range(0, len(topic.partitions), STRETCH):
+                    part = OffsetDeleteRequestTopic(
+                        name=topic.name, partitions=topic.partitions[start : start + STRETCH]
+                    )
+                    piece = OffsetDeleteRequest(group_id=request.group_id, topics=[part])
+                    answers.append(
+                        shard.write(
+                            lambda _, piece=piece: self._meters.deleted(  # type: ignore[misc]
+                                delete_offsets(machine_of(shard), piece)
+                            )
+                        )
+                    )
+                    yield len(part.partitions) * (PLACE_COST + TOMBSTONE_COST)
+        except Exception as error:
+            together.fail(error)
+            if not isinstance(error, Refused):
+                report("the deletion of offsets", error)
+            return
+        gather(answers).then(_joined).pass_to(together)
+
+    def _write_batch(self, shard: Shard, batch: list[GroupRecord]) -> Deferred[None]:
+        return shard.write(lambda _: CoordinatorResult(tuple(batch), None))
+
+    def _write(self, shard: Shard, records: list[GroupRecord]) -> bool:
+        """Whether the log has taken them all."""
+        for batch in batches(records):
+            try:
+                written = self._write_batch(shard, batch)
+            except Exception as error:
+                if not isinstance(error, Refused):
+                    report(f"writing to coordinator partition {shard.partition}", error)
+                return False
+            if written.done and written.has_failed:
+                return False  # later steps, such as the end of the group, depend on this one
+        return True
+
+
+def _cost(records: list[GroupRecord]) -> int:
+    return STRETCH * PLACE_COST + len(records) * TOMBSTONE_COST
+
+
+def _joined(parts: list[OffsetDeleteResponse]) -> OffsetDeleteResponse:
+    """One response from those of the pieces, each of which has one topic."""
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    for part in parts:
+        for topic in part.topics:
+            known = topics.setdefault(topic.name, OffsetDeleteResponseTopic(name=topic.name, partitions=[]))
+            known.partitions.extend(topic.partitions)
+    return OffsetDeleteResponse(topics=list(topics.values()))
+
+
+def machine_of(shard: Shard) -> GroupMachine:
+    machine = shard.machine
+    assert isinstance(machine, GroupMachine)
+    return machine

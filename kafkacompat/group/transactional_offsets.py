@@ -1,0 +1,148 @@
+"""The group coordinator's part in transactions: offsets committed in a transaction, and the markers that end it.
+
+The transaction is verified or begun for the offsets' partition, then the offsets are written. KIP-447, KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kafkacompat.coordinator.core import InTransaction, Refused, client_error
+from kafkacompat.coordinator.refusals import or_refused, transactional_commit_refusal
+from kafkacompat.coordinator.shard import Shard
+from kafkacompat.deferred import Deferred
+from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.transactional_commit import commit_transactional_offsets
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.ports import LogRefused, VerificationGuard
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.api.transaction_services import TransactionVerifier
+    from kafkacompat.group.meters import GroupMeters
+    from kafkacompat.ports import Clock
+    from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+    from kafkacompat.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+
+ABORTABLE_SINCE = 4
+"""From this version on, clients know TRANSACTION_ABORTABLE."""
+ADDS_SINCE = 5
+"""From this version on, the commit itself adds the offsets' partition to the transaction."""
+LOAD_IN_PROGRESS_SINCE = 2
+NO_SEQUENCE = -1
+
+
+class TransactionalOffsets:
+    """`verifier` is set once it exists. With None nothing is verified."""
+
+    def __init__(
+        self,
+        partitions: PartitionService,
+        clock: Clock,
+        find: Callable[[str], Shard],
+        at: Callable[[int], Shard],
+        meters: GroupMeters,
+    ) -> None:
+        """`find` and `at` return the shard of a group and of a partition, or raise Refused."""
+        self._partitions = partitions
+        self._clock = clock
+        self._find = find
+        self._at = at
+        self._meters = meters
+        self.verifier: TransactionVerifier | None = None
+
+    def commit(self, request: TxnOffsetCommitRequest, version: int) -> Deferred[TxnOffsetCommitResponse]:
+        def refused(refusal: Refused) -> TxnOffsetCommitResponse:
+            return transactional_commit_refusal(request, _for_version(refusal.code, version))
+
+        try:
+            shard = self._find(request.group_id)
+            shard.require_active()
+            verification_guard = self._begin(shard, request, version)
+        except Refused as refusal:
+            return Deferred.of(refused(refusal))
+        if verification_guard is None or self.verifier is None:
+            return or_refused(self._write(shard, request, version, None), refused)
+        partition = TopicPartition(OFFSETS_TOPIC, shard.partition)
+        answer: Deferred[TxnOffsetCommitResponse] = Deferred()
+
+        def verified(done: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
+            code = done.result()[partition]
+            if code is not ErrorCode.NONE:
+                answer.resolve(refused(Refused(client_error(code))))
+                return
+            or_refused(self._write(shard, request, version, verification_guard), refused).pass_to(answer)
+
+        self.verifier.ask(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [partition],
+            version >= ADDS_SINCE,
+        ).on_done(verified)
+        return answer
+
+    def end(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        version: int,
+    ) -> Deferred[ErrorCode]:
+        try:
+            ended = self._at(partition).complete_transaction(
+                producer_id, producer_epoch, committed, coordinator_epoch, version
+            )
+        except Refused as refusal:
+            return Deferred.of(refusal.code)
+        return ended
+
+    def _begin(self, shard: Shard, request: TxnOffsetCommitRequest, version: int) -> VerificationGuard | None:
+        log = self._partitions.log(TopicPartition(OFFSETS_TOPIC, shard.partition))
+        if log is None:
+            raise Refused(ErrorCode.NOT_COORDINATOR)
+        try:
+            return log.start_verification(
+                request.producer_id,
+                request.producer_epoch,
+                NO_SEQUENCE,
+                version >= ADDS_SINCE,
+                self._clock.now_ms(),
+            )
+        except LogRefused as refused:
+            raise Refused(refused.code) from refused
+
+    def _write(
+        self,
+        shard: Shard,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        verification_guard: VerificationGuard | None,
+    ) -> Deferred[TxnOffsetCommitResponse]:
+        machine = shard.machine
+        assert isinstance(machine, GroupMachine)
+        owner = InTransaction(request.producer_id, request.producer_epoch, verification_guard)
+        try:
+            return shard.transactional_write(
+                lambda now_ms: self._meters.committed(
+                    commit_transactional_offsets(machine, request, version, now_ms)
+                ),
+                owner,
+            )
+        except Refused as refusal:
+            failed: Deferred[TxnOffsetCommitResponse] = Deferred()
+            failed.fail(refusal)
+            return failed
+
+
+def _for_version(code: ErrorCode, version: int) -> ErrorCode:
+    """The error code that a client of that version knows."""
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOAD_IN_PROGRESS_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code

@@ -1,0 +1,78 @@
+"""A broker's parts for the state of share groups, connected: the share coordinator, the persister, and what the group
+coordinator needs of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.inter_broker_sender import channels_to
+from kafkacompat.group.end_offsets import EndOffsetReader
+from kafkacompat.share.persister import ShareStatePersister, Topics
+from kafkacompat.share.share_coordinator import ShareCoordinator, ShareCoordinatorSettings
+from kafkacompat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.group.group_coordinator import GroupCoordinator
+    from kafkacompat.ports import Clock, Random, Timers, Workers
+
+STATE_PURPOSE = "share-group-state"
+END_OFFSETS_PURPOSE = "end-offsets"
+
+
+class SharesSide:
+    """`start`, `on_image` and `stop` are as in the group coordinator."""
+
+    def __init__(
+        self,
+        node_id: int,
+        listener_name: str,
+        channels: Any,
+        partitions: PartitionService,
+        groups: GroupCoordinator,
+        topics: Topics,
+        image: Callable[[], MetadataImage],
+        clock: Clock,
+        timers: Timers,
+        tasks: Tasks,
+        random: Random,
+        workers: Workers | None,
+        settings: ShareCoordinatorSettings,
+        keep: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`listener_name` is the listener of the brokers. `image` returns the newest image that the partitions have
+        applied. `keep`: see Steps."""
+        self.coordinator = ShareCoordinator(node_id, partitions, clock, timers, workers, settings, keep)
+        self.persister = ShareStatePersister(
+            node_id,
+            image,
+            self.coordinator,
+            channels_to(channels, image, listener_name, STATE_PURPOSE),
+            topics,
+            timers,
+            random,
+        )
+        self._ends = EndOffsetReader(
+            node_id,
+            partitions,
+            image,
+            channels_to(channels, image, listener_name, END_OFFSETS_PURPOSE),
+            tasks,
+        )
+        groups.share.persister = self.persister
+        groups.share_offsets.ends = self._ends
+
+    def start(self) -> None:
+        self.coordinator.start()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Call it after the partitions have applied the image."""
+        self.coordinator.on_image(old, new)
+        self.persister.on_image(old, new)
+
+    def stop(self) -> None:
+        self._ends.close()
+        self.persister.close()
+        self.coordinator.stop()

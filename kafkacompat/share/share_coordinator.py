@@ -1,0 +1,342 @@
+"""The share coordinator of this node: api.share_services.ShareCoordinatorService.
+
+It finds the shard of each share-partition that a request names, runs the operations there, prunes the topic and
+snapshots cold share-partitions. Follows Kafka's ShareCoordinatorService. Share-partitions of one request that are in
+one shard are written as one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.share_services import ShareError, SharePartitionKey
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.loading import LOAD_STEP_BYTES, LoadCosts
+from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
+from kafkacompat.coordinator.shard import Shard
+from kafkacompat.coordinator.shards import Shards
+from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.deferred import Deferred, when_all_done
+from kafkacompat.faults import report
+from kafkacompat.ids import SHARE_STATE_TOPIC, Uuid
+from kafkacompat.meters import RecentTimes
+from kafkacompat.quota.counted import Counted
+from kafkacompat.share.state.machine import Environment, ShareCoordinatorMachine
+from kafkacompat.share.state.operations import batches_if_due
+from kafkacompat.share.state_answers import (
+    BATCH_BYTES,
+    BATCH_COST,
+    DELETE,
+    INITIALIZE,
+    PARTITION_BYTES,
+    PARTITION_COST,
+    READ,
+    READ_SUMMARY,
+    WRITE,
+    StateApi,
+)
+from kafkacompat.share.state_sweeps import ShareSweeps, machine_of
+from kafkacompat.stepping.works import Steps
+from kafkacompat.wire.error_texts import error_text
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.ports import Clock, Timers, Workers
+
+TOGETHER_BYTES_MAX = 16_384
+"""Bytes of records that are written as one batch, except for a single record."""
+LOAD_COSTS = LoadCosts(record=30, large_value_bytes=1_024)
+"""An update is combined with the state before it, and 50 batches fit into a kilobyte."""
+NOT_ACTIVE = ShareError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Share coordinator is not available.")
+_ANSWER_COST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCoordinatorSettings:
+    """Times in ms, sizes in bytes."""
+
+    updates_per_snapshot: int = 500
+    write_timeout_ms: int = 5_000
+    compression: int = 0
+    """share.coordinator.state.topic.compression.codec, as in a batch's attributes."""
+    prune_interval_ms: int = 300_000
+    cold_interval_ms: int = 300_000
+    load_step_bytes: int = LOAD_STEP_BYTES
+
+
+class _Together:
+    """Share-partitions of one shard, to be written as one batch."""
+
+    __slots__ = ("asked", "keys", "size")
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[SharePartitionKey, Any]] = []
+        self.keys: set[SharePartitionKey] = set()
+        self.size = 0
+
+
+Answers = dict[Uuid, dict[int, Any]]
+"""By topic id and partition: an operation's answer, or a _One that has it later."""
+
+
+class ShareCoordinator:
+    def __init__(
+        self,
+        node_id: int,
+        partitions: PartitionService,
+        clock: Clock,
+        timers: Timers,
+        workers: Workers | None,
+        settings: ShareCoordinatorSettings,
+        keep: Any = lambda: None,
+    ) -> None:
+        """Serves nothing before `start`. `keep`: see Steps."""
+        self._clock = clock
+        self._timers = timers
+        self._workers = workers
+        self._settings = settings
+        self._image: MetadataImage | None = None
+        self._writer = ServicePartitionWriter(partitions, SHARE_STATE_TOPIC, settings.write_timeout_ms)
+        self._steps = Steps(timers, keep)
+        self.load_times = RecentTimes()
+        """Of partitions of the state topic."""
+        self.write_times = RecentTimes()
+        """Of requests that write states."""
+        self.writes = Counted()
+        """States written, and reads that recorded a newer leader."""
+        self._shards = Shards(node_id, SHARE_STATE_TOPIC, self._make_shard)
+        self._env = Environment(
+            self._partition_count, settings.updates_per_snapshot, settings.cold_interval_ms
+        )
+        self._active = False
+        self.sweeps = ShareSweeps(self._steps, clock, timers, self._shards, partitions)
+
+    # --- life
+
+    def start(self) -> None:
+        self._active = True
+        self.sweeps.start(self._settings.prune_interval_ms, self._settings.cold_interval_ms)
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._active = False
+        self.sweeps.stop()
+        self._shards.close()
+        self._steps.finish()
+
+    def shard_states(self) -> list[str]:
+        return self._shards.states()
+
+    def is_active(self) -> bool:
+        return self._active
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Call it after the partition service has applied the same image, because that must know the logs it leads."""
+        self._image = new
+        self._shards.on_image(old, new)
+        self.sweeps.on_image(old, new)
+
+    def partition_for(self, coordinator_key: str) -> int:
+        """Raises Refused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
+        return self._shards.partition_for(coordinator_key)
+
+    def _make_shard(self, partition: int, epoch: int) -> Shard:
+        return Shard(
+            partition,
+            epoch,
+            self._writer,
+            self._clock,
+            self._timers,
+            self._workers,
+            self._steps,
+            self._make_machine,
+            compression=self._settings.compression,
+            load_step_bytes=self._settings.load_step_bytes,
+            on_active=self.sweeps.drop_topics,
+            # As in Kafka nothing is answered from, or pruned for, records that an earlier leader did not commit.
+            is_patient=True,
+            load_times=self.load_times,
+            load_costs=LOAD_COSTS,
+        )
+
+    def _make_machine(self, timers: ShardTimers) -> ShareCoordinatorMachine:
+        return ShareCoordinatorMachine(self._env)
+
+    def _partition_count(self, topic_id: Uuid) -> int | None:
+        topic = None if self._image is None else self._image.topics_by_id.get(topic_id)
+        return None if topic is None else len(topic.partitions)
+
+    # --- requests
+
+    def initialize_state(self, request: Any) -> Deferred[Any]:
+        return self._serve(INITIALIZE, request, without_partitions=True)
+
+    def read_state(self, request: Any) -> Deferred[Any]:
+        return self._serve(READ, request)
+
+    def write_state(self, request: Any) -> Deferred[Any]:
+        began_ms = self._clock.monotonic_ms()
+        answer = self._serve(WRITE, request)
+        answer.on_done(lambda _: self._note(began_ms))
+        return answer
+
+    def delete_state(self, request: Any) -> Deferred[Any]:
+        return self._serve(DELETE, request)
+
+    def read_state_summary(self, request: Any) -> Deferred[Any]:
+        return self._serve(READ_SUMMARY, request)
+
+    def _note(self, began_ms: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self.write_times.note(now_ms - began_ms, now_ms)
+
+    def _serve(self, api: StateApi, request: Any, without_partitions: bool = False) -> Deferred[Any]:
+        """An empty response if the request names no group, no topic, or a topic without partitions, as in Kafka."""
+        if not self._active:
+            return Deferred.of(refusal(api, request, NOT_ACTIVE))
+        is_whole = without_partitions or all(topic.partitions for topic in request.topics)
+        if not request.group_id or not request.topics or not is_whole:
+            return Deferred.of(api.response())
+        what = f"carrying out a request to {api.verb}"
+        return (
+            self._steps.value(what, self._carry_out(api, request))
+            .and_then(_when_answered)
+            .and_then(lambda answers: self._steps.value(what, _respond(api, answers)))
+        )
+
+    def _carry_out(self, api: StateApi, request: Any) -> Generator[int, None, Answers]:
+        """Of a share-partition that is named twice the last answer counts."""
+        answers: Answers = {}
+        waiting: dict[int, _Together] = {}
+        for topic in request.topics:
+            of_topic = answers.setdefault(topic.topic_id, {})
+            for partition in topic.partitions:
+                key = SharePartitionKey(request.group_id, topic.topic_id, partition.partition)
+                batches = len(getattr(partition, "state_batches", ()))
+                size = len(key.group_id) * 3 + PARTITION_BYTES + batches * BATCH_BYTES
+                try:
+                    shard = self._shards.partition_for(key.coordinator_key)
+                    size += self._batches_of_snapshot(api, shard, key) * BATCH_BYTES
+                except Refused:  # without the topic no node is the coordinator
+                    of_topic[key.partition] = api.refused(_told(api, Refused(ErrorCode.NOT_COORDINATOR)))
+                    yield _ANSWER_COST
+                    continue
+                together = waiting.get(shard)
+                if together is not None and (
+                    key in together.keys or together.size + size > TOGETHER_BYTES_MAX
+                ):
+                    self._write(api, shard, together, answers)
+                    together = None
+                if together is None:
+                    together = waiting[shard] = _Together()
+                together.asked.append((key, api.asked(partition)))
+                together.keys.add(key)
+                together.size += size
+                yield PARTITION_COST + batches * BATCH_COST
+        for shard, together in waiting.items():
+            self._write(api, shard, together, answers)
+            yield PARTITION_COST
+        return answers
+
+    def _batches_of_snapshot(self, api: StateApi, partition: int, key: SharePartitionKey) -> int:
+        """How many batches the record has besides those of the request, because it is a snapshot."""
+        shard = self._shards.get(partition)
+        if shard is None or not (api is WRITE or api is READ):
+            return 0
+        return batches_if_due(machine_of(shard), key)
+
+    def _write(self, api: StateApi, partition: int, together: _Together, answers: Answers) -> None:
+        refused = partial(_refused, api, together.asked)
+        answer: Deferred[list[Any]]
+        try:
+            shard = self._shards.shard_for(together.asked[0][0].coordinator_key)
+            answer = shard.write(lambda now_ms: self._decide(api, shard, together.asked, now_ms))
+        except Refused as refusal:
+            answer = Deferred.of(refused(refusal))
+        except Exception as error:
+            report(f"carrying out a request to {api.verb}", error)
+            answer = Deferred.of(refused(Refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
+        for position, (key, _) in enumerate(together.asked):
+            answers[key.topic_id][key.partition] = _One(answer, position, refused)
+
+    def _decide(
+        self, api: StateApi, shard: Shard, asked: list[tuple[SharePartitionKey, Any]], now_ms: int
+    ) -> CoordinatorResult[Any, list[Any]]:
+        machine = machine_of(shard)
+        records, found = [], []
+        for key, value in asked:
+            record, answer = api.operation(machine, key, value, now_ms)
+            if record is not None:
+                records.append(record)
+            found.append(answer)
+        if api is WRITE or api is READ:
+            number = len(asked) if api is WRITE else len(records)
+            self.writes.note(self._clock.monotonic_ms(), number)
+        return CoordinatorResult(tuple(records), found)
+
+
+class _One:
+    """The answer for one share-partition among those that were written together."""
+
+    __slots__ = ("answer", "position", "refused")
+
+    def __init__(self, answer: Deferred[list[Any]], position: int, refused: Any) -> None:
+        self.answer = answer
+        self.position = position
+        self.refused = refused
+
+    def value(self) -> Any:
+        try:
+            return self.answer.result()[self.position]
+        except Refused as refusal:
+            return self.refused(refusal)[self.position]
+
+
+def _when_answered(answers: Answers) -> Deferred[Answers]:
+    waits = {
+        id(each.answer): each.answer
+        for of_topic in answers.values()
+        for each in of_topic.values()
+        if isinstance(each, _One)
+    }
+    return when_all_done(list(waits.values())).then(lambda _: answers)
+
+
+def _respond(api: StateApi, answers: Answers) -> Generator[int, None, Any]:
+    results = []
+    for topic_id, of_topic in answers.items():
+        partitions = []
+        for partition, found in of_topic.items():
+            value = found.value() if isinstance(found, _One) else found
+            partitions.append(api.answered(partition, value))
+            yield _ANSWER_COST + len(getattr(value, "batches", ()))
+        if partitions:
+            results.append(api.topic_result(topic_id=topic_id, partitions=partitions))
+    return api.response(results=results)
+
+
+def _told(api: StateApi, refusal: Refused) -> ShareError:
+    reason = refusal.message or error_text(refusal.code)
+    return ShareError(refusal.code, f"Unable to {api.verb}: {reason}")
+
+
+def _refused(api: StateApi, asked: list[tuple[SharePartitionKey, Any]], refusal: Refused) -> list[Any]:
+    return [api.refused(_told(api, refusal))] * len(asked)
+
+
+def refusal(api: StateApi, request: Any, error: ShareError) -> Any:
+    """The same error for every share-partition of a request."""
+    return api.response(
+        results=[
+            api.topic_result(
+                topic_id=topic.topic_id,
+                partitions=[api.error(each.partition, error) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,176 @@
+"""The records of `__share_group_state`, as Kafka writes them: snapshots (type 0) and updates (type 1).
+
+Both have the share-partition as key, and values of version 0. A tombstone is a snapshot without a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple
+
+from kafkacompat.api.share_services import SharePartitionKey, StateBatch
+from kafkacompat.coordinator.core import STEP_COST, LoadFailure
+from kafkacompat.share.state.batches import Batches, are_sound, taking
+from kafkacompat.share.state.states import ShareGroupOffset, ShareUpdate
+from kafkacompat.stepping.works import at_once
+from kafkacompat.wire.codec import decode, encode, steps_decoder
+from kafkacompat.wire.decoder_source import STEP_UNITS
+from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.message import Message
+from kafkacompat.wire.messages import share_snapshot_value, share_update_value
+from kafkacompat.wire.messages.share_snapshot_key import ShareSnapshotKey
+from kafkacompat.wire.messages.share_snapshot_value import ShareSnapshotValue
+from kafkacompat.wire.messages.share_update_key import ShareUpdateKey
+from kafkacompat.wire.messages.share_update_value import ShareUpdateValue
+
+SNAPSHOT, UPDATE = 0, 1
+VERSION = 0
+VALUES: dict[int, type[Message]] = {SNAPSHOT: ShareSnapshotValue, UPDATE: ShareUpdateValue}
+_SNAPSHOT_KEY, _UPDATE_KEY = SNAPSHOT.to_bytes(2, "big"), UPDATE.to_bytes(2, "big")
+_VALUE_VERSION = VERSION.to_bytes(2, "big")
+LOADED_BATCHES_MAX = 100_000
+"""Batches that a loaded record may have. Kafka writes half of them into a record of the default size."""
+
+
+class ShareRecord(NamedTuple):
+    key: SharePartitionKey
+    value: ShareGroupOffset | ShareUpdate | None
+    """None if the share-partition is deleted."""
+
+
+def encode_record(record: ShareRecord) -> tuple[bytes, bytes | None]:
+    group_id, topic_id, partition = record.key
+    value = record.value
+    if isinstance(value, ShareUpdate):
+        key = ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition)
+        update = ShareUpdateValue(
+            snapshot_epoch=value.snapshot_epoch,
+            leader_epoch=value.leader_epoch,
+            start_offset=value.start_offset,
+            delivery_complete_count=value.delivery_complete_count,
+            state_batches=_told(share_update_value.StateBatch, value.batches.items),
+        )
+        return _UPDATE_KEY + encode(key, VERSION), _VALUE_VERSION + encode(update, VERSION)
+    name = ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition)
+    snapshot_key = _SNAPSHOT_KEY + encode(name, VERSION)
+    if value is None:
+        return snapshot_key, None
+    snapshot = ShareSnapshotValue(
+        snapshot_epoch=value.snapshot_epoch,
+        state_epoch=value.state_epoch,
+        leader_epoch=value.leader_epoch,
+        start_offset=value.start_offset,
+        delivery_complete_count=value.delivery_complete_count,
+        create_timestamp=value.create_timestamp,
+        write_timestamp=value.write_timestamp,
+        state_batches=_told(share_snapshot_value.StateBatch, value.batches.items),
+    )
+    return snapshot_key, _VALUE_VERSION + encode(snapshot, VERSION)
+
+
+def decode_record(key: bytes, value: bytes | None) -> ShareRecord | None:
+    """The record. None for an unknown kind of key. Raises LoadFailure."""
+    name = _key(key, value)
+    if name is None or value is None:
+        return None if name is None else ShareRecord(name[1], None)
+    kind, found = name
+    try:
+        message: Any = decode(VALUES[kind], VERSION, value, 2)
+    except WireError as error:
+        raise _unreadable(key, error) from error
+    batches = _batches(message.state_batches)
+    if not are_sound(batches):
+        raise LoadFailure(f"{found} has a batch that ends before it begins")
+    return _record(found, kind, message, at_once(taking(batches)))
+
+
+def decode_in_steps(key: bytes, value: bytes | None) -> Generator[int, None, ShareRecord | None]:
+    """`decode_record` of a value that may have many batches, in steps that report their cost."""
+    name = _key(key, value)
+    if name is None or value is None:
+        return None if name is None else ShareRecord(name[1], None)
+    kind, found = name
+    steps = steps_decoder(VALUES[kind], VERSION)(value, 2, LOADED_BATCHES_MAX)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            message: Any = end.value[0]
+            break
+        except WireError as error:
+            raise _unreadable(key, error) from error
+        yield STEP_COST
+    named: list[StateBatch] = []
+    for start in range(0, len(message.state_batches), STEP_UNITS):
+        part = _batches(message.state_batches[start : start + STEP_UNITS])
+        if not are_sound(part):
+            raise LoadFailure(f"{found} has a batch that ends before it begins")
+        named += part
+        yield len(part)
+    return _record(found, kind, message, (yield from taking(named)))
+
+
+def _key(key: bytes, value: bytes | None) -> tuple[int, SharePartitionKey] | None:
+    """The kind and the share-partition, with a value that can be read. None for what is passed over."""
+    if len(key) < 2:
+        raise LoadFailure(f"a key of {len(key)} bytes")
+    kind = int.from_bytes(key[:2], "big", signed=True)
+    if kind not in VALUES:
+        return None
+    try:
+        name = decode(ShareSnapshotKey, VERSION, key, 2)  # keys of updates have the same fields
+    except WireError as error:
+        raise _unreadable(key, error) from error
+    if value is None:
+        # Kafka writes tombstones of snapshots only.
+        return (
+            (kind, SharePartitionKey(name.group_id, name.topic_id, name.partition))
+            if kind == SNAPSHOT
+            else None
+        )
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if len(value) < 2 or version != VERSION:
+        raise LoadFailure(f"value version {version} is not known (highest {VERSION})")
+    return kind, SharePartitionKey(name.group_id, name.topic_id, name.partition)
+
+
+def _record(key: SharePartitionKey, kind: int, message: Any, batches: Batches) -> ShareRecord:
+    value: ShareGroupOffset | ShareUpdate
+    if kind == UPDATE:
+        value = ShareUpdate(
+            message.snapshot_epoch,
+            message.leader_epoch,
+            message.start_offset,
+            message.delivery_complete_count,
+            batches,
+        )
+    else:
+        value = ShareGroupOffset(
+            message.snapshot_epoch,
+            message.state_epoch,
+            message.leader_epoch,
+            message.start_offset,
+            message.delivery_complete_count,
+            batches,
+            message.create_timestamp,
+            message.write_timestamp,
+        )
+    return ShareRecord(key, value)
+
+
+def _batches(told: Sequence[Any]) -> list[StateBatch]:
+    return [
+        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        for each in told
+    ]
+
+
+def _unreadable(key: bytes, error: WireError) -> LoadFailure:
+    return LoadFailure(f"a record with key {bytes(key[:64]).hex()} cannot be read: {error}")
+
+
+def _told(kind: type[Any], batches: Sequence[StateBatch]) -> list[Any]:
+    return [
+        kind(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in batches
+    ]

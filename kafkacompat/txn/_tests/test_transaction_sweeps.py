@@ -1,0 +1,229 @@
+"""Passes over all transactional ids, and requests to other nodes: in steps, and a failing one does not affect the
+others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kafkacompat._tests.doubles import HandTime
+from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost
+from kafkacompat.coordinator.rounds import STRETCH
+from kafkacompat.coordinator.shard import Shard
+from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.records.batch import iterate_batches
+from kafkacompat.stepping.works import TURN_COST
+from kafkacompat.tasks import Tasks
+from kafkacompat.txn import sweeps
+from kafkacompat.txn._tests.test_transactions import T0, T1, Channel, World
+from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.wire.errors import ErrorCode as E
+
+LOG = TopicPartition(TRANSACTION_TOPIC, 0)
+EXPIRY_INTERVAL_MS = 3_600_000
+EXPIRATION_MS = 604_800_000
+
+
+def known(world: World) -> int:
+    (shard,) = world.coordinator._shards
+    assert isinstance(shard.machine, TransactionMachine)
+    return len(shard.machine.transactions)
+
+
+def steps_of(world: World) -> list[int]:
+    """The number of records that each due step writes."""
+    log = world.partitions.logs[LOG]
+    counts = []
+    before = len(log.batches)
+    while world.time.step():
+        counts.append(sum(h.record_count for data in log.batches[before:] for h in iterate_batches(data)))
+        before = len(log.batches)
+    return counts
+
+
+def test_unused_ids_are_forgotten_in_steps() -> None:
+    world = World()
+    for index in range(2_000):
+        world.init(f"tx{index}")
+    world.time.ms = EXPIRATION_MS + 2 * EXPIRY_INTERVAL_MS
+    counts = steps_of(world)
+    assert sum(counts) == 2_000
+    assert max(counts) <= 2 * STRETCH
+    assert known(world) == 0
+
+
+@pytest.mark.parametrize("broken", ["expired_records", "write"])
+def test_unused_ids_that_cannot_be_forgotten_keep_no_others(
+    broken: str, monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    world = World()
+    for index in range(2_000):
+        world.init(f"tx{index}")
+    place: Any = sweeps if broken == "expired_records" else Shard
+    real = getattr(place, broken)
+    calls = 0
+
+    def first_fails(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise KeyError(broken)
+        return real(*arguments)
+
+    monkeypatch.setattr(place, broken, first_fails)
+    world.time.ms = EXPIRATION_MS + 2 * EXPIRY_INTERVAL_MS
+    steps_of(world)
+    assert known(world) == STRETCH
+    assert [type(error) for error in faults.take()] == [KeyError]
+
+
+def test_timed_out_transactions_are_aborted_in_steps_and_one_that_fails_keeps_none_from_it(
+    monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    world = World()
+    size = 200
+    for index in range(size):
+        world.init(f"tx{index}")
+        world.coordinator.add_partitions(f"tx{index}", 10, 0, frozenset([T0]), 2)
+    abort = sweeps.abort_timed_out
+
+    def broken(machine: Any, transactional_id: str, now_ms: int) -> Any:
+        if transactional_id == "tx7":
+            raise KeyError(transactional_id)
+        return abort(machine, transactional_id, now_ms)
+
+    monkeypatch.setattr(sweeps, "abort_timed_out", broken)
+    world.time.ms = 70_000
+    counts = steps_of(world)
+    assert sum(counts) == 2 * (size - 1)  # prepared and completed
+    assert max(counts) <= 2 * (TURN_COST // sweeps.OPERATION_COST + 1)
+    assert {type(error) for error in faults.take()} == {KeyError}
+
+
+def test_an_outcome_in_doubt_gives_way_to_the_one_that_follows_it_also_for_the_next_coordinator() -> None:
+    """As in Kafka, a step whose wait failed may be repeated or replaced. The last record in the log counts."""
+    world = World()
+    world.begin(T0, T1)
+    world.partitions.held = True
+    lost = world.end(0, True)
+    world.partitions.release(E.REQUEST_TIMED_OUT)
+    assert lost.result().error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert world.state() == "Ongoing"
+    assert world.end(0, False).result().error_code == E.NONE
+    assert world.state() == "CompleteAbort"
+    world.move(2, 1)
+    world.move(1, 2)
+    assert world.state() == "CompleteAbort"
+    assert world.markers(T0) == [(10, 1)]
+
+
+def test_an_id_whose_first_record_the_log_refused_is_not_kept() -> None:
+    world = World()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    assert world.init().result().error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert known(world) == 0
+    world.partitions.refusal = None
+    assert world.init().result().producer_epoch == 0
+
+
+# Requests to other nodes
+
+
+@dataclass(eq=False)
+class Item:
+    name: str
+
+
+def names(items: list[Item]) -> list[str]:
+    return [item.name for item in items]
+
+
+def sender_over(
+    channel: Channel, make: Callable[[list[Item]], list[str]] = names
+) -> InterBrokerSender[Item, Any]:
+    return InterBrokerSender(Tasks(HandTime()), lambda _: channel, 1_000, make, lambda response: response)
+
+
+def test_what_gathers_for_a_node_is_sent_though_an_answer_could_not_be_taken(faults: Any) -> None:
+    channel = Channel()
+    taken: list[str] = []
+
+    def take(item: str) -> None:
+        taken.append(item)
+        if item == "bad":
+            raise KeyError("bad")
+
+    sender = sender_over(channel)
+    for item in map(Item, ("bad", "good", "better")):
+        sender.ask(2, item).on_done(lambda _, item=item: take(item.name))  # type: ignore[misc]
+    channel.asked[0][1].resolve(None)
+    channel.asked[1][1].resolve(None)
+    assert taken == ["bad", "good", "better"]
+    assert [type(error) for error in faults.take()] == [KeyError]
+
+
+def test_a_request_that_cannot_be_made_is_answered_and_the_next_one_is_sent(faults: Any) -> None:
+    channel = Channel()
+
+    def make(items: list[Item]) -> list[str]:
+        names = [item.name for item in items]
+        if "bad" in names:
+            raise ValueError("bad")
+        return names
+
+    sender = sender_over(channel, make)
+    bad, good = (sender.ask(2, Item(name)) for name in ("bad", "good"))
+    assert bad.has_failed
+    assert not good.done
+    assert [message for message, _ in channel.asked] == [["good"]]
+    assert [type(error) for error in faults.take()] == [ValueError]
+
+
+def test_what_is_withdrawn_while_it_waits_is_not_sent() -> None:
+    channel = Channel()
+    sender = sender_over(channel)
+    items = [Item(name) for name in ("first", "second", "third")]
+    answers = [sender.ask(2, item) for item in items]
+    for item in items[:2]:
+        sender.withdraw(2, item, KeyError("withdrawn"))
+    assert [answer.has_failed for answer in answers] == [False, True, False]
+    channel.asked[0][1].resolve(None)
+    assert [message for message, _ in channel.asked] == [["first"], ["third"]]
+
+
+def test_all_that_wait_for_a_node_are_told_of_the_end(faults: Any) -> None:
+    channel = Channel()
+    sender = sender_over(channel)
+    answers = [sender.ask(2, Item(name)) for name in ("in flight", "waiting")]
+    sender.close()
+    answers.append(sender.ask(2, Item("late")))
+    for answer in answers:
+        with pytest.raises(NodeLost):
+            answer.result()
+    channel.asked[0][1].resolve(None)
+    assert len(channel.asked) == 1
+
+
+def test_an_end_that_fails_to_be_written_is_written_again(
+    monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    world = World()
+    world.begin(T0)
+    complete = TransactionMachine.complete
+    broken = [True]
+
+    def once(self: TransactionMachine, transactional_id: str) -> Any:
+        if broken:
+            broken.clear()
+            raise MemoryError
+        return complete(self, transactional_id)
+
+    monkeypatch.setattr(TransactionMachine, "complete", once)
+    assert world.end(0).result().error_code == E.NONE
+    assert world.state() == "PrepareCommit"
+    world.time.advance(1_000)
+    assert world.state() == "CompleteCommit"
+    assert [type(error) for error in faults.take()] == [MemoryError]

@@ -1,0 +1,117 @@
+"""Expiry in transaction shards: aborts transactions that were open too long, and removes ids that were unused too
+long.
+
+It walks all ids periodically, in steps. An id that fails is reported, and the others continue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.rounds import TOMBSTONE_COST, Rounds, stretches
+from kafkacompat.coordinator.shard import OPERATION_COST, Shard
+from kafkacompat.faults import report
+from kafkacompat.txn.expiry import abort_timed_out, expired_records, has_timed_out
+from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ports import Clock, Timers
+    from kafkacompat.stepping.works import Steps, Work
+
+logger = logging.getLogger(__name__)
+
+_LATER = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""Errors for a timed-out transaction that another request is ending."""
+
+
+class TransactionSweeps:
+    """Call `start`, then `stop`. A sweep that is not complete at the next interval continues."""
+
+    def __init__(self, steps: Steps, clock: Clock, timers: Timers, shards: Iterable[Shard]) -> None:
+        self._clock = clock
+        self._rounds = Rounds(steps, timers, shards)
+
+    def start(self, abort_interval_ms: int, expiry_interval_ms: int) -> None:
+        self._rounds.plan("the sweep to abort transactions", abort_interval_ms, self._abort_timed_out)
+        self._rounds.plan("the sweep to expire transactions", expiry_interval_ms, self._expire)
+
+    def stop(self) -> None:
+        self._rounds.stop()
+
+    def _abort_timed_out(self, shard: Shard) -> Work:
+        machine = machine_of(shard)
+        for transaction in list(machine.transactions.values()):
+            now_ms = self._clock.now_ms()
+            if has_timed_out(machine, transaction, now_ms):
+                self._abort(shard, transaction.transactional_id)
+                yield OPERATION_COST
+            else:
+                yield 1
+
+    def _abort(self, shard: Shard, transactional_id: str) -> None:
+        try:
+            aborted = shard.write(partial(abort_timed_out, machine_of(shard), transactional_id))
+        except Refused as refusal:
+            _not_aborted(transactional_id, refusal)
+        except Exception as error:
+            report(f"aborting the transaction of {transactional_id!r}", error)
+        else:
+            aborted.on_done(partial(_aborted, transactional_id))
+
+    def _expire(self, shard: Shard) -> Work:
+        machine = machine_of(shard)
+        for stretch in stretches(iter(list(machine.transactions.values()))):
+            now_ms = self._clock.now_ms()
+            try:
+                expired = expired_records(machine, stretch, now_ms)
+            except Exception as error:
+                report("looking for unused transactional ids", error)
+                expired = []
+            for result in expired:
+                try:
+                    shard.write(lambda _, result=result: result).on_done(_forgotten)  # type: ignore[misc]
+                except Exception as error:
+                    report("forgetting unused transactional ids", error)
+                yield len(result.records) * TOMBSTONE_COST
+            yield len(stretch)
+
+
+def machine_of(shard: Shard) -> TransactionMachine:
+    machine = shard.machine
+    assert isinstance(machine, TransactionMachine)
+    return machine
+
+
+def _aborted(transactional_id: str, finished: Deferred[Any]) -> None:
+    try:
+        finished.result()
+    except Refused as refusal:
+        _not_aborted(transactional_id, refusal)
+    else:
+        logger.info("the transaction of %r is aborted, its time is over", transactional_id)
+
+
+def _not_aborted(transactional_id: str, refusal: Refused) -> None:
+    if refusal.code not in _LATER:
+        logger.warning(
+            "the transaction of %r, whose time is over, is not aborted: %s", transactional_id, refusal
+        )
+
+
+def _forgotten(finished: Deferred[Any]) -> None:
+    try:
+        finished.result()
+    except Refused as refusal:
+        logger.warning("transactional ids that are unused stay: %s", refusal)

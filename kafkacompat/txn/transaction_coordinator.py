@@ -1,0 +1,375 @@
+"""The transaction coordinator of this node: api.transaction_services.TransactionService.
+
+It finds the shard of a transactional id, checks the request, runs the operation there, sweeps for timed-out
+transactions and expired ids, and completes transactions whose markers are written. Follows Kafka's
+TransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkacompat import expressions
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
+from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
+from kafkacompat.coordinator.refusals import or_refused
+from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.coordinator.shards import Shards
+from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.deferred import Deferred
+from kafkacompat.expressions import ExpressionRefused
+from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.memory import NO_CONNECTION
+from kafkacompat.meters import RecentTimes
+from kafkacompat.stepping.jobs import Pace
+from kafkacompat.stepping.works import Steps
+from kafkacompat.tasks import Tasks
+from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
+from kafkacompat.txn.end import EndRequest, end_transaction
+from kafkacompat.txn.environment import IDS_BYTES, Environment, Markers, TransactionSettings, ids_memory
+from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, checked_timeout_ms, init_producer_id
+from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.txn.partitions import add_partitions, verify_partitions
+from kafkacompat.txn.states import STATES_BY_NAME
+from kafkacompat.txn.sweeps import TransactionSweeps
+from kafkacompat.txn.sweeps import machine_of as _machine
+from kafkacompat.txn.transaction_marker_channel_manager import (
+    Sending,
+    TransactionMarkerChannelManager,
+)
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_transactions_response import (
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from kafkacompat.wire.messages.end_txn_response import EndTxnResponse
+from kafkacompat.wire.messages.init_producer_id_response import InitProducerIdResponse
+from kafkacompat.wire.messages.list_transactions_response import ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import ProducerIds
+    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.api.transaction_services import MarkerWriter
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.coordinator.inter_broker_sender import Requests
+    from kafkacompat.ports import Clock, Timers, Workers
+    from kafkacompat.stepping.jobs import Steps as RequestSteps
+    from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
+    from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
+    from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
+    from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+TRANSACTION_VERSION = "transaction.version"
+NAMED_A_STEP = 5_000
+"""States of a filter handled in one step."""
+DESCRIBED_A_STEP = 2_000
+"""Partitions of transactions described in one step, at half a microsecond each."""
+ID_COST = 10
+CHARACTERS_LIKE_A_PARTITION = 10
+"""Characters of an id that cost as much as a partition, because ids are hashed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCoordinatorSettings:
+    """`transactions` is for the ids, the rest for the runtime. Times in ms, sizes in bytes."""
+
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
+    append_timeout_ms: int = 60_000
+    """Kafka uses each transaction's own timeout. This is a client's default one."""
+    request_timeout_ms: int = 30_000
+    abort_interval_ms: int = 10_000
+    expiry_interval_ms: int = 3_600_000
+    load_step_bytes: int = LOAD_STEP_BYTES
+    ids_max_bytes: int = IDS_BYTES
+
+
+class TransactionCoordinator:
+    def __init__(
+        self,
+        node_id: int,
+        partitions: PartitionService,
+        producer_ids: ProducerIds,
+        image: Callable[[], MetadataImage],
+        markers: MarkerWriter,
+        channel: Callable[[int], Requests | None],
+        clock: Clock,
+        timers: Timers,
+        tasks: Tasks,
+        workers: Workers | None,
+        settings: TransactionCoordinatorSettings,
+        keep: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Serves nothing before `start`. `channel` returns the channel to another broker. `keep`: see Steps."""
+        self._producer_ids = producer_ids
+        self._image = image
+        self._clock = clock
+        self._timers = timers
+        self._workers = workers
+        self._settings = settings
+        self._writer = ServicePartitionWriter(partitions, TRANSACTION_TOPIC, settings.append_timeout_ms)
+        self._steps = Steps(timers, keep)
+        self.load_times = RecentTimes()
+        """Of partitions of the transaction topic."""
+        self._shards = Shards(node_id, TRANSACTION_TOPIC, self._make_shard, reloads_for_new_epoch=True)
+        self.markers = TransactionMarkerChannelManager(
+            node_id, image, markers, channel, tasks, settings.request_timeout_ms, self._write_end
+        )
+        self._memory = ids_memory(settings.ids_max_bytes)
+        self._active = False
+        self._sweeps = TransactionSweeps(self._steps, clock, timers, self._shards)
+
+    # --- life
+
+    def start(self) -> None:
+        self._active = True
+        self._sweeps.start(self._settings.abort_interval_ms, self._settings.expiry_interval_ms)
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._active = False
+        self._sweeps.stop()
+        self._shards.close()
+        self._steps.finish()
+        self.markers.close()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Call it after the partition service has applied the same image, because that must know the logs it leads."""
+        before = {shard.partition: shard for shard in self._shards}
+        for partition in self._lost(old, new, before):
+            self.markers.cancel(partition)
+        self._shards.on_image(old, new)
+
+    def _lost(self, old: MetadataImage, new: MetadataImage, before: Mapping[int, Shard]) -> list[int]:
+        """Partitions that the new image gives to another coordinator, or to this one in a new epoch."""
+        topic, former = new.topics.get(TRANSACTION_TOPIC), old.topics.get(TRANSACTION_TOPIC)
+        is_same = topic is not None and former is not None and topic.id == former.id
+        found = topic.partitions if topic is not None and is_same else {}
+        return [
+            index
+            for index, shard in before.items()
+            if index not in found or found[index].leader_epoch != shard.epoch
+        ]
+
+    def _make_shard(self, partition: int, epoch: int) -> Shard:
+        send = partial(self.markers.send, shard_partition=partition, coordinator_epoch=epoch)
+        return Shard(
+            partition,
+            epoch,
+            self._writer,
+            self._clock,
+            self._timers,
+            self._workers,
+            self._steps,
+            lambda timers: self._make_machine(timers, send),
+            load_step_bytes=self._settings.load_step_bytes,
+            is_patient=True,
+            load_times=self.load_times,
+        )
+
+    def _make_machine(self, timers: ShardTimers, send: Callable[[Markers], None]) -> TransactionMachine:
+        return TransactionMachine(
+            Environment(
+                self._settings.transactions,
+                self._producer_ids.next_producer_id,
+                lambda: self._image().features.get(TRANSACTION_VERSION, 0),
+                send,
+                self._memory,
+            )
+        )
+
+    # --- operations
+
+    def init_producer_id(
+        self, request: InitProducerIdRequest, connection_id: int = NO_CONNECTION
+    ) -> Deferred[Any]:
+        """The request has both expected producer id and epoch, or neither. The caller has checked that. `connection_id`: where it
+        comes from."""
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        transactional_id = request.transactional_id or ""
+
+        def respond(answer: Initialised) -> InitProducerIdResponse:
+            return InitProducerIdResponse(
+                error_code=answer.error, producer_id=answer.producer_id, producer_epoch=answer.epoch
+            )
+
+        def refused(code: ErrorCode) -> InitProducerIdResponse:
+            return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
+        timeout_ms = request.transaction_timeout_ms
+        if transactional_id:
+            # As in Apache Kafka, also where another node coordinates the id.
+            try:
+                timeout_ms = checked_timeout_ms(
+                    timeout_ms, self._settings.transactions, request.enable_2pc, request.keep_prepared_txn
+                )
+            except Refused as refusal:
+                return Deferred.of(refused(refusal.code))
+        return self._run(
+            transactional_id,
+            lambda shard: shard.write(
+                lambda now_ms: init_producer_id(
+                    _machine(shard), transactional_id, timeout_ms, expected, now_ms, connection_id
+                )
+            ).then(respond),
+            refused,
+        )
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+    ) -> Deferred[ErrorCode]:
+        def add(shard: Shard) -> Deferred[ErrorCode]:
+            now_ms = self._clock.now_ms()
+            result = add_partitions(
+                _machine(shard),
+                transactional_id,
+                producer_id,
+                producer_epoch,
+                partitions,
+                client_version,
+                now_ms,
+            )
+            if not result.records:
+                return Deferred.of(ErrorCode.NONE)
+            return shard.write(lambda _: result).then(lambda _: ErrorCode.NONE)
+
+        return self._run(transactional_id, add, lambda code: code)
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        try:
+            shard = self._shard(transactional_id)
+            return verify_partitions(
+                _machine(shard), transactional_id, producer_id, producer_epoch, partitions
+            )
+        except Refused as refusal:
+            return dict.fromkeys(partitions, refusal.code)
+
+    def end_transaction(self, request: EndTxnRequest, client_version: int) -> Deferred[Any]:
+        def end(shard: Shard) -> Deferred[EndTxnResponse]:
+            now_ms = self._clock.now_ms()
+            result = end_transaction(
+                _machine(shard),
+                request.transactional_id,
+                EndRequest(request.producer_id, request.producer_epoch, request.committed, client_version),
+                now_ms,
+            )
+            answer = result.response
+            response = EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)
+            if not result.records:
+                return Deferred.of(response)
+            return shard.write(lambda _: result).then(lambda _: response)
+
+        return self._run(request.transactional_id, end, lambda code: EndTxnResponse(error_code=code))
+
+    # --- looking
+
+    def describe_transactions(
+        self, request: DescribeTransactionsRequest
+    ) -> RequestSteps[DescribeTransactionsResponse]:
+        """An id that is named twice is described once, because Kafka's clients keep the answers in a map."""
+        described: dict[str, TransactionState] = {}
+        pace = Pace(DESCRIBED_A_STEP)
+        for transactional_id in request.transactional_ids:
+            told = described.get(transactional_id)
+            if told is None:
+                told = described[transactional_id] = self._describe(transactional_id)
+            partitions = sum([len(topic.partitions) for topic in told.topics])
+            if pace.is_over(ID_COST + len(transactional_id) // CHARACTERS_LIKE_A_PARTITION + partitions):
+                yield None
+        return DescribeTransactionsResponse(transaction_states=list(described.values()))
+
+    def _describe(self, transactional_id: str) -> TransactionState:
+        try:
+            return describe_transaction(_machine(self._shard(transactional_id)), transactional_id)
+        except Refused as refusal:
+            return TransactionState(transactional_id=transactional_id, error_code=refusal.code)
+
+    def list_transactions(self, request: ListTransactionsRequest) -> RequestSteps[ListTransactionsResponse]:
+        if not self._active:
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        pattern = request.transactional_id_pattern
+        try:
+            matches = partial(_matches, expressions.compiled(pattern)) if pattern else None
+        except ExpressionRefused:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+        names: dict[str, None] = {}
+        for start in range(0, len(request.state_filters), NAMED_A_STEP):
+            if start:
+                yield None
+            names.update(dict.fromkeys(request.state_filters[start : start + NAMED_A_STEP]))
+        wanted = ListFilter(
+            states=frozenset(state for name, state in STATES_BY_NAME.items() if name in names)
+            if names
+            else None,
+            producer_ids=frozenset(request.producer_id_filters),
+            open_longer_than_ms=request.duration_filter,
+            matches_id=matches,
+        )
+        now_ms = self._clock.now_ms()
+        response = ListTransactionsResponse(
+            unknown_state_filters=[name for name in names if name not in STATES_BY_NAME]
+        )
+        for shard in list(self._shards.started()):
+            if shard.state is ShardState.LOADING:
+                return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            if shard.state is ShardState.ACTIVE:
+                listed = yield from list_transactions(_machine(shard), wanted, now_ms)
+                if shard.state is ShardState.ACTIVE:  # otherwise another node leads them by now
+                    response.transaction_states += listed
+        return response
+
+    # --- the end of transactions
+
+    def _write_end(self, sending: Sending) -> Deferred[None]:
+        shard = self._shards.get(sending.shard_partition)
+        if shard is None or shard.epoch != sending.coordinator_epoch or shard.state is not ShardState.ACTIVE:
+            return Deferred.of(None)
+        transactional_id = sending.markers.transactional_id
+        return shard.write(lambda _: _machine(shard).complete(transactional_id))
+
+    # --- finding the shard
+
+    def _shard(self, transactional_id: str) -> Shard:
+        """The active shard of an id. Raises Refused."""
+        if not self._active:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not transactional_id:
+            raise Refused(ErrorCode.INVALID_REQUEST)
+        shard = self._shards.shard_for(transactional_id)
+        shard.require_active()
+        return shard
+
+    def _run(
+        self,
+        transactional_id: str,
+        operation: Callable[[Shard], Deferred[T]],
+        refused: Callable[[ErrorCode], T],
+    ) -> Deferred[T]:
+        """The operation's answer, with a Refused error turned into the answer for it."""
+        try:
+            answer = operation(self._shard(transactional_id))
+        except Refused as refusal:
+            return Deferred.of(refused(refusal.code))
+        return or_refused(answer, lambda refusal: refused(refusal.code))
+
+
+def _matches(expression: Any, transactional_id: str) -> bool:
+    return expression.fullmatch(transactional_id) is not None
