@@ -45,6 +45,7 @@ def test_every_job_can_be_run() -> None:
     assert set(QUERIES) == set(JOBS)
     for name, job in JOBS.items():
         assert set(job.settings) <= set(OPTIONS)
+        assert all(query.name.startswith(f"{name}-") for query in QUERIES[name])
         assert {*job.reads, *job.writes} <= set(CONFIGS)
         assert manifest_of(name, OPTIONS_OF_RUN, "cluster", {}).settings.keys() == set(job.settings)
     assert set(OPTIONS.values()) <= {field.name for field in fields(RunOptions)}
