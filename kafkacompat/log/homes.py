@@ -79,6 +79,7 @@ class LogHomes:
         self.mender = IndexMender(disk, note)
         self.rolled = RolledLogs()
         self._index_cache = IndexCache()
+        self.open_files = self._index_cache.open_files
         self.flush_times_ms = Histogram()
         """Of the flushes of all logs (LogFlushStats)."""
         self._opener = LogOpener(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from kafkacompat.log.open_files import OpenFiles
+
 INDEX_CACHE_BYTES = 64 * 1024 * 1024
 """The bound for a node. It covers the index pages of 10 to 20 GB of log with small reads, or of 30,000 places read in
 turn."""
@@ -21,11 +23,13 @@ Name = tuple[int, int]
 
 
 class IndexCache:
-    __slots__ = ("_most", "_pages")
+    __slots__ = ("_most", "_pages", "open_files")
 
     def __init__(self, limit_bytes: int = INDEX_CACHE_BYTES) -> None:
         self._most = max(limit_bytes // (LARGEST_PAGE + BYTES_BESIDE_A_PAGE), 1)
         self._pages: OrderedDict[Name, bytes] = OrderedDict()
+        self.open_files = OpenFiles()
+        """It bounds descriptors as the pages are bounded: for all logs of the node together."""
 
     def get(self, name: Name) -> bytes | None:
         page = self._pages.get(name)

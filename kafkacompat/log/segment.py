@@ -158,7 +158,3 @@ class Segment(SegmentBatches):
         self.release()
         self.indexes.uncache()
         self.aborted.uncache()
-
-    def release(self) -> None:
-        """Drop the file object. The file closes when the last slice that refers to it is gone."""
-        self._file = None

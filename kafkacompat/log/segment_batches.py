@@ -51,8 +51,10 @@ class SegmentBatches:
     """Offsets are absolute, sizes in bytes, timestamps in ms. An unknown timestamp is -1."""
 
     __slots__ = (
+        "__weakref__",
         "_disk",
         "_file",
+        "_open_files",
         "_tail_offsets",
         "_tail_positions",
         "_tail_starts_after",
@@ -110,8 +112,10 @@ class SegmentBatches:
         self._tail_starts_after = -1
         """Last offset before the batches in memory. Lookups at or below it use the index."""
         self._file: File | None = None
+        self._open_files = cache.open_files
         if create:
             self._file = disk.open(self.stem + LOG_SUFFIX, create=True)
+            self._open_files.opened(self)
             self.size = self._file.size()
         else:
             self.size = disk.file_size(self.stem + LOG_SUFFIX)
@@ -126,7 +130,14 @@ class SegmentBatches:
         file = self._file
         if file is None:
             file = self._file = self._disk.open(self.stem + LOG_SUFFIX)
+            self._open_files.opened(self)
         return file
+
+    def release(self) -> None:
+        """Drop the file object. The file closes when the last slice that refers to it is gone, and the next use opens it
+        again."""
+        self._file = None
+        self._open_files.closed(self)
 
     def append(
         self, buffer: Buffer, size: int, first_offset: int, last_offset: int, max_timestamp_ms: int

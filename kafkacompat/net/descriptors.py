@@ -65,6 +65,10 @@ class Descriptors:
         shared = self.limit - (node // 2 if is_of_a_node else node + logs)
         return self.connected() + max(self._files(), min(self.logs(), shared // 2)) < shared
 
+    def files_max(self) -> int:
+        """How many files logs may have open."""
+        return self.limit - self.reserves()[0] - self.connected()
+
     def logs_left(self) -> int:
         """How many more logs there is room for."""
         return max(0, self.limit - self.reserves()[0] - self.connected() - max(self._files(), self.logs()))

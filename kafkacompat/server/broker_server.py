@@ -77,6 +77,7 @@ class BrokerServer:
         self.logs = self.disks.logs
         if doors.descriptors is not None:
             doors.descriptors.logs = lambda: len(self.logs.logs)
+            self.logs.open_files.most = doors.descriptors.files_max
         self.broker_logs = BrokerLogs(doors, settings, self.logs)
         self._opening = Opening(doors.config.node_id, doors.timers)
         self._session_timeout_ms = doors.config.get_int("broker.session.timeout.ms")

@@ -24,6 +24,8 @@ class CountedDescriptors(Protocol):
 
     def logs_left(self) -> int: ...
 
+    def files_max(self) -> int: ...
+
 
 @dataclass(frozen=True, slots=True)
 class NodeDoors:

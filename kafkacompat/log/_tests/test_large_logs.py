@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 
 import pytest
@@ -11,6 +12,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import (
     DIRECTORY,
     NOW_MS,
+    all_values,
     batch_of,
     config,
     look_up,
@@ -47,6 +49,37 @@ class LoopDisk(CountingDisk):
         """The operations since the last call."""
         touched, self.touched = self.touched, []
         return [one for one in touched if not one.startswith(("rename", "exists"))]
+
+
+def test_reading_everything_leaves_few_files_open() -> None:
+    """A consumer that reads from the start would otherwise leave the file of each segment open."""
+    disk = CountingDisk()
+    log = open_log(disk, SETTINGS)
+    open_files = log.segments[-1]._open_files
+    open_files.most = lambda: 3
+    at = 0
+    while len(log.segments) < 30:
+        log.append_as_leader(batch_of([b"v%d" % at], NOW_MS + at), 0, NOW_MS)
+        at += 1
+        assert len(open_files) <= 3
+    for _ in range(2):
+        found = all_values(log)
+        assert [value for _, value in found[:at]] == [b"v%d" % number for number in range(at)]
+        assert len(open_files) == 3
+        log.append_as_leader(batch_of([b"more"], NOW_MS + at), 0, NOW_MS)
+    log.close()
+    assert not len(open_files)
+
+
+def test_a_segment_that_nobody_has_is_not_kept_open() -> None:
+    disk = CountingDisk()
+    log = open_log(disk, SETTINGS)
+    log.append_as_leader(batch_of([b"v"], NOW_MS), 0, NOW_MS)
+    open_files = log.segments[-1]._open_files
+    assert len(open_files) == 1
+    del log
+    gc.collect()
+    assert not len(open_files)
 
 
 def filled(

@@ -39,6 +39,7 @@ def test_connections_leave_something_for_the_node_and_for_new_logs(limit: int) -
     assert world.descriptors.logs_left() == logs
     assert node >= min(NODE_MIN, limit // 8)
     assert logs >= min(LOGS_MIN, limit // 4)
+    assert world.descriptors.files_max() == logs, "the files of logs never take what is kept for the node"
 
 
 def test_connections_get_what_logs_do_not_need() -> None:
