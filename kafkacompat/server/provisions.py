@@ -107,17 +107,18 @@ def modules_of(config: ServerConfig) -> list[str]:
 
 
 def _modules_in(package: str) -> list[str]:
-    """All modules of a package, its packages included."""
-    found = []
+    """All modules of a package, after those of its packages."""
+    inner: list[str] = []
+    own: list[str] = []
     for name in sorted(os.listdir(_folder(package))):
         stem, ending = os.path.splitext(name)
         if name.startswith("_") or name.startswith(UNSERVED) or f"{package}.{stem}" in NOT_OF_A_NODE:
             continue
         if ending == ".py":
-            found.append(f"{ROOT}.{package}.{stem}")
+            own.append(f"{ROOT}.{package}.{stem}")
         elif not ending:
-            found += _modules_in(f"{package}.{name}")
-    return found
+            inner += _modules_in(f"{package}.{name}")
+    return inner + own
 
 
 def _folder(package: str) -> str:
