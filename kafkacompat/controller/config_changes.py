@@ -23,6 +23,9 @@ from kafkacompat.wire.errors import ErrorCode
 CHARACTERS_A_UNIT = 32
 """Characters of a value that count as one unit of a step."""
 TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
+SETTINGS_MAX = 2_000
+"""Of one resource, in one request. They are compared, checked and written in one step. A topic has some forty, a broker
+some more for each listener."""
 CHANGED_TYPES = frozenset({TOPIC, BROKER, GROUP, ConfigResourceType.CLIENT_METRICS})
 
 
@@ -99,6 +102,9 @@ def check_shape(resource: ResourceChange, pace: Pace) -> Steps[None]:
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown}")
     if resource.type not in CHANGED_TYPES:
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+    if len(names) > SETTINGS_MAX:
+        text = f"More than {SETTINGS_MAX} settings of one resource in one request."
+        raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
 
 
 def new_values(

@@ -20,7 +20,7 @@ from kafkacompat.raft.messages import (
 from kafkacompat.raft.quorum_state import QuorumState
 from kafkacompat.raft.roles import NEVER_MS, FollowerState
 from kafkacompat.raft.voter_node import VoterNode
-from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSet
+from kafkacompat.raft.voter_set import LISTENERS_MAX, Endpoints, ReplicaKey, VoterSet
 from kafkacompat.wire.errors import ErrorCode
 
 LAG_LIMIT_MS = 3_600_000
@@ -116,6 +116,8 @@ def _check_add(state: QuorumState, request: AddRaftVoterRequest) -> tuple[ErrorC
     voter = request.voter
     if voter.id < 0 or voter.directory_id == ZERO_UUID:
         return ErrorCode.INVALID_REQUEST, f"voter {voter.id} needs an id and a directory id"
+    if len(voter.listeners) > LISTENERS_MAX:
+        return ErrorCode.INVALID_REQUEST, f"voter {voter.id} has more than {LISTENERS_MAX} endpoints"
     if not _has_default_listener(state, voter.listeners):
         return ErrorCode.INVALID_REQUEST, f"voter {voter.id} has no endpoint for the default listener"
     refusal = _precheck(state, leader)
@@ -243,7 +245,8 @@ def _check_update(state: QuorumState, request: UpdateRaftVoterRequest) -> ErrorC
     voter = request.voter
     level = state.voters.kraft_version
     in_range = voter.min_kraft_version <= level <= voter.max_kraft_version
-    if not in_range or not _has_default_listener(state, voter.listeners):
+    has_endpoints = len(voter.listeners) <= LISTENERS_MAX and _has_default_listener(state, voter.listeners)
+    if not in_range or not has_endpoints:
         return ErrorCode.INVALID_REQUEST
     if not state.voters.latest.contains(ReplicaKey(voter.id, voter.directory_id)):
         return ErrorCode.VOTER_NOT_FOUND

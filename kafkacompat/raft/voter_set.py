@@ -13,6 +13,8 @@ from kafkacompat.ids import NO_OFFSET, ZERO_UUID, Uuid
 from kafkacompat.raft.voter_node import VoterNode
 
 Endpoints = tuple[tuple[str, str, int], ...]
+LISTENERS_MAX = 100
+"""Of one voter. They are looked at in one step, and stay in the log."""
 """(listener name, host, port), the default controller listener first. () if unknown."""
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.raft import messages as core
 from kafkacompat.raft.voter_node import VoterNode
-from kafkacompat.raft.voter_set import Endpoints, ReplicaKey
+from kafkacompat.raft.voter_set import LISTENERS_MAX, Endpoints, ReplicaKey
 from kafkacompat.wire.messages import (
     add_raft_voter_response,
     remove_raft_voter_response,
@@ -20,7 +21,8 @@ from kafkacompat.wire.messages.update_raft_voter_request import UpdateRaftVoterR
 
 
 def endpoints_of(listeners: Iterable[Any]) -> Endpoints:
-    return tuple((each.name, each.host, each.port) for each in listeners)
+    """One more than a voter may have shows that it has too many."""
+    return tuple((each.name, each.host, each.port) for each in islice(listeners, LISTENERS_MAX + 1))
 
 
 def leader_address(endpoints: Endpoints, listener_name: str) -> tuple[str, int] | None:

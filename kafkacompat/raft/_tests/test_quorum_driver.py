@@ -386,6 +386,12 @@ def test_an_added_voter_that_does_not_answer_is_refused() -> None:
     leader = cluster.settle()
     cluster.nodes[2] = Node(cluster, 2)
     assert cluster.ask(leader, add_voter(2)).error_code == ErrorCode.REQUEST_TIMED_OUT
+    listener = add_raft_voter_request.Listener(name="CONTROLLER", host="h", port=1)
+    many = cluster.ask(leader, add_voter(2, listeners=[listener] * 200_000))
+    assert (many.error_code, many.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "voter 2 has more than 100 endpoints",
+    )
     wrong = cluster.ask(leader, add_voter(2, cluster_id="other"))
     assert wrong.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
